@@ -13,7 +13,6 @@ from milabench_ng.cli.executing import execute
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import Fraction, ProfileOption, Several, Switch, Whole
 from milabench_ng.cli.planned import show_plan
-from milabench_ng.cli.unfenced import execute_both, show_both_plans
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_text
 from milabench_ng.orchestrator.persistence.resuming import DifferenceKind, resumed_request
@@ -43,7 +42,6 @@ def jobs(
     order: Order | None = None,
     nonce: str | None = None,
     company: Several = (),
-    unfenced_too: Switch = False,
     retry: Whole = 0,
     weights: Path | None = None,
     dry_run: Switch = False,
@@ -80,8 +78,6 @@ def jobs(
     company
         What the other slots do while a test is measured on one: the same test (same, usual), nothing (none), or this
         test of the profile; may be repeated. Such results are marked.
-    unfenced_too
-        Run all of it a second time without the fence, into the folder OUTPUT-unfenced, for what the fence is worth.
     retry
         Retry a failed launch up to this many times; failed attempts are kept and count.
     weights
@@ -96,8 +92,8 @@ def jobs(
     if retry < 0:
         raise InputError(f"--retry {retry}: at least 0")
     if resume is not None:
-        given = (flags, name, repeat, narrow, budget, sessions, order, nonce, company, unfenced_too, dry_run)
-        if given != ((), (), 1, None, None, 1, None, None, (), False, False):
+        given = (flags, name, repeat, narrow, budget, sessions, order, nonce, company, dry_run)
+        if given != ((), (), 1, None, None, 1, None, None, (), False):
             raise InputError(NOT_AGAIN)
         return execute(_resumed(profile, resume, node, retry, accept_difference), weights)
     _refuse_loose(flags, name)
@@ -125,10 +121,6 @@ def jobs(
         retry=retry,
     )
     refuse_no_borders(request)
-    if request.stopping is not None and unfenced_too:
-        raise InputError(
-            "--unfenced-too with --narrow or --budget: both runs must have as many repeats; run them one by one"
-        )
     if weights is not None:
         from milabench_ng.report.scoring.scale import load_scale
         from milabench_ng.report.scoring.weights import read_weights, weighed_suites
@@ -138,8 +130,6 @@ def jobs(
         chosen, left_out = suites_asked(request)
         if chosen - {request.suite}:
             weighed_suites(file, chosen, left_out)
-    if unfenced_too:
-        return show_both_plans(request) if dry_run else execute_both(request, weights)
     return show_plan(request) if dry_run else execute(request, weights)
 
 

@@ -259,8 +259,6 @@ jobs quick --repeat many | 2 | mnb: --repeat many: a whole number
 jobs quick --sessions 1.5 | 2 | mnb: --sessions 1.5: a whole number
 jobs quick --sessions 0 | 2 | mnb: --sessions 0: at least 1
 jobs quick --tenants 2.5 | 2 | mnb: --tenants 2.5: a whole number
-jobs interference --unfenced-too --isolation none | 2 | mnb: --unfenced-too --isolation none: it compares with the full
-jobs interference --unfenced-too -o res | 2 | mnb:
 jobs quick --retry -1 | 2 | mnb: --retry -1: at least 0
 jobs quick --name vae loader | 2 | mnb: loader: neither an option nor its value; name several tests one by one,
 jobs quick vae | 2 | mnb: vae: neither an option nor its value; name several tests one by one, --name vae, and put
@@ -290,7 +288,6 @@ jobs quick --budget 30min | 2 | mnb: --budget --repeat 1: --repeat is the most r
 jobs quick --repeat 8 --budget 30 | 2 | mnb: --budget: '30' is not a duration; write a number and s, min or h, such as
 jobs quick --repeat 8 --narrow 2% --order file | 2 | mnb: --narrow --order file: it ends a run between repeats
 jobs quick --repeat 8 --narrow 2% --sessions 2 | 2 | mnb: --narrow --sessions 2: it ends a run of one session
-jobs quick --repeat 8 --budget 9s --unfenced-too | 2 | mnb: --unfenced-too with --narrow or --budget: both runs must
 jobs quick --nonce= | 2 | mnb: --nonce '' seeds nothing
 jobs quick --dry-run -o notes.txt | 2 | mnb: -o
 jobs quick --dry-run -o notes.txt/res | 2 | mnb: -o
