@@ -20,7 +20,7 @@ from milabench_ng.orchestrator.persistence.sessions import Unwritten
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
-from milabench_ng.records.stopping import Widest
+from milabench_ng.records.stopping import Headline
 from milabench_ng.signals import exit_code
 
 
@@ -96,15 +96,15 @@ def _session(request: RunRequest) -> RunOutcome:
         return asyncio.run(jobs(request, bus, tuple(sys.argv), judge))
 
 
-def judge(folder: Path) -> Widest:
-    """The figure of a result folder that is known least, as its report has it."""
-    from milabench_ng.report.scoring.narrowness import widest
+def judge(folder: Path) -> Headline:
+    """What is known of the headline of a result folder, as its report has it."""
+    from milabench_ng.report.scoring.narrowness import headline
     from milabench_ng.report.summary.folder import load
 
     try:
-        return widest(load(folder).tests)
+        return headline(load(folder).tests)
     except InputError:  # of what cannot be read now, nothing is known, and the run goes on
-        return Widest("any test", None)
+        return Headline("its headline", None)
 
 
 def _exit_code(outcome: RunOutcome) -> int:

@@ -65,7 +65,7 @@ def jobs(
     repeat
         Number of runs of every test, in each session.
     narrow
-        Repeat only until every 95 % interval (of slowdowns in a study of neighbours, else of rates) is this narrow,
+        Repeat only until the mean rate, or in a study of neighbours their cost, is known this well: its 95 % interval,
         such as 2% for +-2 %; --repeat is the most. Rules of a tender may refuse this and --budget (stopping).
     budget
         Begin no repeat that is expected to end later than this after the start, such as 30min; at least one is made.

@@ -89,8 +89,8 @@ async def ends_here(context: RunContext, bus: Bus) -> bool:
         return False
     event = spent(rule, repeats, progress.writer.chain.entries, utc_now())
     if rule.width is not None and repeats >= rule.least:
-        widest = await in_thread(lambda: context.judge(context.folder.path))
-        event = narrow(rule, repeats, widest) or event
+        known = await in_thread(lambda: context.judge(context.folder.path))
+        event = narrow(rule, repeats, known) or event
     if event is None:
         return False
     progress.enough(event)

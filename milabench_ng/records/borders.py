@@ -13,7 +13,7 @@ import msgspec
 
 from milabench_ng.plan import Plan
 from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Enough, LedgerLine
-from milabench_ng.records.stopping import Stopping, Widest
+from milabench_ng.records.stopping import Headline, Stopping
 
 
 def asked(plan: Plan, events: Sequence[AnyLedgerEvent]) -> Plan:
@@ -25,12 +25,12 @@ def asked(plan: Plan, events: Sequence[AnyLedgerEvent]) -> Plan:
     return msgspec.structs.replace(plan, batches=batches, repeat=repeats)
 
 
-def narrow(rule: Stopping, repeats: int, widest: Widest) -> Enough | None:
-    """The end of the run after ``repeats`` because its intervals are narrow; None if they are not."""
-    if rule.width is None or repeats < rule.least or widest.width is None or widest.width > rule.width:
+def narrow(rule: Stopping, repeats: int, known: Headline) -> Enough | None:
+    """The end of the run after ``repeats`` because the interval of its headline is narrow; None if it is not."""
+    if rule.width is None or repeats < rule.least or known.width is None or known.width > rule.width:
         return None
-    known = f"every interval is within +-{100 * rule.width:.3g} %: the widest, of {widest.figure}"
-    return Enough(repeats=repeats, why="narrow", detail=f"{known}, is +-{100 * widest.width:.2g} %")
+    detail = f"{known.figure} is known to +-{100 * known.width:.2g} %, and +-{100 * rule.width:.3g} % was asked for"
+    return Enough(repeats=repeats, why="narrow", detail=detail)
 
 
 def spent(rule: Stopping, repeats: int, entries: Sequence[LedgerLine], now: datetime) -> Enough | None:

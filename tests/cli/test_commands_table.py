@@ -279,7 +279,7 @@ jobs quick --ready-limit 0 | 2 | mnb: --ready-limit 0: a number of seconds above
 jobs quick --ram-total much | 2 | mnb: --ram-total: 'much' is not a size; write a number and a unit, such as 512MiB
 jobs quick --dataroot notes.txt | 2 | mnb: data root
 jobs quick --nonce x --order file | 2 | mnb: --nonce 'x' seeds nothing: give it some text, and no other order than
-jobs quick --narrow 2% | 2 | mnb: --narrow --repeat 1: intervals decide from 6 repeats on, and --repeat is the most
+jobs quick --narrow 2% | 2 | mnb: --narrow --repeat 1: the interval decides from 6 repeats on, and --repeat is the most
 jobs quick --repeat 8 --narrow 0% | 2 | mnb: --narrow 0: above 0 and below 100 %, such as 2%
 jobs quick --repeat 8 --narrow 2 | 2 | mnb: --narrow 2: above 0 and below 100 %, such as 2%
 jobs quick --repeat 8 --narrow -2% | 2 | mnb jobs: --narrow: its value is missing; -2% begins with a dash: write

@@ -14,8 +14,8 @@ import tampering
 from make_records import PER_GPU
 
 from milabench_ng.plan import Launch
-from milabench_ng.records.stopping import Stopping
-from milabench_ng.report.scoring.narrowness import half_width, widest
+from milabench_ng.records.stopping import Headline, Stopping
+from milabench_ng.report.scoring.narrowness import half_width, headline
 from milabench_ng.report.statistics.intervals import log_stat
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.summary.summary import TestSummary
@@ -61,19 +61,27 @@ def test_half_the_width_of_an_interval_by_hand() -> None:
     assert half_width(log_stat(STEADY[:1])) is None
 
 
-def test_the_widest_figure_is_a_rate_or_in_a_study_of_neighbours_a_slowdown() -> None:
+def test_what_a_run_is_for_is_its_mean_rate_or_in_a_study_of_neighbours_their_cost() -> None:
     def row(rates: Sequence[float], **more: Any) -> TestSummary:
         launches = {f"{run}.0": rate for run, rate in enumerate(rates)}
+        repeats = {str(run): rate for run, rate in enumerate(rates)}
         known = {"workload": "vae", "options": {"batch_size": 64}}
-        return TestSummary(n=len(rates), failures=0, launches=launches, log_perf=log_stat(rates), **known, **more)
+        return TestSummary(n=len(rates), failures=0, launches=launches, repeats=repeats, **known, **more)
 
     alone, beside = row(NOISY, company={}), row([0.5 * rate for rate in NOISY], company={"stream": 1.0})
-    assert widest({"s.a": alone}).figure == "the rate of s.a"
-    found = widest({"s.a": alone, "s.a-stream": beside})
-    assert found.figure == "the slowdown of s.a in s.a-stream"
-    assert found.width == pytest.approx(0.0), "the pairs of a repeat share its noise"
-    assert widest({"s.a": alone, "s.b": TestSummary(n=5, failures=5)}).width is None, "a figure that nobody knows"
-    assert widest({}).width is None
+    packed = row([0.9 * rate for rate in STEADY], company=None)
+    assert headline({"s.a": alone}).width == pytest.approx(half_width(log_stat(NOISY)))
+    opposite = row([1 / rate for rate in NOISY], company={})
+    assert headline({"s.a": alone, "s.b": opposite}) == Headline("the mean rate", pytest.approx(0.0)), "by repeat"
+    cells = {"s.a": alone, "s.a-stream": beside}
+    assert headline(cells) == Headline("the mean slowdown", pytest.approx(0.0)), "the pairs of a repeat share its noise"
+    cost = headline(cells | {"s.a-packed": packed})
+    of_pairs = [one / (0.9 * other) for one, other in zip(NOISY, STEADY, strict=True)]
+    assert cost == Headline("the cost of neighbours", pytest.approx(half_width(log_stat(of_pairs))))
+    starved = msgspec.structs.replace(beside, launches={})
+    assert headline(cells | {"s.a-starved": starved}).width is None, "a slowdown that nobody knows"
+    assert headline({"s.a": alone, "s.b": TestSummary(n=5, failures=5)}).width is None, "a rate that nobody knows"
+    assert headline({}).width is None
 
 
 def test_what_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
@@ -89,9 +97,9 @@ def test_what_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("repeats", "rule", "why", "note"),
     [
-        (3, Stopping(width=0.02, budget_s=3 * HUNDRED_S), "budget", "; its intervals were to be within +-2 %"),
+        (3, Stopping(width=0.02, budget_s=3 * HUNDRED_S), "budget", "; its result was to be known to +-2 %"),
         (1, Stopping(budget_s=HUNDRED_S), "budget", "ended after 1 repeat, as asked"),
-        (8, NARROW, None, "all repeats were run: before the last, not every interval was within +-2 %, as asked"),
+        (8, NARROW, None, "all repeats were run: before the last, its result was not known to +-2 %, as asked"),
     ],
 )
 def test_a_report_says_that_it_is_not_as_narrow_as_asked(
@@ -113,10 +121,10 @@ def test_without_a_rule_a_ledger_cannot_ask_for_less(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rates", "rule", "repeats", "why", "reason"),
     [
-        (NOISY, NARROW, 7, "narrow", "it ended after 7 repeats, where its rule had it go on: the rate of standard.vae"),
+        (NOISY, NARROW, 7, "narrow", "it ended after 7 repeats, where its rule had it go on: the mean rate was"),
         (STEADY, NARROW, 5, "narrow", "it ended after 5 repeats, where its rule had it go on"),
-        (STEADY, NARROW, 7, "narrow", "it went on after 6 repeats, when every interval is within"),
-        (NOISY, Stopping(width=0.1, least=3), 4, "narrow", "judges intervals from 3 repeats on"),
+        (STEADY, NARROW, 7, "narrow", "it went on after 6 repeats, when the mean rate is known to"),
+        (NOISY, Stopping(width=0.1, least=3), 4, "narrow", "judges the interval from 3 repeats on"),
         (NOISY, Stopping(budget_s=5 * HUNDRED_S), 2, "budget", "it ended after 2 repeats, where its rule had it go on"),
         (NOISY, Stopping(budget_s=2 * HUNDRED_S), 6, "budget", "it went on after 3 repeats, when another repeat would"),
     ],

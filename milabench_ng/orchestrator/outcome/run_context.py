@@ -21,9 +21,9 @@ from milabench_ng.orchestrator.persistence.run_progress import RunProgress
 from milabench_ng.plan import Device, Launch
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.names import ResultFolder
-from milabench_ng.records.stopping import Widest
+from milabench_ng.records.stopping import Headline
 
-Judge = Callable[[Path], Widest]
+Judge = Callable[[Path], Headline]
 """What says how well the figures of a result folder are known: the report, which this side cannot import."""
 
 

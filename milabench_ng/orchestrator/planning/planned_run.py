@@ -120,11 +120,11 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.profile.warnings, *self.sharing_notes, *unplanned, *alone, *said, *ends)
 
     def _too_little(self, rule: Stopping) -> Iterator[str]:
-        """What to say of a budget that is spent before intervals decide."""
+        """What to say of a budget that is spent before the interval decides."""
         needs_s = least_duration(self.plan, self.rule, self.start).total_s * rule.least / self.plan.repeat
         if rule.width is not None and rule.budget_s is not None and needs_s > rule.budget_s:
             yield (
-                f"the budget is spent before intervals decide: {counted(rule.least, 'repeat')} take at least "
+                f"the budget is spent before the interval decides: {counted(rule.least, 'repeat')} take at least "
                 f"{format_seconds(needs_s)}"
             )
 

@@ -94,8 +94,8 @@ def refuse_no_borders(request: RunRequest) -> None:
         raise InputError(f"--narrow {rule.width:g}: above 0 and below 100 %, such as 2%")
     if rule.width is not None and request.repeat <= rule.least:
         raise InputError(
-            f"--narrow --repeat {request.repeat}: intervals decide from {rule.least} repeats on, and --repeat is the "
-            f"most; give more, such as --repeat {2 * rule.least}"
+            f"--narrow --repeat {request.repeat}: the interval decides from {rule.least} repeats on, and --repeat is "
+            f"the most; give more, such as --repeat {2 * rule.least}"
         )
     if request.repeat == 1:
         raise InputError(f"{option} --repeat 1: --repeat is the most repeats that there can be; give more")

@@ -1,4 +1,4 @@
-"""How well the figures that a profile is for are known, for runs that stop when that is well enough. Pure."""
+"""How well the figure that a profile is for is known, for runs that stop when that is well enough. Pure."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from collections.abc import Container, Mapping
 import msgspec
 
 from milabench_ng.records.ledger import LaunchKey
-from milabench_ng.records.stopping import Widest
-from milabench_ng.report.scoring.neighbours import cell_stats
-from milabench_ng.report.statistics.intervals import LogStat, combine, log_stat
+from milabench_ng.records.stopping import Headline
+from milabench_ng.report.scoring.neighbours import PACKED, cell_stats, slowdowns, stat_by_repeat
+from milabench_ng.report.statistics.intervals import LogStat, combine
 from milabench_ng.report.summary.summary import TestSummary
 
 
-def widest(tests: Mapping[str, TestSummary]) -> Widest:
-    """The figure that is known least: of the slowdowns in a study of neighbours, else of the tests' rates."""
-    known = (Widest(figure, half_width(stat)) for figure, stat in figures(tests).items())
-    return max(known, key=lambda one: math.inf if one.width is None else one.width, default=Widest("any test", None))
+def headline(tests: Mapping[str, TestSummary]) -> Headline:
+    """What is known of the figure that these rows are for.
 
-
-def figures(tests: Mapping[str, TestSummary]) -> dict[str, LogStat | None]:
-    """The figures of these rows, in words."""
-    cells = cell_stats(tests)
-    if cells:
-        return {f"the slowdown of {victim} in {row}": stat for (victim, row), stat in cells.items()}
-    return {f"the rate of {label}": row.log_perf for label, row in tests.items()}
+    In a study of neighbours, that is their cost, or the mean slowdown where no victim was packed; else the mean rate.
+    All tests count alike, whatever weights a report gives them later. Its interval rests on the means of the repeats,
+    since what a repeat has in common moves all its tests.
+    """
+    if found := cell_stats(tests):
+        cells = slowdowns(tests)
+        packed = [cell.by_repeat for cell in cells if cell.beside == PACKED]
+        known = stat_by_repeat(packed or [cell.by_repeat for cell in cells]) if all(found.values()) else None
+        return Headline("the cost of neighbours" if packed else "the mean slowdown", half_width(known))
+    rates = [{repeat: math.log(rate) for repeat, rate in row.repeats.items() if rate > 0} for row in tests.values()]
+    return Headline("the mean rate", half_width(stat_by_repeat(rates)))
 
 
 def half_width(stat: LogStat | None) -> float | None:
@@ -44,4 +46,4 @@ def _row_as_of(label: str, row: TestSummary, done: Container[LaunchKey]) -> Test
     begun = {job.partition(".")[0] for job in later}
     repeats = {repeat: rate for repeat, rate in row.repeats.items() if repeat not in begun}
     launches = {job: rate for job, rate in row.launches.items() if job not in later}
-    return msgspec.structs.replace(row, launches=launches, repeats=repeats, log_perf=log_stat(list(repeats.values())))
+    return msgspec.structs.replace(row, launches=launches, repeats=repeats)

@@ -163,17 +163,17 @@ def worth_of_fence(gains: Sequence[FenceGain]) -> MeanSlowdown | None:
     All cells of a victim divide by the same launches alone, so their means by repeat count, not the cells.
     """
     parts = [
-        (sign * len(own) / len(gains), _together([gain.by_repeat[side] for gain in own]))
+        (sign * len(own) / len(gains), stat_by_repeat([gain.by_repeat[side] for gain in own]))
         for own in grouped(gains, lambda gain: gain.victim).values()
         for side, sign in enumerate((1, -1))
     ]
     return _mean_of([gain.value for gain in gains], parts)
 
 
-def _together(cells: Sequence[Mapping[str, float]]) -> LogStat | None:
-    """The statistic of the means of ``cells`` in the repeats that all have; None without any."""
-    common = [repeat for repeat in cells[0] if all(repeat in cell for cell in cells)]
-    return stat_of_logs([mean([cell[repeat] for cell in cells]) for repeat in common]) if common else None
+def stat_by_repeat(figures: Sequence[Mapping[str, float]]) -> LogStat | None:
+    """The statistic of the means of ``figures``, logarithms by repeat, in the repeats that all have, if any."""
+    common = [repeat for repeat in (figures[0] if figures else ()) if all(repeat in one for one in figures)]
+    return stat_of_logs([mean([one[repeat] for one in figures]) for repeat in common]) if common else None
 
 
 def _mean(cells: Sequence[Slowdown]) -> MeanSlowdown | None:

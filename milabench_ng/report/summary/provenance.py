@@ -129,15 +129,15 @@ def sessions_of(folder: Folder, results: Sequence[LaunchResult]) -> int:
 
 
 def _ends(folder: Folder) -> Iterator[str]:
-    """What a rule for stopping came to, and that its intervals were not reached where they were not."""
+    """What a rule for stopping came to, and that its width was not reached where it was not."""
     rules = [manifest.stopping for manifest in folder.manifests if manifest.stopping is not None]
-    wanted = next((f"within +-{100 * rule.width:.3g} %" for rule in rules if rule.width is not None), "")
+    wanted = next((f"to +-{100 * rule.width:.3g} %" for rule in rules if rule.width is not None), "")
     ends = [event for event in folder.events if isinstance(event, Enough)]
     for event in ends:
-        unmet = f"; its intervals were to be {wanted}" if wanted and event.why == "budget" else ""
+        unmet = f"; its result was to be known {wanted}" if wanted and event.why == "budget" else ""
         yield f"ended after {counted(event.repeats, 'repeat')}, as asked: {event.detail}{unmet}"
     if wanted and not ends and any(isinstance(event, Finished) and not event.missing for event in folder.events):
-        yield f"all repeats were run: before the last, not every interval was {wanted}, as asked"
+        yield f"all repeats were run: before the last, its result was not known {wanted}, as asked"
 
 
 def _accepted(events: Iterable[AnyLedgerEvent]) -> list[str]:

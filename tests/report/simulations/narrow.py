@@ -1,4 +1,4 @@
-"""What it does to intervals and verdicts that a run ends as soon as its intervals are narrow (``--narrow``)."""
+"""What it does to intervals and verdicts that a run ends as soon as its interval is narrow (``--narrow``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from milabench_ng.records.borders import narrow
-from milabench_ng.records.stopping import Stopping, Widest
+from milabench_ng.records.stopping import Headline, Stopping
 from milabench_ng.report.scoring.narrowness import half_width
 from milabench_ng.report.statistics.effects import MARGIN, effect
 from milabench_ng.report.statistics.intervals import LogStat, combine, stat_of_logs
@@ -22,7 +22,7 @@ MOST = (10, 20)
 
 
 def findings(rng: np.random.Generator, trials: int) -> list[Finding]:
-    """Of one figure, the worst case: several must all be narrow, which depends less on the luck of each."""
+    """Of the headline: one figure decides."""
     found = []
     for most in MOST:
         for spread in SPREADS:
@@ -38,7 +38,7 @@ def ended(logs: np.ndarray, rule: Stopping) -> LogStat:
     """The statistic of a run that ended by ``rule``, or after all of its ``logs``."""
     for n in range(rule.least, len(logs)):
         stat = stat_of_logs(logs[:n].tolist())
-        if narrow(rule, n, Widest("a rate", half_width(stat))):
+        if narrow(rule, n, Headline("a rate", half_width(stat))):
             return stat
     return stat_of_logs(logs.tolist())
 

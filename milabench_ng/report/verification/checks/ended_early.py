@@ -8,7 +8,7 @@ from milabench_ng.records.borders import date_of, narrow, spent
 from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Chain, Enough, LaunchKey, LedgerLine, Recorded
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.stopping import LEAST, Stopping
-from milabench_ng.report.scoring.narrowness import as_of, widest
+from milabench_ng.report.scoring.narrowness import as_of, headline
 from milabench_ng.report.verification.evidence import Evidence
 
 _DECIDING_S = 60.0
@@ -23,7 +23,7 @@ def wrongly_ended(evidence: Evidence) -> Iterator[str]:
         yield from [f"the ledger ends the run by a rule for stopping, and {MANIFEST} has none"] if ends else []
         return
     if rule.least < LEAST:
-        yield f"its rule judges intervals from {rule.least} repeats on, and fewer than {LEAST} say too little"
+        yield f"its rule judges the interval from {rule.least} repeats on, and fewer than {LEAST} say too little"
     if len(ends) > 1:
         yield f"the ledger ends the run {len(ends)} times"
     try:
@@ -56,12 +56,12 @@ def _end(
     evidence: Evidence, rule: Stopping, entries: Sequence[LedgerLine], repeats: int, last: LedgerLine
 ) -> Enough | None:
     """The end that the rule asks for after ``repeats``, when the ledger held ``entries``, at the time of ``last``."""
-    known = widest(as_of(evidence.summary.tests, _done(entries)))
+    known = headline(as_of(evidence.summary.tests, _done(entries)))
     return narrow(rule, repeats, known) or spent(rule, repeats, entries, date_of(last))
 
 
 def _known(evidence: Evidence, entries: Sequence[LedgerLine]) -> str:
-    known = widest(as_of(evidence.summary.tests, _done(entries)))
+    known = headline(as_of(evidence.summary.tests, _done(entries)))
     return f"{known.figure} was {'not known' if known.width is None else f'+-{100 * known.width:.2g} %'}"
 
 
