@@ -232,7 +232,9 @@ class Injector(threading.Thread):
                 yield group
 
     def pids(self, batch: Batch, device: int) -> list[int]:
-        return next(filter(None, map(members, self.groups(batch, device))), [])
+        """The tenant's own: a hog that is stopped takes no memory."""
+        hogs = {hog.pid for hog in self.hogs}
+        return [pid for pid in next(filter(None, map(members, self.groups(batch, device))), []) if pid not in hogs]
 
     def kill(self, batch: Batch, device: int) -> bool:
         """The worker, or in a launch over several devices whatever process of the group."""
