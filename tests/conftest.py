@@ -78,9 +78,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         sys.addaudithook(skip_what_is_not_quick)
-    elif own_node.possible() and not config.getoption("numprocesses", None):  # the one that hands out tests runs none
-        node = own_node.OwnNode()
-        config.add_cleanup(node.close)
+    elif own_node.possible() and (hasattr(config, "workerinput") or not config.getoption("numprocesses", None)):
+        config.add_cleanup(own_node.OwnNode().close)  # who hands tests out to others runs none
 
 
 class OneNode(LoadScopeScheduling):

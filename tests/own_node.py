@@ -21,6 +21,7 @@ CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWNET = 0x0002_0000, 0x0200_0000, 0x4000_00
 MS_REC, MS_PRIVATE, MNT_DETACH = 0x4000, 0x4_0000, 2
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 PREFIX = "mnb-tests-"
+FENCED = frozenset({"cpu", "cpuset", "io", "memory", "pids"})
 
 
 class Hierarchy(NamedTuple):
@@ -31,9 +32,9 @@ class Hierarchy(NamedTuple):
     options: str
     """Of its superblock: which controllers it has."""
 
-    def limits_in_v2(self) -> bool:
-        """Whether groups of cgroup v2 limit something here."""
-        return self.kind == "cgroup2" and bool((self.place / "cgroup.controllers").read_text().strip())
+    def fences_in_v2(self) -> bool:
+        """Whether groups of cgroup v2 hold what a fence limits."""
+        return self.kind == "cgroup2" and bool(FENCED & set((self.place / "cgroup.controllers").read_text().split()))
 
 
 def hierarchies() -> list[Hierarchy]:
@@ -52,7 +53,7 @@ def possible() -> bool:
     """Whether this process may have a node of its own."""
     found = hierarchies()
     writable = all(os.access(one.place, os.W_OK) for one in found)
-    return os.geteuid() == 0 and bool(found) and writable and not any(one.limits_in_v2() for one in found)
+    return os.geteuid() == 0 and bool(found) and writable and not any(one.fences_in_v2() for one in found)
 
 
 class OwnNode:
