@@ -1,7 +1,7 @@
 """More busy threads than a tenant has CPUs."""
 
 import hashlib
-import os
+from multiprocessing import cpu_count
 
 from milabench_ng.bench import Bench, Count, workload
 from milabench_ng.workloads.antagonists.pressing import Busy, Crew, paced
@@ -21,6 +21,6 @@ def hogs(bench: Bench, *, times: Count = 4, busy: Busy = 1.0) -> None:
         times: threads for each CPU of the node.
         busy: share of the time in which it works.
     """
-    with Crew(times * (os.cpu_count() or 1), lambda _: hashlib.pbkdf2_hmac("sha256", b"hog", b"salt", ROUNDS)) as crew:
+    with Crew(times * cpu_count(), lambda _: hashlib.pbkdf2_hmac("sha256", b"hog", b"salt", ROUNDS)) as crew:
         for _ in bench.measure(paced(busy), count=crew.size):
             crew.round()
