@@ -166,6 +166,17 @@ def test_one_line_says_what_an_estimated_baseline_is_before_any_figure() -> None
     assert "4 of 19 tests, 23 % of the weight" in everything(made)["vs a100"]
 
 
+def test_one_line_says_what_a_published_baseline_is_before_any_figure() -> None:
+    run, old = load_baseline("h200"), load_baseline("v100")
+    weights = shipped_scale("standard").weights
+    made = build_report(run, "run", scale=Scale(weights=weights), baselines=[("v100", old)])
+    first, *_ = first_screen(made).facts
+    assert first.name == "AN INDICATION"
+    covered = "10 of 19 tests, 49 % of the weight"
+    assert first.text.startswith(f"vs v100: {covered}; 10 of 10 rows of the baseline are published, torch: ")
+    assert covered in everything(made)["vs v100"]
+
+
 def test_an_estimated_row_has_no_launches_and_is_not_charged_for_their_spread() -> None:
     base = node(100.0, 100.0)
     mixed = msgspec.structs.replace(base, tests=base.tests | {"standard.vae": estimated(100.0, 80.0, 160.0)})

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from milabench_ng.report.render.cells import Fact, brief, covered
+from milabench_ng.report.render.cells import Fact, brief, covered, device_word
 from milabench_ng.report.render.choices_told import choices_told, devices_told
 from milabench_ng.report.report import Report
+from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.failure_rate import FAILURE_LIMIT
 from milabench_ng.report.scoring.score import Score
 from milabench_ng.report.statistics.intervals import RANKED_FROM
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.shipped import names
-from milabench_ng.units import format_seconds
+from milabench_ng.units import counted, format_seconds
 
 NOT_COMPARABLE = "NOT COMPARABLE"
 
@@ -37,7 +38,7 @@ def _alarms(report: Report) -> Iterator[Fact]:
         yield Fact("variance", "not penalised", "fair")
     yield from devices_told(report)
     yield from (fact for fact in choices_told(report) if fact.tone != "plain")
-    yield from _named(report, _estimated)
+    yield from _named(report, _indications)
     yield from _named(report, _another_day)
     yield from _named(report, _not_ranked)
 
@@ -97,6 +98,8 @@ def _score(report: Report) -> Iterator[Fact]:
         yield Fact("NO SCORE", _why_invalid(score), "fair" if report.not_tried else "bad")
     elif score.status == "partial":
         yield Fact("PARTIAL", "; ".join(score.reasons), "fair")
+    if score is not None and score.reference_devices is not None:
+        yield Fact("other size", _other_size(report.summary, score.reference_devices), "fair")
 
 
 def _progress(summary: Summary) -> str:
@@ -113,21 +116,36 @@ def _why_invalid(score: Score) -> str:
     return f"{len(score.missing)} of {score.expected} missing: {', '.join(score.missing)}"
 
 
+def _other_size(summary: Summary, devices: int) -> str:
+    """What a score says of a node whose reference has another number of ``devices``."""
+    word = device_word(summary)
+    return (
+        f"the reference of the score has {counted(devices, word)}, this node {summary.devices}: "
+        f"compare scores of nodes with {counted(summary.devices, word)} only"
+    )
+
+
 def _isolation(report: Report) -> Iterator[Fact]:
     if not report.isolated and report.summary.units == "true" and report.lines:
         yield Fact("NOT ISOLATED", f"the weakest fence of a launch: {report.isolation}", "bad")
 
 
-def _estimated(report: Report) -> Iterator[Fact]:
-    """Which comparisons rest on estimates, on how many factors, and where a measured one is possible."""
+def _indications(report: Report) -> Iterator[Fact]:
+    """Which comparisons are only indicative, over which tests, and why."""
     for other in report.comparisons:
-        if not other.estimates:
-            continue
-        factors = "one factor" if len(other.estimates) == 1 else f"{len(other.estimates)} factors"
-        others = [name for name in names("baselines") if name.endswith(f"-{brief(other)}")]
-        where = f"; measured comparisons: {', '.join(others)}" if others else ""
-        text = f"{covered(other)}, rest on {factors} ({', '.join(other.estimates)}): not a measurement{where}"
-        yield Fact("AN INDICATION", f"vs {brief(other)}: {text}", "fair")
+        if other.estimates:
+            yield Fact("AN INDICATION", f"vs {brief(other)}: {covered(other)}, {_on_estimates(other)}", "fair")
+        elif other.indicative:
+            why = ", ".join(other.indicative)
+            yield Fact("AN INDICATION", f"vs {brief(other)}: {covered(other)}; {why}", "fair")
+
+
+def _on_estimates(other: Comparison) -> str:
+    """On how many factors it rests, and where a measured comparison is possible."""
+    factors = "one factor" if len(other.estimates) == 1 else f"{len(other.estimates)} factors"
+    others = [name for name in names("baselines") if name.endswith(f"-{brief(other)}")]
+    where = f"; measured comparisons: {', '.join(others)}" if others else ""
+    return f"rest on {factors} ({', '.join(other.estimates)}): not a measurement{where}"
 
 
 def _another_day(report: Report) -> Iterator[Fact]:

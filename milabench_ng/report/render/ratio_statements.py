@@ -14,12 +14,10 @@ from milabench_ng.report.summary.summary import name_of_row
 
 
 def ratios(report: Report) -> Iterator[Fact]:
-    """The ratio to each baseline with its verdict, and why it is only indicative."""
+    """The ratio to each baseline with its verdict."""
     for other in report.comparisons:
         yield Fact(f"ratio to {other.name}", *_verdict_text(other))
         yield Fact("baseline", f"{other.name} ({other.provenance.kind}; {other.provenance.hardware})")
-        if other.indicative:
-            yield Fact("indicative", f"the ratio to {other.name}: {', '.join(other.indicative)}", "fair")
 
 
 def charged_ratios(report: Report) -> Iterator[Fact]:

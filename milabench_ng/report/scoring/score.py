@@ -71,6 +71,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no interval."""
     repeats_needed: int | None = None
     """Repeats needed for an interval of +-1 %; None without an interval, and above 1000."""
+    reference_devices: int | None = None
+    """How many devices the reference has, if another number, and tests run over all of them."""
 
 
 def score(
@@ -116,6 +118,7 @@ def score(
         repeats=repeat_range(value, rows, None, counted, effective) if value and estimate else None,
         why=why_unknown([rows], counted, parts) if value else NO_SCORE,
         repeats_needed=repeats_needed(parts) if estimate else None,
+        reference_devices=_other_devices(summary, reference, counted),
     )
 
 
@@ -166,6 +169,13 @@ def other_items(summary: Summary, reference: Reference | None, labels: Sequence[
         return {}
     units = {label: (summary.tests[label].unit, reference.summary.tests[label].unit) for label in labels}
     return {label: f"{ours}, the reference {theirs}" for label, (ours, theirs) in units.items() if ours != theirs}
+
+
+def _other_devices(summary: Summary, reference: Reference | None, labels: Sequence[str]) -> int | None:
+    """How many devices the reference has, if another number, and a test of ``labels`` runs over all of them."""
+    if reference is None or reference.summary.devices == summary.devices:
+        return None
+    return reference.summary.devices if any(summary.tests[label].scheme.spreads for label in labels) else None
 
 
 def _is_missing(row: TestSummary | None, summary: Summary) -> bool:
