@@ -15,6 +15,7 @@ from make_records import PER_GPU
 from test_score import row, summary
 
 from milabench_ng.errors import InputError
+from milabench_ng.profile import Scheme
 from milabench_ng.report.render import as_json
 from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.statements import details
@@ -216,6 +217,41 @@ def test_groups_of_the_weights_have_sub_scores(tmp_path: Path) -> None:
         slow, "run", scale=Scale(weights=WEIGHTS, groups=groups), baselines=[("half", AT_ONE)]
     ).comparisons
     assert {part.name: part.ratio for part in compared[0].subsets}["group training"] == pytest.approx(0.5)
+
+
+def test_weights_in_groups_have_the_score_without_each_test() -> None:
+    """Ratios 2, 8 and 1 with weights 1, 2 and 1: the score is (2 * 8**2) ** 1/4."""
+    weights = {"s.a": 1.0, "s.b": 2.0, "s.c": 1.0}
+    run = summary({label: row(rate) for label, rate in zip(weights, (20.0, 80.0, 10.0), strict=True)})
+    base = summary({label: row(10.0) for label in weights})
+    groups = {"s.a": "one", "s.b": "one", "s.c": "other"}
+    scale = Scale(weights=weights, reference=against(base), groups=groups)
+    made = build_report(run, "run", scale=scale, baselines=[("base", base)])
+    expected = {"without a": 64 ** (1 / 3), "without b": 2 ** (1 / 2), "without c": 128 ** (1 / 3)}
+    scores = {part.name: (part.per_device, part.weight_pct) for part in made.sub_scores if part.name in expected}
+    assert scores == {
+        name: (pytest.approx(value, rel=1e-12), share)
+        for (name, value), share in zip(expected.items(), (75.0, 50.0, 75.0), strict=True)
+    }
+    ratios = {part.name: part.ratio for part in made.comparisons[0].subsets if part.left_out}
+    assert ratios == pytest.approx(expected, rel=1e-12)
+    tables = {table.key: table.rows for table in other_tables(made)}
+    assert [table_row[0] for table_row in tables["leave-one-out"]] == list(weights)
+    assert [table_row[3] for table_row in tables["leave-one-out"]] == pytest.approx(list(expected.values()), rel=1e-12)
+    assert not [name for name, *_ in (*tables["sub-scores"], *tables["sub-ratios-base"]) if name in expected]
+    plain = build_report(run, "run", scale=Scale(weights=weights), baselines=[("base", base)])
+    assert not expected.keys() & {part.name for part in (*plain.sub_scores, *plain.comparisons[0].subsets)}
+
+
+@pytest.mark.parametrize(("scheme", "told"), [(Scheme.NORMAL, True), (Scheme.PER_GPU, False)])
+def test_a_reference_of_another_size_is_told_where_tests_run_over_all_devices(scheme: Scheme, told: bool) -> None:
+    """One device has the node's links to itself."""
+    sharing = msgspec.structs.replace(RUN.tests["s.b"], scheme=scheme)
+    run = msgspec.structs.replace(RUN, tests=RUN.tests | {"s.b": sharing})
+    made = build_report(run, "run", Scale(weights=WEIGHTS, reference=against(AT_ONE)))
+    said = [alarm.text for alarm in first_screen(made).alarms if alarm.name == "other size"]
+    text = "the reference of the score has 1 device, this node 2: compare scores of nodes with 2 devices only"
+    assert said == ([text] if told else [])
 
 
 def test_a_group_needs_a_name(tmp_path: Path) -> None:

@@ -100,6 +100,11 @@ def ratio_text(cell: Cell) -> str:
     return f"{cell:.2f}" if cell >= 0.1 or cell == 0 else f"{cell:.2g}"
 
 
+def exact_ratio(cell: Cell) -> str:
+    """Three decimals, as ratios to baselines have on the first screen."""
+    return f"{cell:.3f}" if isinstance(cell, int | float) else NOT_MEASURED
+
+
 def ratio_tone(cell: Cell) -> Tone:
     """The colours of 2020."""
     if not isinstance(cell, int | float):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from milabench_ng.report.render.cells import (
     Cell,
     Tone,
+    exact_ratio,
     half_width,
     number,
     one_decimal,
@@ -24,6 +25,7 @@ from milabench_ng.report.report import Report
 from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.scaling import ScalingCurve
 from milabench_ng.report.scoring.slow_devices import MEASURES
+from milabench_ng.report.scoring.subsets import SubScore
 from milabench_ng.report.statistics.effects import unusual
 from milabench_ng.report.summary.summary import name_of_row
 
@@ -49,6 +51,8 @@ def _tables(report: Report) -> Iterator[Section]:
         if part.sub_scores:
             yield _sub_scores(part, of)
         yield from (_sub_ratios(other, of) for other in part.comparisons if other.subsets)
+        if any(one.left_out for one in part.sub_scores):
+            yield _leave_one_out(part, of)
     for curve in report.scaling:
         yield _scaling(curve)
     if report.shared_devices:
@@ -153,7 +157,7 @@ def _sub_scores(report: Report, of: str) -> Section:
     return section(
         f"sub-scores{of}",
         f"what decided the score{of}",
-        report.sub_scores,
+        (part for part in report.sub_scores if not part.left_out),
         Column("how", value=lambda part: part.name),
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
         Column("of the weights", "%", one_decimal, True, value=lambda part: part.weight_pct),
@@ -167,14 +171,32 @@ def _sub_ratios(other: Comparison, of: str) -> Section:
     return section(
         f"sub-ratios-{other.name}{of}",
         f"what decided the ratio{of} to {other.name}",
-        other.subsets,
+        (part for part in other.subsets if not part.left_out),
         Column("over", value=lambda part: part.name),
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
-        Column("ratio", "", ratio_text, True, value=lambda part: part.ratio),
+        Column("ratio", "", exact_ratio, True, value=lambda part: part.ratio),
         Column("95 % interval", value=lambda part: span(part.effect.ratio)),
         Column("verdict", unusual(other.margin), tone=tone_of_verdict, value=lambda part: part.effect.verdict),
         Column("no verdict because", value=lambda part: part.effect.why or None),
     )
+
+
+def _leave_one_out(report: Report, of: str) -> Section:
+    """What single tests decide: the score without each, and the ratios to the baselines."""
+    return section(
+        f"leave-one-out{of}",
+        f"the score{of} without each test",
+        (part for part in report.sub_scores if part.left_out),
+        Column("without", show=_name, value=lambda part: part.left_out),
+        Column("of the weights", "%", one_decimal, True, value=lambda part: part.weight_pct),
+        Column("per device", report.score_unit, points, True, value=lambda part: part.per_device),
+        *map(_ratio_without, report.comparisons),
+    )
+
+
+def _ratio_without(other: Comparison) -> Column[SubScore]:
+    ratios = {part.left_out: part.ratio for part in other.subsets}
+    return Column(f"ratio to {other.name}", "", exact_ratio, True, value=lambda part: ratios.get(part.left_out))
 
 
 def _scaling(curve: ScalingCurve) -> Section:

@@ -23,7 +23,7 @@ from milabench_ng.report.scoring.score import (
     why_unknown,
 )
 from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest, scored_tests
-from milabench_ng.report.scoring.subsets import subsets
+from milabench_ng.report.scoring.subsets import all_but_one, subsets, without
 from milabench_ng.report.scoring.weights import Groups, Weights
 from milabench_ng.report.statistics.effects import MARGIN, Effect, effect, effects, of_these_sessions
 from milabench_ng.report.summary.comparable import Ratio, WorkDifference, differences, other_generation
@@ -98,6 +98,12 @@ def compare(
         subsets=tuple(
             _sub_ratio(name, members, ours, theirs, weights, margin, failing)
             for name, members in (subsets(ours, common, groups) | _measured_rows(run, baseline, common)).items()
+        )
+        + tuple(
+            msgspec.structs.replace(
+                _sub_ratio(without(left_out), members, ours, theirs, weights, margin, failing), left_out=left_out
+            )
+            for left_out, members in all_but_one(common, groups).items()
         ),
         differences=found,
     )

@@ -44,6 +44,8 @@ class SubRatio(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float | None
     """Of the throughputs over these tests."""
     effect: Effect
+    left_out: str = ""
+    """The test that it is without; empty for the other ratios."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What decided the score: without the penalty for spread, without scaling, by bounds and by groups. Pure."""
+"""What decided the score: groups, bounds, no penalty for spread, no scaling, and each test by its absence. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from milabench_ng.report.scoring.score import (
 from milabench_ng.report.scoring.scored import ScoredTest, scored_tests
 from milabench_ng.report.scoring.weights import Groups, Weights
 from milabench_ng.report.statistics.intervals import Interval, combine
-from milabench_ng.report.summary.summary import Summary, progression_steps
+from milabench_ng.report.summary.summary import Summary, name_of_row, progression_steps
 
 WITHOUT_PENALTY = "without the charge for spread"
 WITHOUT_SCALING = "without scaling"
@@ -43,6 +43,8 @@ class SubScore(msgspec.Struct, frozen=True, kw_only=True):
     """None if one of its tests is missing."""
     interval: Interval | None
     why: str = ""
+    left_out: str = ""
+    """The test that it is without; empty for the other sub-scores."""
 
 
 def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str], groups: Groups) -> dict[str, tuple[str, ...]]:
@@ -58,6 +60,17 @@ def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str], groups: Group
         if bound and members:
             chosen[f"bound by {plain(bound)}"] = members
     return {name: members for name, members in chosen.items() if members}
+
+
+def all_but_one(labels: Sequence[str], groups: Groups) -> dict[str, tuple[str, ...]]:
+    """The other tests, by the one that is left out, where weights have groups: these are a judgement on unlike work."""
+    chosen = {left_out: tuple(label for label in labels if label != left_out) for left_out in labels if groups}
+    return {left_out: others for left_out, others in chosen.items() if others}
+
+
+def without(left_out: str) -> str:
+    """The name of what is over all tests but one."""
+    return f"without {plain(name_of_row(left_out))}"
 
 
 def sub_scores(
@@ -83,6 +96,10 @@ def sub_scores(
         _sub_score(name, members, rows, weights, score, level_over(members, penalize=penalize_variance))
         for name, members in subsets(rows, labels, groups).items()
     ]
+    for left_out, members in all_but_one(labels, groups).items():
+        one = level_over(members, penalize=penalize_variance)
+        found = _sub_score(without(left_out), members, rows, weights, score, one)
+        made.append(msgspec.structs.replace(found, left_out=left_out))
     if penalize_variance and weights:  # all weights may be for steps that need more devices
         made.insert(
             0, _sub_score(WITHOUT_PENALTY, labels, unpunished, weights, score, level_over(labels, penalize=False))
