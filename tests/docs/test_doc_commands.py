@@ -134,12 +134,14 @@ TABLE: dict[str, Check] = {
         "script", "takes minutes, and needs a GPU"
     ),
     "mnb jobs modern --name llm_fsdp_3b --repeat 3 -d /scratch/mnb -o results-fsdp-3b": PARSE,
-    "mnb baseline build results-modern --again results-fsdp-3b -o modern-h200.json": PARSE,
+    "mnb baseline build results-modern --again results-fsdp-3b -o my-node.json": PARSE,
     "uv run scripts/simulate-decisions --only days": Check("script", "takes half a minute"),
-    "uv run scripts/weigh modern-h200.json -o weights/modern.json": Check("script", "needs a baseline"),
+    "uv run scripts/weigh my-node.json -o my-weights.json": Check("script", "needs a baseline"),
+    "mnb report results-modern --weights my-weights.json": PARSE,
     "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
     "--inner 128 --vocabulary 512 --length 64": PARSE,
     "mnb report results-modern --compare modern-h200": PARSE,
+    "mnb report results-modern --compare modern-h200-x1": PARSE,
     "mnb jobs io --order file --data-scale 0.0325 --ram-total 120GiB -- --max-count 0": PARSE,
     "mnb jobs io --repeat 3 -d /scratch/data -o results-io": PARSE,
     "mnb jobs io --data-scale 0.08 -d /scratch/data -o results-io": PARSE,

@@ -293,7 +293,7 @@ def test_the_weights_of_modern_are_made_of_a_measured_baseline(tmp_path: Path) -
         script["weigh"](file)
 
 
-@pytest.mark.parametrize("suite", ["cv", "unet3d"])
+@pytest.mark.parametrize("suite", ["cv", "modern", "unet3d"])
 def test_shipped_weights_are_made_of_the_shipped_baselines(suite: str) -> None:
     root = Path(__file__).parents[2]
     made = runpy.run_path(str(root / "scripts" / "weigh"))["weigh"](root / "baselines" / f"{suite}-h200.json")
