@@ -175,6 +175,8 @@ def test_one_line_says_what_a_published_baseline_is_before_any_figure() -> None:
     covered = "10 of 19 tests, 49 % of the weight"
     assert first.text.startswith(f"vs v100: {covered}; 10 of 10 rows of the baseline are published, torch: ")
     assert covered in everything(made)["vs v100"]
+    nothing = build_report(run, "run", scale=Scale(weights={"standard.reso": 1.0}), baselines=[("v100", old)])
+    assert "AN INDICATION" not in {fact.name for fact in first_screen(nothing).facts}  # since there is no ratio
 
 
 def test_an_estimated_row_has_no_launches_and_is_not_charged_for_their_spread() -> None:

@@ -135,7 +135,7 @@ def _indications(report: Report) -> Iterator[Fact]:
     for other in report.comparisons:
         if other.estimates:
             yield Fact("AN INDICATION", f"vs {brief(other)}: {covered(other)}, {_on_estimates(other)}", "fair")
-        elif other.indicative:
+        elif other.indicative and other.counted:
             why = ", ".join(other.indicative)
             yield Fact("AN INDICATION", f"vs {brief(other)}: {covered(other)}; {why}", "fair")
 
