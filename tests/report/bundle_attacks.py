@@ -85,6 +85,21 @@ def without_packing_list(path: Path) -> None:
     repack(path, {name: content for name, content in members(path).items() if name != "bundle.json"})
 
 
+def followed_by(content: bytes) -> Tamper:
+    """More bytes after the zipped stream."""
+    return lambda path: path.write_bytes(path.read_bytes() + content) and None
+
+
+def padded_with(content: bytes) -> Tamper:
+    """Bytes in the zeros that end an archive."""
+
+    def tamper(path: Path) -> None:
+        whole = gzip.decompress(path.read_bytes())
+        path.write_bytes(gzip.compress(whole[: -len(content)] + content))
+
+    return tamper
+
+
 def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-2000])
 
@@ -121,6 +136,12 @@ HOSTILE: dict[str, tuple[Tamper, str]] = {
     "twice": (add("results/run.json"), "'results/run.json' is in it twice"),
     "no packing list": (without_packing_list, "there is no bundle.json in it"),
     "cut short": (truncated, "not a bundle that `mnb bundle` made"),
+    "text after it": (followed_by(b"x"), "there are bytes after its archive"),
+    "zeros after it": (followed_by(b"\0" * 512), "there are bytes after its archive"),
+    "another file after it": (followed_by(gzip.compress(b"x")), "there are bytes after its archive"),
+    "an empty file after it": (followed_by(gzip.compress(b"")), "there are bytes after its archive"),
+    "text behind its last member": (padded_with(b"x"), "there are bytes after its archive"),
+    "a member behind its end": (padded_with(tarfile.TarInfo("a").tobuf()), "there are bytes after its archive"),
     "not an archive": (lambda path: path.write_text("hello"), "not a bundle that `mnb bundle` made"),
     "thousands of stamps": (with_many_stamps, "stamps/ holds 2001 stamps, at most 2000 are checked"),
     "newer": (later_schema, "bundle schema 99: this is mnb"),

@@ -1,12 +1,11 @@
 """Opens untrusted bundles: extracts only expected files, of bounded size, into an empty folder.
 
 Refused are unexpected names (and therefore paths that lead elsewhere), links, devices and sparse files, duplicate
-names, and archives that are larger, or compress better, than results do.
+names, bytes after the archive, and archives that are larger, or compress better, than results do.
 """
 
 from __future__ import annotations
 
-import gzip
 import os
 import tarfile
 import tempfile
@@ -14,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO
 
 import msgspec
 
@@ -129,39 +128,56 @@ def _opened(source: Path, root: Path) -> Opened:
     )
 
 
-class _Reader(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
 class _Meted:
-    """A reader that returns no more than allowed, so that a short archive cannot fill memory or disk."""
+    """Unzips no more than allowed, so that a short archive cannot fill memory or disk."""
 
-    def __init__(self, file: _Reader, packed: int) -> None:
+    def __init__(self, file: BinaryIO, packed: int) -> None:
         self._file = file
+        self._unzipper = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
         self._packed = packed
         self._allowed = 0
-        self.total = 0
+        self._total = 0
+        self._used = 0
 
     def allow(self, size: int) -> None:
         self._allowed = size
 
     def read(self, size: int) -> bytes:
-        content = self._file.read(size)
+        content = self._unzipped(size)
+        if used := content.rstrip(b"\0"):
+            self._used = self._total + len(used)
         self._allowed -= len(content)
-        self.total += len(content)
+        self._total += len(content)
         if self._allowed < 0:
             raise InputError("its headers are larger than those of a bundle")
-        if self.total > MAX_BYTES:
+        if self._total > MAX_BYTES:
             raise InputError(f"it holds more than {MAX_BYTES} bytes")
-        if self.total > max(_FREE_OF_RATIO, MAX_RATIO * self._packed):
+        if self._total > max(_FREE_OF_RATIO, MAX_RATIO * self._packed):
             raise InputError(f"it unpacks to more than {MAX_RATIO} times its size")
+        return content
+
+    def require_end(self, end: int) -> None:
+        """Raise InputError if anything but zeros comes after the byte ``end``, or anything after the zipped stream."""
+        while self.read(_BLOCK):
+            pass
+        if self._used > end or self._unzipper.unused_data or self._file.read(1):
+            raise InputError("there are bytes after its archive")
+
+    def _unzipped(self, size: int) -> bytes:
+        content = b""
+        while not content and not self._unzipper.eof:
+            packed = self._unzipper.unconsumed_tail or self._file.read(_BLOCK)
+            content = self._unzipper.decompress(packed, size)
+            if not packed and not content:
+                raise EOFError("it is cut short")
         return content
 
 
 def _extract(source: Path, root: Path) -> None:
     seen: set[str] = set()
-    with source.open("rb") as file, gzip.GzipFile(fileobj=file) as unzipped:
-        meted = _Meted(unzipped, source.stat().st_size)
+    end = 0
+    with source.open("rb") as file:
+        meted = _Meted(file, source.stat().st_size)
         meted.allow(_HEADERS)
         try:
             with tarfile.open(fileobj=meted, mode="r|") as archive:  # type: ignore[call-overload]  # read() is enough
@@ -169,7 +185,9 @@ def _extract(source: Path, root: Path) -> None:
                     _check(member, seen)
                     meted.allow(member.size + _HEADERS)
                     _write(archive, member, root / member.name)
+                    end = member.offset_data + member.size
                     meted.allow(_HEADERS)
+            meted.require_end(end)
         except InputError as error:
             raise InputError(f"{source}: refused: {error}") from None
 
