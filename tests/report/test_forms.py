@@ -137,7 +137,34 @@ def test_the_isolation_is_escaped_like_every_cell(quick: Path, form: Form) -> No
     write_report(steering, form, stream)
     assert plain_lines(stream.getvalue()) == stream.getvalue()
     assert "\n=1+1" not in stream.getvalue()
-    assert (",'=2+2full" if form == "csv" else "(=2+2full\\x1b]0;mine\\x07&lt;img") in stream.getvalue()
+    assert (",'=2+2full" if form == "csv" else "(=2+2full\\\\x1b\\]0;mine\\\\x07&lt;img") in stream.getvalue()
+
+
+LURE = "![x](http://example.org/x.png) `a` \\![y](z) b|c"
+
+
+def test_markdown_loads_nothing(quick: Path) -> None:
+    stream = io.StringIO()
+    write_report(msgspec.structs.replace(make_report(quick), isolation=LURE), "markdown", stream)
+    assert r"!\[x\](http://example.org/x.png) \`a\` \\!\[y\](z) b\|c" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ("=1+1", "'=1+1"),
+        ("a; +1", "a; '+1"),
+        ("\uff1d1+1", "'\uff1d1+1"),
+        ("\t=1", "\\t=1"),
+        ("\t" * 30_000 + "x", "\\t" * 30_000 + "x"),  # took a minute
+        (" ;" * 30_000 + "-1", " ;" * 30_000 + "'-1"),
+        ("1-2", "1-2"),
+    ],
+)
+def test_no_cell_of_a_csv_file_is_a_formula(cell: str, shown: str, quick: Path) -> None:
+    stream = io.StringIO()
+    write_report(msgspec.structs.replace(make_report(quick), isolation=cell), "csv", stream)
+    assert next(csv.DictReader(io.StringIO(stream.getvalue())))["isolation"] == shown
 
 
 def test_failures_are_named_and_an_invalid_score_shows_no_number(quick: Path) -> None:

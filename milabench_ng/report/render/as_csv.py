@@ -18,8 +18,8 @@ from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.render.tender_tables import bids_section
 from milabench_ng.report.report import Report
 
-_FORMULA = re.compile(r"((?:^|[;\t])\s*)(?=[=+\-@])")
-"""Where a cell would be a formula."""
+_FORMULA = re.compile(r"((?:^|;)\s*)(?=[=+\-@＝＋－＠])")
+"""Where a line without tabs would begin a formula; full-width signs begin one, too."""
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 """Characters to avoid in file names."""
 
@@ -28,7 +28,7 @@ def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``."""
     chosen = file_columns(report)
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*(plain(column.header) for column in chosen), "isolation", "score status"])
+    writer.writerow([*(_plain(column.header) for column in chosen), "isolation", "score status"])
     status = {at.scored.test: part.score.status for part in report.scored for at in part.lines if part.score}
     for line in report.lines:
         cells = (column.value(line) for column in chosen)
@@ -54,7 +54,7 @@ def write_all(
 def write_section(section: Section, stream: TextIO) -> None:
     """Write one table to ``stream``."""
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([plain(heading.header) for heading in section.headings])
+    writer.writerow([_plain(heading.header) for heading in section.headings])
     writer.writerows([_plain(cell) for cell in row] for row in section.rows)
 
 
@@ -70,4 +70,4 @@ def _plain(cell: Cell) -> Cell:
     """
     if not isinstance(cell, str):
         return "" if cell is None else cell
-    return plain(cell if cell == NOT_MEASURED else _FORMULA.sub(r"\1'", cell))
+    return cell if cell == NOT_MEASURED else _FORMULA.sub(r"\1'", plain(cell))

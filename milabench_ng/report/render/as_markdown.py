@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TextIO
 
@@ -17,6 +18,9 @@ from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.render.tender_facts import tender_facts
 from milabench_ng.report.render.tender_tables import tender_sections
 from milabench_ng.report.report import Report
+
+_MARKUP = re.compile(r"[\\`*_|\[\]]")
+"""What makes emphasis, code, cells, links and pictures."""
 
 
 def write(report: Report, stream: TextIO) -> None:
@@ -77,7 +81,5 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape what Markdown would parse as a table or emphasis."""
-    return (
-        plain(text.replace("\n", " ")).replace("<", "&lt;").replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")
-    )
+    """Escape what Markdown would parse."""
+    return _MARKUP.sub(r"\\\g<0>", plain(text.replace("\n", " "))).replace("<", "&lt;")
