@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ _LONGEST = 300
 # is read (Unicode 16, UAX #9), invisible marks, and halves of surrogate pairs, which cannot be encoded at all.
 _STEERS = "\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
 _ONE_LINE = re.compile(f"[{_STEERS}]")
+_WORD = re.compile(r"\w+")
 _LINES = re.compile(f"(?!\n)[{_STEERS}]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _BYTES = {chr(0xDC00 + byte) for byte in range(0x80, 0x100)}
@@ -19,8 +21,10 @@ _BYTES = {chr(0xDC00 + byte) for byte in range(0x80, 0x100)}
 
 
 def plain(text: object) -> str:
-    """``text`` in one line; characters that control a terminal are written as ``\\x1b``."""
-    return _ONE_LINE.sub(_escape, str(text))
+    """``text`` in one line; characters that control a terminal are written as ``\\x1b``, and so are letters of other
+    scripts in Latin words, which only look like Latin ones."""
+    made = _ONE_LINE.sub(_escape, str(text))
+    return made if made.isascii() else _WORD.sub(_of_one_script, made)
 
 
 def plain_lines(text: str) -> str:
@@ -65,7 +69,24 @@ def _encodable(value: Any) -> Any:
     return [_encodable(inside) for inside in value] if isinstance(value, list | tuple) else value
 
 
+def _of_one_script(word: re.Match[str]) -> str:
+    """A word with Latin letters, in which those of other scripts are escaped; a word of one script stands.
+
+    Only letters of two cases count: scripts that have them (Greek, Cyrillic, Armenian, Cherokee) look like Latin.
+    """
+    cased = {
+        letter: unicodedata.name(letter, "").partition(" ")[0] for letter in word[0] if letter != letter.swapcase()
+    }
+    strange = [letter for letter, script in cased.items() if script not in ("LATIN", "MICRO")]
+    mixed = "LATIN" in cased.values()
+    return word[0].translate({ord(letter): _written(letter) for letter in strange}) if mixed else word[0]
+
+
 def _escape(match: re.Match[str]) -> str:
     if match[0] in _BYTES:
         return f"\\x{ord(match[0]) & 0xFF:02x}"
-    return match[0].encode("unicode_escape").decode()
+    return _written(match[0])
+
+
+def _written(character: str) -> str:
+    return character.encode("unicode_escape").decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import json
 import os
 import re
 import sys
@@ -240,6 +241,21 @@ def test_nothing_that_steers_a_terminal_is_left() -> None:
     assert printed_json({"a": "\x9b"}) == '{\n "a": "\\u009b"\n}\n'
     assert short("x" * 1000) == "x" * 300 + "..."
     assert plain("Müller 漢字 – ²") == "Müller 漢字 – ²"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("\u0430cme", r"\u0430cme"),
+        ("va\u0435_infer of \u0391CME", r"va\u0435_infer of \u0391CME"),
+        ("\uff41cme K\u212a", r"\uff41cme K\u212a"),
+        ("\u0430\u0441\u043c\u0435 und Müller", "\u0430\u0441\u043c\u0435 und Müller"),
+        ("Łódź 5 µs GPUサーバー 1º", "Łódź 5 µs GPUサーバー 1º"),
+    ],
+)
+def test_letters_that_look_latin_are_escaped_in_latin_words(name: str, shown: str) -> None:
+    assert plain(name) == short(name) == plain(plain(name)) == shown
+    assert json.loads(printed_json(name)) == name
 
 
 def test_files_shipped_are_found_by_name_and_by_no_path() -> None:
