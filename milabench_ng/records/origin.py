@@ -22,5 +22,6 @@ def written_by(written: Any, current: int) -> str:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """``"0.2.0"`` as numbers; empty or odd versions sort first."""
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+    """``"0.2.0"`` as numbers without the zeros at its end (PEP 440); empty or odd versions sort first."""
+    parts = [int(part) for part in version.split(".") if part.isdecimal()]
+    return tuple(parts[: max((place for place, part in enumerate(parts, 1) if part), default=0)])

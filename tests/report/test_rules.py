@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import evidence_attacks
 import make_records
 import msgspec
 import pytest
@@ -224,6 +225,16 @@ def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, mon
     lenient = verify(folder, Rules())
     assert by_id(lenient)["R22"].result == "off"
     assert tampering.told_by(lenient, "outside-traces") == ruling.reasons[0]
+
+
+@pytest.mark.parametrize("written", [f"{__version__}0", f"0{__version__}", f"{__version__}.0"])
+def test_a_version_is_compared_by_its_numbers(folder: Path, written: str) -> None:
+    """Of a version that is not this one, little is asked."""
+    evidence_attacks.version(written)(folder)
+    tampering.proof("data", "after", lambda event: event["data"].update(differing=["train"]))(folder)
+    found = by_id(verify(folder, Rules()))
+    assert found["R33"].result == "pass"
+    assert "session 1: mnist was damaged after the work: train" in found["R19"].reasons
 
 
 def stopped_late(folder: Path, *batches: int) -> None:

@@ -94,9 +94,14 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The version of this installation."""
 
     @property
+    def same_version(self) -> bool:
+        """Whether the version of this installation ran, however it is written."""
+        return release(self.manifest.version) == release(self.version)
+
+    @property
     def builtin(self) -> dict[str, Declared]:
         """What the workloads of the version that ran declare, by name; empty if that is another version."""
-        return self.declared if release(self.manifest.version) == release(self.version) else {}
+        return self.declared if self.same_version else {}
 
     @property
     def launches_planned(self) -> dict[int, int]:

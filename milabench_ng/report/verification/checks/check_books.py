@@ -19,7 +19,6 @@ from milabench_ng.records.ledger import (
     recorded,
 )
 from milabench_ng.records.names import MANIFEST
-from milabench_ng.records.origin import release
 from milabench_ng.report.verification.checks.clocks import undated
 from milabench_ng.report.verification.checks.ended_early import wrongly_ended
 from milabench_ng.report.verification.evidence import Evidence
@@ -82,7 +81,7 @@ def ledger(evidence: Evidence) -> Finding:
     chain = evidence.ledger
     if chain is None:
         missing = "there is no ledger.jsonl: attempts that left no record cannot be seen"
-        written = release(evidence.manifest.version) == release(evidence.version)
+        written = evidence.same_version
         if written:
             missing += f"; mnb {evidence.version} writes one in every run"
         return judged([missing]) if written or evidence.rules.ledger else unknown(missing)

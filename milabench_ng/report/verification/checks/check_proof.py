@@ -80,7 +80,7 @@ def with_what(evidence: Evidence) -> str:
     version, commit = evidence.manifest.version, ran_commit(evidence)
     if commit is not None:
         return f"check out commit {commit} of mnb, and verify with that"
-    if version != evidence.version:
+    if not evidence.same_version:
         return f"verify with mnb {version}"
     return f"it names no commit of mnb {version}: ask for it, and verify with that"
 
@@ -139,7 +139,7 @@ def wheels_fact(evidence: Evidence) -> str:
 
 def unproven_data(evidence: Evidence) -> Iterator[str]:
     """Why the data that was read is not what the records say. Only ``closed`` asks a run that could not say it."""
-    if evidence.manifest.version != evidence.version or not (evidence.rules.closed or _could_say(evidence)):
+    if not evidence.same_version or not (evidence.rules.closed or _could_say(evidence)):
         return
     sessions = proofs_of(evidence.ledger or Chain())
     trusted = {mark.what for one in evidence.records for mark in one.record.mnb.marks if mark.kind == _TRUSTED}
@@ -234,8 +234,7 @@ def twins_fact(evidence: Evidence) -> str:
         for (_, key), proof in session.data.items():
             if key in read:
                 read[key].append(proof)
-    version = evidence.manifest.version
-    other = "" if version == evidence.version else f"the run is of mnb {version}"
+    other = "" if evidence.same_version else f"the run is of mnb {evidence.manifest.version}"
     whys = {key: other or _not_compared(key, proofs, evidence.known_twins) for key, proofs in read.items()}
     told = [
         f"{', '.join(_cut(name) for name, _ in keys[:_NAMED])}{_more(keys)} ({_cut(why)})"

@@ -186,7 +186,7 @@ def _refused(found: Iterable[Storage], refused: Container[StorageKind]) -> Itera
 def code(evidence: Evidence) -> Finding:
     """All code of mnb is that of the verifying version, unchanged, and what computes is as it was installed."""
     version, demanded = evidence.manifest.version, evidence.rules.closed
-    if version != evidence.version:
+    if not evidence.same_version:
         other = f"made with mnb {version}, this is {evidence.version}; {with_what(evidence)}"
         return judged([other]) if demanded else OFF
     if demanded:
