@@ -258,6 +258,27 @@ def test_signers(place: Path) -> None:
     assert "lets this key sign in anybody's name" in reasons[0]
 
 
+def test_allowed_signers_are_read_as_ssh_keygen_reads_them(place: Path) -> None:
+    """Names in a row, a key on several lines, options, remarks, and line ends of other systems."""
+    signed = pack(place / "results", place / "s.tar.gz", weights=place / "weights.json", key=place / "a").path
+    own, other = (" ".join((place / f"{name}.pub").read_text().split()[:2]) for name in ("a", "b"))
+
+    def r2(*lines: str, end: str = "\n", by: str = "acme") -> tuple[str, tuple[str, ...]]:
+        (place / "vendors").write_bytes("".join(line + end for line in lines).encode())
+        found = verify(signed, Rules(signed_by=(by,)), allowed_signers=place / "vendors")
+        return found.rulings[1].result, found.rulings[1].reasons
+
+    assert r2("# vendors", "", f"umbra {other}", f'acme namespaces="mnb" {own} a remark', end="\r\n") == ("pass", ())
+    assert r2(f"acme,boss {own}", by="boss") == ("pass", ())
+    assert r2(f'git namespaces="git" {own}', f'acme namespaces="mnb" {own}') == ("pass", ())
+    assert r2(f'acme valid-before="20200101" {own}', f"acme {own}") == ("pass", ())
+    assert "acme or boss signed it, umbra should have" in r2(f"acme {own}", f"boss {own}", by="umbra")[1]
+    assert "key has expired" in r2(f'acme valid-before="20200101" {own}')[1][0]
+    assert "key is not yet valid" in r2(f'acme valid-after="29990101" {own}')[1][0]
+    assert "not permitted for use in signature namespace" in r2(f'acme namespaces="git" {own}')[1][0]
+    assert "is not in" in r2(f"acme {other}")[1][0]
+
+
 def test_other_weights_are_called_so(place: Path) -> None:
     """Without a word on weights, R7 demands nothing."""
     made = pack(place / "results", place / "w.tar.gz", weights=place / "weights.json").path

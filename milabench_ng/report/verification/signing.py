@@ -9,11 +9,13 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.files import read_content
 from milabench_ng.plain import short
 
 NAMESPACE = "mnb"
@@ -25,12 +27,17 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
 
     present: bool
     """Whether there is a signature."""
-    principal: str | None = None
-    """The allowed signer that made it; None if none of them did, or if no check was requested."""
+    principals: tuple[str, ...] = ()
+    """The names of the allowed signer that made it; empty if none of them did, or if no check was requested."""
     problem: str | None = None
     """Why the signature does not count."""
     asked: bool = False
     """Whether the buyer said who may sign."""
+
+    @property
+    def principal(self) -> str | None:
+        """The first of its names."""
+        return self.principals[0] if self.principals else None
 
     @property
     def words(self) -> str:
@@ -53,7 +60,11 @@ def sign(content: bytes, key: Path) -> bytes:
 
 
 def check(content: bytes, signature: bytes | None, allowed: Path | None, namespace: str = NAMESPACE) -> Signer:
-    """Check that ``content`` is signed by a signer in the file ``allowed`` (ssh-keygen(1), ALLOWED SIGNERS)."""
+    """Check that ``content`` is signed by a signer in the file ``allowed`` (ssh-keygen(1), ALLOWED SIGNERS).
+
+    Only ssh-keygen reads that file. It looks no further than the first line with a key, which may be meant for another
+    purpose: so each line is shown to it alone.
+    """
     if allowed is not None and not os.path.isfile(allowed):
         raise InputError(f"--allowed-signers {allowed}: no such file; it holds the public keys of the vendors")
     if signature is None:
@@ -64,14 +75,27 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None, namespa
         file.write(signature)
         file.flush()
         found = _ssh_keygen(["-Y", "find-principals", "-s", file.name, "-f", str(allowed)], b"")
-        principal = found.stdout.decode(errors="replace").partition("\n")[0].strip()
-        if found.returncode != 0 or not principal:
-            return Signer(present=True, asked=True, problem=f"the key of the signature is not in {allowed}")
-        command = ["-Y", "verify", "-n", namespace, "-s", file.name, "-f", str(allowed), "-I", principal]
-        verified = _ssh_keygen(command, content)
-    if verified.returncode != 0:
-        return Signer(present=True, asked=True, problem=f"the signature does not fit the bundle: {_message(verified)}")
-    return Signer(present=True, asked=True, principal=principal)
+        if found.returncode != 0:
+            return Signer(
+                present=True, asked=True, problem=f"the key of the signature is not in {allowed}{_why(found)}"
+            )
+        names = _principals(file.name, read_content(allowed).splitlines(keepends=True))
+        command = ["-Y", "verify", "-n", namespace, "-s", file.name, "-f", str(allowed), "-I"]
+        verified = {name: _ssh_keygen([*command, name], content) for name in names}
+    may = tuple(name for name, done in verified.items() if done.returncode == 0)
+    if not may:
+        problem = f"the signature does not fit the bundle{''.join(map(_why, verified.values()))}"
+        return Signer(present=True, asked=True, problem=problem)
+    return Signer(present=True, asked=True, principals=may)
+
+
+def _principals(signature: str, lines: Iterable[bytes]) -> tuple[str, ...]:
+    """The names that the lines of a file of allowed signers give to the key of a signature."""
+    found = [_ssh_keygen(["-Y", "find-principals", "-s", signature, "-f", "/dev/stdin"], line) for line in lines]
+    names = [
+        name for done in found if done.returncode == 0 for name in done.stdout.decode(errors="replace").splitlines()
+    ]
+    return tuple(dict.fromkeys(names))
 
 
 def fits(content: bytes, signature: Path, namespace: str) -> bool:
@@ -87,6 +111,11 @@ def _ssh_keygen(arguments: list[str], content: bytes) -> subprocess.CompletedPro
         return subprocess.run([program, *arguments], input=content, capture_output=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise InputError(f"ssh-keygen gave no answer within {_SECONDS} s; does the key need a passphrase?") from None
+
+
+def _why(done: subprocess.CompletedProcess[bytes]) -> str:
+    """What ssh-keygen says first, such as that a key has expired."""
+    return "".join(f": {line}" for line in done.stderr.decode(errors="replace").splitlines()[:1])
 
 
 def _message(done: subprocess.CompletedProcess[bytes]) -> str:

@@ -35,9 +35,9 @@ def signature(evidence: Evidence) -> Finding:
         return judged(["a plain folder is not signed; pack it with `mnb bundle --sign KEY`"])
     if signer.problem:
         return judged([signer.problem])
-    if rules.signed_by and signer.principal not in rules.signed_by:
-        return judged([f"{signer.principal} signed it, {' or '.join(rules.signed_by)} should have"])
-    if signer.principal is not None and "*" in signer.principal:
+    if rules.signed_by and not set(signer.principals) & set(rules.signed_by):
+        return judged([f"{' or '.join(signer.principals)} signed it, {' or '.join(rules.signed_by)} should have"])
+    if any("*" in name for name in signer.principals):
         return Finding("pass", (_ANYBODY,))
     return judged([])
 

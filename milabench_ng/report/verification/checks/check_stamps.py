@@ -58,7 +58,7 @@ def due(chain: Chain) -> dict[str, int]:
 
 def _of_others(evidence: Evidence) -> Iterator[Stamp]:
     """The stamps; that of who signed the bundle, or may sign it, vouches for nothing."""
-    own = {evidence.signer.principal, *evidence.rules.signed_by} - {None}
+    own = {*evidence.signer.principals, *evidence.rules.signed_by}
     for stamp in evidence.stamps:
         why = f"{stamp.by} signs the bundle, and cannot vouch for it"
         yield msgspec.structs.replace(stamp, utc=None, problem=why) if stamp.by in own else stamp
