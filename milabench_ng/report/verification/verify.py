@@ -31,6 +31,7 @@ from milabench_ng.report.scoring.scale import Scale, files_of, scales_of
 from milabench_ng.report.scoring.weights import WeightsFile, read_weights
 from milabench_ng.report.summary.folder import decode_summary, load
 from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.verification.absurd import computing_from
 from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim, of_suite, sum_of
 from milabench_ng.report.verification.checks.registry import judge
 from milabench_ng.report.verification.contents import result_files, sha256_of
@@ -64,7 +65,7 @@ def verify(
     ``profile`` and ``weights`` are the buyer's files, in addition to the rules; ``allowed_signers`` is as in
     ssh-keygen(1), ``authorities`` the certificates of those who stamp. Raises InputError if there is nothing to verify.
     """
-    with opened(source) as there:
+    with opened(source) as there, computing_from(source):
         return judged_evidence(gather(there, rules, profile, weights, allowed_signers, authorities), str(source))
 
 

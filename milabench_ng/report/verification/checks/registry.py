@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from milabench_ng.report.verification.absurd import ABSURD, incomputable
 from milabench_ng.report.verification.checks import (
     check_arguments,
     check_books,
@@ -26,7 +27,7 @@ from milabench_ng.report.verification.checks import (
 )
 from milabench_ng.report.verification.checks.check_witness import witnessed
 from milabench_ng.report.verification.evidence import Evidence
-from milabench_ng.report.verification.findings import Basis, Finding, Ruling
+from milabench_ng.report.verification.findings import Basis, Finding, Ruling, judged
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -82,8 +83,12 @@ RULES: tuple[Rule, ...] = (
 
 def judge(evidence: Evidence) -> tuple[Ruling, ...]:
     """What every rule finds."""
-    return tuple(_ruling(rule, rule.check(evidence)) for rule in RULES)
+    return tuple(_ruling(rule, evidence) for rule in RULES)
 
 
-def _ruling(rule: Rule, finding: Finding) -> Ruling:
+def _ruling(rule: Rule, evidence: Evidence) -> Ruling:
+    try:
+        finding = rule.check(evidence)
+    except ABSURD as error:
+        finding = judged([incomputable(error)])
     return Ruling(id=rule.id, title=rule.title, basis=rule.basis, result=finding.result, reasons=finding.reasons)

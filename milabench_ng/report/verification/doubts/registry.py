@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
+from milabench_ng.report.verification.absurd import ABSURD, incomputable
 from milabench_ng.report.verification.doubts import (
     beyond_baseline,
     beyond_peak,
@@ -45,7 +46,7 @@ DOUBTS: tuple[Doubt, ...] = (
 
 def raised(evidence: Evidence) -> tuple[Doubted, ...]:
     """The doubts that the results raise."""
-    found = ((doubt, tuple(dict.fromkeys(map(plain, doubt.look(evidence))))) for doubt in DOUBTS)
+    found = ((doubt, _reasons(doubt, evidence)) for doubt in DOUBTS)
     return tuple(
         Doubted(
             name=doubt.name,
@@ -59,6 +60,13 @@ def raised(evidence: Evidence) -> tuple[Doubted, ...]:
         for doubt, reasons in found
         if reasons
     )
+
+
+def _reasons(doubt: Doubt, evidence: Evidence) -> tuple[str, ...]:
+    try:
+        return tuple(dict.fromkeys(map(plain, doubt.look(evidence))))
+    except ABSURD as error:
+        return (incomputable(error),)
 
 
 def require_known(rules: Rules) -> None:
