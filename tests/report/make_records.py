@@ -102,7 +102,8 @@ def record(
     """
     ranks = range(len(launch.devices)) if launch.scheme == "gpu-progression" else range(1)
     begin = BEGIN_S + BETWEEN_S * batch
-    rows = {rank: _rows(launch, rank, begin, slices, round(rate(launch, rank) / 2)) for rank in ranks}
+    run_id = changes.get("run_id", RUN_ID)
+    rows = {rank: _rows(launch, (rank, run_id), begin, slices, round(rate(launch, rank) / 2)) for rank in ranks}
     stop = begin + 0.5 * slices
     program = {"type": "program", "start": 0.0, "end": stop - begin, "time": stop - begin}
     train = {
@@ -139,13 +140,14 @@ def record(
     }
 
 
-def _rows(launch: Launch, rank: int, begin: float, slices: int, count: int) -> list[list[float]]:
+def _rows(launch: Launch, who: tuple[int, str], begin: float, slices: int, count: int) -> list[list[float]]:
     """Slices of 0.5 s, but for a microsecond: no two launches of a real meter have the same lengths.
 
-    Every other slice ends on the exact half second, so that windows hold exactly what they would without.
+    Every other slice ends on the exact half second, so that windows hold exactly what they would without. ``who``: the
+    rank and its run.
     """
     tenants = launch.devices if launch.slots is msgspec.UNSET else launch.slots
-    draw = random.Random(f"{launch.label} {launch.run} {tenants} {rank}")
+    draw = random.Random(f"{launch.label} {launch.run} {tenants} {who}")
     odd = [draw.randrange(-(2**15), 2**15) / 2**36 if i % 2 else 0.0 for i in range(slices + 1)]
     odd[-1] = 0.0
     steps = max(5, -(-count // 64))
@@ -376,10 +378,10 @@ def write(folder: Path, made: dict[str, Any], moment: int = 0) -> Path:
     return path
 
 
-def write_manifest(folder: Path, whole: Plan) -> Path:
+def write_manifest(folder: Path, whole: Plan, run_id: str = RUN_ID) -> Path:
     """Write ``run.json``."""
     path = folder / "run.json"
-    path.write_bytes(msgspec.json.encode(manifest(whole)))
+    path.write_bytes(msgspec.json.encode(manifest(whole, run_id)))
     return path
 
 
@@ -388,14 +390,14 @@ def steady(launch: Launch, rank: int) -> float:
     return 100 + 2 * (launch.devices[0] + rank) + 4 * launch.run
 
 
-def write_run(folder: Path, whole: Plan, rate: Rate = steady, slices: int = 120) -> None:
+def write_run(folder: Path, whole: Plan, rate: Rate = steady, slices: int = 120, run_id: str = RUN_ID) -> None:
     """A complete result folder of ``whole``."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_manifest(folder, whole)
+    write_manifest(folder, whole, run_id)
     moment = 0
     for batch in whole.batches:
         for launch in batch.launches:
-            made = record(launch, rate, slices, batch.number, len(batch.launches) - 1)
+            made = record(launch, rate, slices, batch.number, len(batch.launches) - 1, run_id=run_id)
             for slot, share in made["mnb"]["isolation"].items():
                 share["requested"] = msgspec.to_builtins(_share(slot, whole.tenants_per_device))
             write(folder, made, moment)
@@ -405,7 +407,7 @@ def write_run(folder: Path, whole: Plan, rate: Rate = steady, slices: int = 120)
 
 def write_ledger(folder: Path, whole: Plan) -> None:
     """The ledger of a run in which each record of the folder took one attempt, in its sessions."""
-    promised = promise(whole)
+    promised = promise(whole, json.loads((folder / "run.json").read_bytes())["run_id"])
     files = [(path, path.read_bytes()) for path in sorted(folder.glob("*.J*.json"), key=lambda path: path.name[-27:])]
     read = [(path.name, content, msgspec.json.decode(content)["mnb"]) for path, content in files]
     sets = sorted({made["data"]["name"] for *_, made in read if made["data"]})

@@ -49,7 +49,7 @@ def folder(
         return 1e6 * base[launch.test] * noise[launch.run] * (1 + off)
 
     whole = make_records.plan("standard", {"vae": PER_GPU, "toy_reg": PER_GPU}, devices, len(noise))
-    make_records.write_run(path, whole, rate, slices=24)
+    make_records.write_run(path, whole, rate, 24, path.name)
     for record in path.glob("*.J*.json"):
         made = json.loads(record.read_bytes())
         made["mnb"]["session"] = made["mnb"]["planned_session"] = 1 + made["mnb"]["launch"]["run"] * sessions // len(

@@ -14,12 +14,14 @@ import pytest
 import tampering
 from make_records import PER_GPU
 from slice_attacks import multiplied
+from tampering import Tamper
 from test_money import node
 
 from milabench_ng.cli import call
+from milabench_ng.errors import InputError
 from milabench_ng.report.summary.folder import encode_summary
 from milabench_ng.report.verification.bundle import pack
-from milabench_ng.report.verification.checked import Demands, check_results
+from milabench_ng.report.verification.checked import Demands, check_results, require_different, same_runs
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
 
@@ -32,7 +34,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("checked")
     whole = make_records.plan("standard", {"vae": PER_GPU, "convnet": PER_GPU}, 2, 5)
     make_records.write_run(place / "results", whole, slices=24)
-    make_records.write_run(place / "delivered", whole, lambda *at: 0.99 * make_records.steady(*at), slices=25)
+    make_records.write_run(place / "delivered", whole, lambda *at: 0.99 * make_records.steady(*at), 25, run_id="other")
     (place / "weights.json").write_text(json.dumps(WEIGHTS))
     allowed = []
     for name in ("a", "b"):
@@ -101,6 +103,35 @@ def test_a_run_is_not_compared_with_itself(place: Path, capsys: Any) -> None:
     assert "delivered is the same run as bid" in capsys.readouterr().err
     assert call(["bids", str(bids(place, acme="results", umbra="same.tar.gz"))]) == 2
     assert "umbra is the same run as acme" in capsys.readouterr().err
+
+
+def other_id(folder: Path) -> None:
+    """Another id of the run, in all of its files."""
+    for path in folder.iterdir():
+        path.write_text(path.read_text().replace(make_records.RUN_ID, "20260107-160000-fedcba"))
+    tampering.rehash(folder)
+
+
+def other_slices(folder: Path) -> None:
+    """The slices of another run."""
+    for path in folder.glob("*.J*.json"):
+        ranks = json.loads((folder.parent / "delivered" / path.name).read_bytes())["mnb"]["ranks"]
+        tampering.rewrite(path, tampering.ours(ranks=ranks))
+    tampering.rehash(folder)
+
+
+@pytest.mark.parametrize(("change", "trait"), [(other_id, "slices of the same lengths"), (other_slices, "the run id")])
+def test_a_delivery_is_no_copy_of_the_bid(change: Tamper, trait: str, place: Path) -> None:
+    copy = Path(shutil.copytree(place / "results", place / "copy"))
+    change(copy)
+    bid, copied, other = (
+        check_results(str(side), Demands()) for side in (place / "results", copy, place / "delivered")
+    )
+    assert same_runs({"bid": bid, "delivered": other}) == {}
+    sides = {"bid": bid, "delivered": copied}
+    assert trait in same_runs(sides)["delivered"]
+    with pytest.raises(InputError, match="each must be measured"):
+        require_different(sides)
 
 
 def test_another_date_in_the_ledger_makes_no_other_run(place: Path, capsys: Any) -> None:

@@ -60,7 +60,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two result folders, their weights, and the reference of the suite mine."""
     here = tmp_path_factory.mktemp("suites")
     make_records.write_run(here / "one", two_suites(), slices=24)
-    make_records.write_run(here / "other", two_suites(nonce="n2"), faster_in_mine, slices=24)
+    make_records.write_run(here / "other", two_suites(nonce="n2"), faster_in_mine, 24, "other")
     weights = {label: {"weight": weight} for labels in WEIGHTS.values() for label, weight in labels.items()}
     (here / "weights.json").write_text(json.dumps(weights))
     return here
@@ -291,7 +291,7 @@ def test_a_suite_without_weights_has_no_score_to_keep(
             noise = 1e6 * (1 + 0.002 * (-1) ** launch.run)
             return noise * (convnet if launch.test == "mine.convnet" else 1.0)
 
-        make_records.write_run(tmp_path / name, two_suites(6), rate, slices=30)
+        make_records.write_run(tmp_path / name, two_suites(6), rate, 30, name)
         return load(tmp_path / name)
 
     made = accept(loaded("bid", 1.0), loaded("delivered", slow), weights, 0.6)

@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import short
-from milabench_ng.records.ledger import Chain, Recorded
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.verification.absurd import computing_from
+from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import is_bundle, opened
 from milabench_ng.report.verification.rules import Rules
@@ -52,8 +54,8 @@ class CheckedResults(msgspec.Struct, frozen=True, kw_only=True):
     """None for what holds no raw slices: a summary, or records without a manifest."""
     demanded: bool
     """Whether it must be verifiable."""
-    records: frozenset[str] = frozenset()
-    """The SHA-256 of their records, by their ledger."""
+    traits: frozenset[str] = frozenset()
+    """What no other run has, in words: its id, and the slices of its ranks."""
 
     @property
     def broken(self) -> bool:
@@ -82,6 +84,11 @@ def check_results(name: str, demands: Demands) -> CheckedResults:
 
     Raises InputError for what is none of these.
     """
+    with computing_from(name):
+        return _check(name, demands)
+
+
+def _check(name: str, demands: Demands) -> CheckedResults:
     path = Path(name)
     if not is_bundle(path) and not os.path.isfile(path / MANIFEST):
         summary = load_baseline(name)
@@ -94,21 +101,34 @@ def check_results(name: str, demands: Demands) -> CheckedResults:
         summary=evidence.summary,
         verification=found,
         demanded=demands.any,
-        records=frozenset(event.sha256 for event in (evidence.ledger or Chain()).events if isinstance(event, Recorded)),
+        traits=frozenset((f"the run id {short(evidence.manifest.run_id)}", *_slices(evidence))),
     )
 
 
+_CHANCE = 10
+"""Fewer slices may be alike by chance, where a clock has a coarse tick."""
+
+
+def _slices(evidence: Evidence) -> Iterator[str]:
+    """A name for the slices of each rank, by their lengths: counts can be multiplied, and starts moved."""
+    for _, record in evidence.named():
+        for rank in record.mnb.ranks:
+            if len(rank.slices) >= _CHANCE:
+                lengths = msgspec.json.encode([row.length_s for row in rank.slices])
+                yield f"slices of the same lengths (SHA-256 {hashlib.sha256(lengths).hexdigest()[:16]})"
+
+
 def same_runs(results: Mapping[str, CheckedResults]) -> dict[str, str]:
-    """Those, by name, that hold a record of another, and why: a run would be compared with itself."""
+    """Those, by name, that share a trait with another, and why: a run would be compared with itself."""
     owners: dict[str, list[str]] = {}
     for name, one in results.items():
-        for record in sorted(one.records):
-            owners.setdefault(record, []).append(name)
+        for trait in sorted(one.traits, reverse=True):
+            owners.setdefault(trait, []).append(name)
     found: dict[str, str] = {}
-    for record, names in owners.items():
+    for trait, names in owners.items():
         for name in names if len(names) > 1 else ():
             others = " and ".join(short(other) for other in names if other != name)
-            same = f"{short(name)} is the same run as {others}: they have the record of SHA-256 {record[:12]}"
+            same = f"{short(name)} is the same run as {others}: they have {trait}"
             found.setdefault(name, f"{same}; each must be measured")
     return found
 
