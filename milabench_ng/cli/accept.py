@@ -18,6 +18,7 @@ from milabench_ng.report.scoring.scale import load_scales
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM
 from milabench_ng.report.summary.comparable import WorkDifference
 from milabench_ng.report.summary.summary import name_of_row
+from milabench_ng.report.verification.absurd import computing_from
 from milabench_ng.report.verification.checked import (
     CheckedResults,
     Demands,
@@ -80,7 +81,8 @@ def accept(
     promised, found = (own_bounds(require_sound(side).summary) for side in sides.values())
     require_different(sides)
     scales = load_scales(weights, promised)
-    made = decide(promised, found, {suite: scale.weights for suite, scale in scales.items()}, guarantee)
+    with computing_from(f"{bid} and {delivered}"):
+        made = decide(promised, found, {suite: scale.weights for suite, scale in scales.items()}, guarantee)
     if form == "json":
         _print_json(made, sides)
     else:

@@ -44,7 +44,7 @@ from milabench_ng.report.scoring.weights import read_weights
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.forms import RulingForm, write_verification
-from milabench_ng.report.verification.rules import Rules, decode_rules
+from milabench_ng.report.verification.rules import Rules, decode_rules, load_rules
 from milabench_ng.report.verification.verify import verify
 from milabench_ng.report.writers import Form, write_report, write_tender
 from milabench_ng.units import parse_bytes, parse_bytes_per_second
@@ -184,22 +184,24 @@ def summary(content: bytes) -> None:
 
 
 def record(content: bytes) -> None:
-    """A record in a result folder beside good ones: it is counted, and the rest is reported."""
+    """A record in a result folder beside good ones: it is counted, and the rest is reported and verified."""
     with folder() as place:
         name = sorted(path.name for path in _RUN.glob("standard.vae.*"))[0]
         copy(place, but=name)
         (place / name).write_bytes(content)
         show(make_report(place))
+        show_verified(place, _DEMANDING)
         (place / MANIFEST).unlink()
         show(make_report(place))
 
 
 def manifest(content: bytes) -> None:
-    """The manifest of a result folder."""
+    """The manifest of a result folder, in its report and under the rules."""
     with folder() as place:
         copy(place, but=MANIFEST)
         (place / MANIFEST).write_bytes(content)
         show(make_report(place, compare_to=[str(_RUN)]))
+        show_verified(place, _DEMANDING)
 
 
 def ledger(content: bytes) -> None:
@@ -370,6 +372,7 @@ def _make_run() -> Path:
 
 _RUN = _make_run()
 _SUMMARY: Summary = load(_RUN)
+_DEMANDING = load_rules("procurement")
 
 
 def tidy() -> None:

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import make_records
 import msgspec
@@ -19,9 +19,14 @@ from test_money import node
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import build_report
 from milabench_ng.report.summary.folder import encode_summary
+from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.checked import Demands, check_results, require_different, same_runs
+from milabench_ng.report.verification.checks.registry import RULES
+from milabench_ng.report.verification.doubts.registry import DOUBTS
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
 
@@ -194,6 +199,44 @@ def test_a_bid_that_cannot_be_read_spoils_nobody_elses(content: Any, why: str, p
     assert "refused straw: " in " ".join(capsys.readouterr().out.split())
     assert call(["bids", str(bids(place, straw="straw"))]) == 2
     assert "every bid is refused" in capsys.readouterr().err
+
+
+def absurd(*_: object, **__: object) -> NoReturn:
+    """What arithmetic says to values that nobody measured."""
+    raise ZeroDivisionError("float division by zero")
+
+
+def test_a_rule_or_doubt_that_cannot_compute_is_a_finding(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule, doubt = msgspec.structs.replace(RULES[2], check=absurd), msgspec.structs.replace(DOUBTS[0], look=absurd)
+    monkeypatch.setattr("milabench_ng.report.verification.checks.registry.RULES", (*RULES[:2], rule, *RULES[3:]))
+    monkeypatch.setattr("milabench_ng.report.verification.doubts.registry.DOUBTS", (doubt,))
+    made = verify(place / "results", Rules())
+    why = "it holds values that nothing can be computed from (ZeroDivisionError: float division by zero)"
+    assert [(one.id, one.reasons) for one in made.having("fail")] == [("R3", (why,))]
+    assert [(one.name, one.reasons) for one in made.doubts] == [(doubt.name, (why,))]
+
+
+def test_files_that_nothing_follows_from_are_refused_by_name(
+    place: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("milabench_ng.report.verification.verify.facts", absurd)
+    assert call(["verify", str(place / "results")]) == 2
+    assert f"{place / 'results'}: it holds values that nothing can be computed from" in capsys.readouterr().err
+    assert call(["accept", str(place / "results"), str(place / "delivered")]) == 2
+    assert "results: it holds values" in capsys.readouterr().err
+
+
+def test_a_bid_that_nothing_follows_from_spoils_nobody_elses(
+    place: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_fails(summary: Summary, name: str, *rest: Any, **more: Any) -> Report:
+        return absurd() if name == "straw" else build_report(summary, name, *rest, **more)
+
+    monkeypatch.setattr("milabench_ng.report.procurement.offers.build_report", one_fails)
+    assert call(["bids", str(bids(place, a="results", straw="delivered")), "--format", "json"]) == 1
+    made = json.loads(capsys.readouterr().out)
+    assert (list(made["refused"]), [row["name"] for row in made["rows"]]) == (["straw"], ["a"])
+    assert "nothing can be computed from" in made["refused"]["straw"]
 
 
 def test_a_folder_without_a_manifest_spoils_nobody_elses(place: Path, capsys: Any) -> None:

@@ -22,6 +22,7 @@ from milabench_ng.report.scoring.scale import Scale, load_scales
 from milabench_ng.report.scoring.weights import Weights, weights_over
 from milabench_ng.report.summary.suites import parts_of
 from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.verification.absurd import computing_from
 from milabench_ng.report.verification.checked import CheckedResults, Demands, check_results, same_runs
 from milabench_ng.report.verification.opening import load_source
 
@@ -36,7 +37,7 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     here = path.parent
     near = here / bids.reference
     reference = load_source(str(near) if os.path.exists(near) else bids.reference)
-    found, refused = _checked(path, bids, demands or Demands())
+    found, refused = _checked(path, bids, reference, demands or Demands())
     refused |= same_runs(found)
     summaries = {name: one.summary for name, one in found.items() if name not in refused}
     if not summaries:
@@ -46,9 +47,10 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     kept = msgspec.structs.replace(bids, bids={name: bid for name, bid in bids.bids.items() if name not in refused})
     ranked = {name: summaries[name] for name in kept.bids}
     scales = load_scales(here / bids.weights if bids.weights else None, next(iter(ranked.values())))
-    first, *further = [
-        _evaluated(kept, scales[suite], *sides) for suite, sides in _by_suite(path, kept, reference, ranked).items()
-    ]
+    with computing_from(path):
+        first, *further = [
+            _evaluated(kept, scales[suite], *sides) for suite, sides in _by_suite(path, kept, reference, ranked).items()
+        ]
     return msgspec.structs.replace(
         first,
         further=tuple(further),
@@ -57,7 +59,9 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     )
 
 
-def _checked(path: Path, bids: Bids, demands: Demands) -> tuple[dict[str, CheckedResults], dict[str, str]]:
+def _checked(
+    path: Path, bids: Bids, reference: Summary, demands: Demands
+) -> tuple[dict[str, CheckedResults], dict[str, str]]:
     """The sound bids, and why the others are refused: one that cannot be read spoils nobody else's."""
     sound: dict[str, CheckedResults] = {}
     refused: dict[str, str] = {}
@@ -67,6 +71,8 @@ def _checked(path: Path, bids: Bids, demands: Demands) -> tuple[dict[str, Checke
             raise InputError(f"{path}: bid {short(repr(name))}: {plain(results)}: no such bundle, folder or summary")
         try:
             one = check_results(str(results), _of_bid(demands, bid))
+            with computing_from(results):
+                build_report(own_bounds(one.summary), name, baselines=[(bids.reference, reference)])
         except InputError as error:
             refused[name] = short(error)
             continue
