@@ -284,7 +284,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "too few repeats": ("R11", remove("*.vae.J1.*"), "vae"),
     "hidden failed attempt": ("R13", hide_a_failed_attempt, "attempt 1 was recorded (it failed: oom)"),
     "line taken out of the ledger": ("R13", cut_the_ledger, "line 5"),
-    "failed launch": ("R14", record(tampering.failed("oom")), "of the attempts failed"),
+    "failed launch": ("R14", record(tampering.failed("oom")), "are allowed"),
     "record that the report cannot read": ("R12", record(lost_minus_one), "vae.J1.1"),
     "damaged host pace": ("R12", record(paced), "a host pace of 90.0 MB/s does not follow from its bursts"),
     "one session called several": ("R13", a_session_for_each_run, "noted it"),

@@ -128,12 +128,14 @@ def test_a_profile_that_cannot_be_read_hides_no_report(tmp_path: Path, whole: Pl
 
 def test_a_failure_is_the_first_line(tmp_path: Path, whole: Plan) -> None:
     make_records.write_run(tmp_path, whole)
-    next(tmp_path.glob("quick.vae.J0.0.*")).write_text('{"x":1}')
+    for path in tmp_path.glob("quick.vae.J0.*"):
+        path.write_text('{"x":1}')
     report = make_report(tmp_path)
     first = first_screen(report).facts[0]
-    assert (first.name, first.text) == ("FAIL", "1 of 12 launches failed (1 unreadable), limit 1.00%")
+    least = "at least 3.05% with 95 % confidence, limit 1.00%"
+    assert (first.name, first.text) == ("FAIL", f"2 of 12 launches failed (2 unreadable): {least}")
     (valid,) = [answer for answer in first_screen(report).answers if answer.name == "Valid"]
-    assert (valid.parts[:2], valid.tone) == (("11 of 12 launches", "1 failed"), "bad")
+    assert (valid.parts[:2], valid.tone) == (("10 of 12 launches", "2 failed"), "bad")
 
 
 def test_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path, whole: Plan) -> None:
@@ -184,7 +186,10 @@ def test_what_was_stopped_is_pending_in_every_count(tmp_path: Path, whole: Plan)
     assert (line.scored.n, line.scored.fail, line.scored.perf_adj, line.causes) == (0, 0, None, {})
     made = as_object(report)
     assert made["launches"] == {"n": 10, "planned": 12, "missing": 0, "pending": 2}
-    assert (made["failure_rate"], made["failures"]) == (0.0, {"n": 10, "fail": 0, "passed": False})
+    assert (made["failure_rate"], made["failures"]) == (
+        0.0,
+        {"n": 10, "fail": 0, "low": 0.0, "high": pytest.approx(0.2589, abs=1e-4), "passed": False},
+    )
     assert made["failed"] == []
     assert "failed launch" not in table(report)
     assert (report.failure_rate.excess, report.exit_code) == ("2 of 12 launches were not run yet", 1)
@@ -274,7 +279,10 @@ def test_records_that_are_gone_are_no_interruption(tmp_path: Path, whole: Plan) 
     for path in tmp_path.glob("quick.convnet.*"):
         path.unlink()
     screen = first_screen(make_report(tmp_path))
-    assert (screen.facts[0].name, screen.facts[0].text) == ("FAIL", "2 of 12 launches were not run, limit 1.00%")
+    assert (screen.facts[0].name, screen.facts[0].text) == (
+        "FAIL",
+        "2 of 12 launches were not run: at least 3.05% with 95 % confidence, limit 1.00%",
+    )
 
 
 def test_a_run_without_a_success_says_what_failed_first(tmp_path: Path) -> None:

@@ -80,9 +80,10 @@ def _failures(report: Report) -> Iterator[Fact]:
         causes["unreadable"] += len(report.summary.problems)
         named = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
         what = "were not run" if set(+causes) == {"missing"} else f"failed ({named})"
-        text = f"{rate.fail} of {rate.n} launches {what}, limit {FAILURE_LIMIT:.2%}"
-        passed = rate.fail <= FAILURE_LIMIT * rate.n
-        yield Fact("failed", text, "fair") if passed else Fact("FAIL", text, "bad")
+        beyond = rate.exceeds(FAILURE_LIMIT)
+        least = f"at least {rate.least:.2%} with 95 % confidence, limit {FAILURE_LIMIT:.2%}"
+        text = f"{rate.fail} of {rate.n} launches {what}: {least}"
+        yield Fact("FAIL", text, "bad") if beyond else Fact("failed", text, "fair")
 
 
 def _score(report: Report) -> Iterator[Fact]:

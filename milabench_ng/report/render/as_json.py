@@ -49,7 +49,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "penalize_variance": report.penalize_variance,
         "score": _score(report),
         "failure_rate": rate.rate,
-        "failures": {"n": rate.n, "fail": rate.fail, "passed": rate.passed},
+        "failures": {"n": rate.n, "fail": rate.fail, "low": rate.least, "high": rate.most, "passed": rate.passed},
         "baseline": _baseline(report.comparisons[0], report.score_unit) if report.comparisons else None,
         "ratio": report.comparisons[0].ratio if report.comparisons else None,
         "baselines": [_baseline(other, report.score_unit) for other in report.comparisons],

@@ -32,6 +32,7 @@ def _details(report: Report, *, charged: bool) -> Iterator[Fact]:
         for fact in (*_score_interval(part), *ratios(part), *(charged_ratios(part) if charged else ())):
             suite = f", {part.summary.suite}" if report.suites else ""
             yield Fact(f"{fact.name}{suite}", fact.text, fact.tone)
+    yield Fact("failure rate", report.failure_rate.text)
     yield from (fact for fact in choices_told(report) if fact.tone == "plain")
     yield from _spread("spread of runs", [line.scored.run_to_run_pct for line in report.lines])
     yield from _spread("spread of devices", [line.scored.between_devices_pct for line in report.lines])

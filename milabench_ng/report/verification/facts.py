@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from milabench_ng.plain import short
+from milabench_ng.report.scoring.failure_rate import failure_rate
 from milabench_ng.report.summary.deviations import DEVIATIONS
 from milabench_ng.report.summary.marked import Marked, count_marks
 from milabench_ng.report.verification.bundle import ClaimedScore
@@ -31,6 +32,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "tests": tests_fact(manifest),
         "launches": f"{len(evidence.records)} records of {len(evidence.asked.launches)} planned launches",
         "attempts": attempts_fact(evidence),
+        "failures": failure_rate(evidence.summary).text,
         "gaps": gaps_fact(evidence),
         "wheels": wheels_fact(evidence),
         "twins": twins_fact(evidence),

@@ -110,7 +110,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ledger: bool = False
     """(R13) Whether there must be one."""
     failure_rate: Proportion | None = None
-    """(R14) Maximum, 0 to 1."""
+    """(R14) Maximum, 0 to 1; broken when even the lower 95 % bound of the rate exceeds it."""
     retries: WholeNumber | None = None
     """(R14) Maximum."""
     resumes: WholeNumber | None = None

@@ -19,6 +19,7 @@ from milabench_ng.records.ledger import (
     recorded,
 )
 from milabench_ng.records.names import MANIFEST
+from milabench_ng.report.scoring.failure_rate import failure_rate
 from milabench_ng.report.verification.checks.clocks import undated
 from milabench_ng.report.verification.checks.ended_early import wrongly_ended
 from milabench_ng.report.verification.evidence import Evidence
@@ -136,13 +137,13 @@ def _sessions(evidence: Evidence, chain: Chain) -> Iterator[str]:
 
 def caps(evidence: Evidence) -> Finding:
     """Failures, retries, resumes and sessions stay within what is allowed."""
-    rules, rate = evidence.rules, failure_rate(evidence)
+    rules, rate = evidence.rules, failure_rate(evidence.summary)
     wanted = (rules.failure_rate, rules.retries, rules.resumes, rules.sessions)
     if all(cap is None for cap in wanted):
         return OFF
     reasons = []
-    if rules.failure_rate is not None and rate > rules.failure_rate:
-        reasons.append(f"{rate:.2%} of the attempts failed, {rules.failure_rate:.2%} are allowed")
+    if rules.failure_rate is not None and rate.exceeds(rules.failure_rate):
+        reasons.append(f"{rate.text}; {100 * rules.failure_rate:g} % are allowed")
     if evidence.ledger is not None:
         events = evidence.ledger.events
         counted = (
@@ -156,12 +157,6 @@ def caps(evidence: Evidence) -> Finding:
     elif any(cap is not None for cap in wanted[1:]):
         reasons.append("retries, resumes and sessions are limited, and there is no ledger.jsonl that counts them")
     return judged(reasons)
-
-
-def failure_rate(evidence: Evidence) -> float:
-    """Failed launches over all launches, 0 to 1; as in every report, an attempt without a record counts."""
-    n = evidence.summary.launches
-    return evidence.summary.failures / n if n else 1.0
 
 
 def attempts_fact(evidence: Evidence) -> str:
