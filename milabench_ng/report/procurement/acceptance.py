@@ -258,7 +258,7 @@ def _adjusted(estimates: Sequence[Estimate | None], wanted: float) -> list[float
 
 
 def _exact(stat: LogStat | None) -> LogStat | None:
-    return stat if stat is None or stat.std is None else msgspec.structs.replace(stat, std=0.0)
+    return stat if stat is None or stat.std is None else msgspec.structs.replace(stat, std=0.0, moved=0.0)
 
 
 def _unjudged(item: _Item) -> GuaranteeRatio:
@@ -284,9 +284,10 @@ def _kept(name: str, estimate: Estimate, wanted: float, p: float, p_of_exact_bid
 
 def _p_broken(estimate: Estimate, wanted: float) -> float:
     """One-sided p value: the probability of a ratio this low or lower if the guarantee is just kept."""
+    below = wanted - estimate.mean - estimate.moved
     if estimate.variance == 0:
-        return 0.0 if estimate.mean < wanted else 1.0
-    return t_tail((wanted - estimate.mean) / math.sqrt(estimate.variance), estimate.df)
+        return 0.0 if below > 0 else 1.0
+    return t_tail(below / math.sqrt(estimate.variance), estimate.df)
 
 
 def _reasons(bid: Summary, delivered: Summary) -> tuple[str, ...]:

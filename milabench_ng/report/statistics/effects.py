@@ -125,7 +125,7 @@ def p_value(estimate: Estimate, margin: float = 0.0) -> float:
     difference. The value is below 5 % exactly if the 95 % interval contains no edge. With a margin of 0, it is the
     two-sided p value of no difference.
     """
-    away = abs(abs(estimate.mean) - math.log1p(margin))
+    away = max(0.0, abs(abs(estimate.mean) - math.log1p(margin)) - estimate.moved)
     if estimate.variance == 0:
         return 0.0 if away else 1.0
     return 2 * t_tail(away / math.sqrt(estimate.variance), estimate.df)

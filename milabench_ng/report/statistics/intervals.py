@@ -20,6 +20,7 @@ import msgspec
 from milabench_ng.bounds import SMALLEST
 from milabench_ng.grouping import grouped
 from milabench_ng.report.statistics.drift import inflation
+from milabench_ng.report.statistics.slow_repeats import usual
 from milabench_ng.stats import mean, sample_std
 
 LEVEL = 0.95
@@ -51,6 +52,8 @@ class LogStat(msgspec.Struct, frozen=True, omit_defaults=True):
     """If given, ``mean`` and ``std`` are those of this many means of sessions, not of the repeats."""
     inflation: Annotated[float, msgspec.Meta(ge=1, le=100)] = 1.0
     """The variance of the mean over that of independent repeats, see `drift`."""
+    moved: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
+    """How far slow repeats move the mean, see `slow_repeats`."""
 
     def __post_init__(self) -> None:
         if (self.n == 1) != (self.std is None):
@@ -76,10 +79,13 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """Degrees of freedom of ``variance``; infinite if nothing varied."""
     n: int
     """The fewest repeats behind any of its parts."""
+    moved: float = 0.0
+    """How far slow repeats move ``mean``: an interval holds it with and without them."""
 
     def half_width(self, level: float = LEVEL) -> float:
         """Half the width of the interval, in logarithms."""
-        return t_quantile((1 + level) / 2, self.df) * math.sqrt(self.variance) if self.variance else 0.0
+        error = t_quantile((1 + level) / 2, self.df) * math.sqrt(self.variance) if self.variance else 0.0
+        return error + self.moved
 
 
 class RepeatRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +131,9 @@ def log_stat(values: Sequence[float]) -> LogStat | None:
 
 def stat_of_logs(logs: Sequence[float]) -> LogStat:
     """The statistic of at least one logarithm, in the order in which they were measured."""
-    return LogStat(len(logs), mean(logs), sample_std(logs) if len(logs) > 1 else None, inflation=inflation(logs))
+    centre, std = mean(logs), sample_std(logs) if len(logs) > 1 else None
+    moved = abs(mean([logs[place] for place in usual(logs)]) - centre)
+    return LogStat(len(logs), centre, std, inflation=inflation(logs), moved=moved)
 
 
 def session_stat(rates: Mapping[str, float], sessions: Mapping[str, int]) -> LogStat | None:
@@ -138,12 +146,12 @@ def session_stat(rates: Mapping[str, float], sessions: Mapping[str, int]) -> Log
     if plain is None or len(logs) < SESSIONS_FROM:
         return plain
     means = [mean([math.log(rates[repeat]) for repeat in repeats]) for repeats in logs.values()]
-    return by_session(stat_of_logs(means), plain.n)
+    return by_session(stat_of_logs(means), plain.n, plain.moved)
 
 
-def by_session(means: LogStat, repeats: int) -> LogStat:
-    """The statistic of the ``means`` of sessions, which had so many ``repeats`` together."""
-    return msgspec.structs.replace(means, n=repeats, sessions=means.n)
+def by_session(means: LogStat, repeats: int, moved: float) -> LogStat:
+    """The statistic of the ``means`` of sessions, which had so many ``repeats``; ``moved``: by slow ones."""
+    return msgspec.structs.replace(means, n=repeats, sessions=means.n, moved=moved)
 
 
 def combine(parts: Sequence[WeightedStat]) -> Estimate | None:
@@ -165,6 +173,7 @@ def combine(parts: Sequence[WeightedStat]) -> Estimate | None:
         variance=variance,
         df=variance * variance / denominator if denominator > 0 else math.inf,
         n=min(stat.n for _, stat in known),
+        moved=math.fsum(abs(c) * stat.moved for c, stat in known),
     )
 
 

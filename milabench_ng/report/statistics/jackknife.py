@@ -22,6 +22,7 @@ import msgspec
 from milabench_ng.bounds import SMALLEST
 from milabench_ng.grouping import grouped
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM, LogStat, by_session, stat_of_logs
+from milabench_ng.report.statistics.slow_repeats import usual
 
 
 class Jackknife(msgspec.Struct, frozen=True):
@@ -34,6 +35,8 @@ class Jackknife(msgspec.Struct, frozen=True):
     sizes: dict[str, int]
     """How many repeats each of these left out."""
     by_session: bool = False
+    moved: float = 0.0
+    """How far slow repeats move it."""
 
     @property
     def repeats(self) -> int:
@@ -72,7 +75,10 @@ def jackknife(
     if min(whole, *without.values()) < SMALLEST:
         return None
     sizes = {name: len(group) for name, group in left_out.items()}
-    return Jackknife(math.log(whole), {each: math.log(without[each]) for each in without}, sizes, by_session)
+    logs = {each: math.log(without[each]) for each in without}
+    every = list(rates.values())
+    others = statistic([every[place] for place in usual([math.log(rate) for rate in every])])
+    return Jackknife(math.log(whole), logs, sizes, by_session, abs(math.log(max(others, SMALLEST) / whole)))
 
 
 def sum_by_group(terms: Sequence[tuple[float, Jackknife]]) -> list[LogStat]:
@@ -86,7 +92,10 @@ def _summed(terms: Sequence[tuple[float, Jackknife]]) -> LogStat:
     columns = [(coefficient, term.pseudo_values(groups)) for coefficient, term in terms]
     logs = [math.fsum(coefficient * values[place] for coefficient, values in columns) for place in range(len(groups))]
     found = stat_of_logs(logs)
-    return by_session(found, min(term.repeats for _, term in terms)) if terms[0][1].by_session else found
+    most = max(found.moved, math.fsum(abs(coefficient) * term.moved for coefficient, term in terms))
+    if terms[0][1].by_session:
+        return by_session(found, min(term.repeats for _, term in terms), most)
+    return msgspec.structs.replace(found, moved=most)
 
 
 def in_order(repeat: str) -> tuple[str, int, str]:

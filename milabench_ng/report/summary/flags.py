@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from milabench_ng.records.host_pace import moved
 from milabench_ng.report.launch.host_paces import PACE_UNIT
+from milabench_ng.report.statistics.slow_repeats import slow_places, usual
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.summary import LaunchFlag
 from milabench_ng.stats import median, robust_std
@@ -30,6 +31,19 @@ def flags(good: Mapping[str, LaunchResult]) -> tuple[LaunchFlag, ...]:
         for shape in result.shapes
     ]
     return (*shapes, *_idle_gpus(good), *_moved_paces(good), *_outliers(good))
+
+
+def slow_repeats(repeats: Mapping[str, float]) -> Iterator[LaunchFlag]:
+    """The flags of a test's repeats, whose rates are given by name."""
+    if min(repeats.values(), default=0.0) <= 0:
+        return
+    logs = [math.log(rate) for rate in repeats.values()]
+    middle = median([logs[place] for place in usual(logs)])
+    for place in slow_places(logs):
+        detail = (
+            f"{math.expm1(logs[place] - middle):+.1%} against the others: intervals hold the mean with and without it"
+        )
+        yield LaunchFlag(job_id=list(repeats)[place], kind="slow repeat", detail=detail)
 
 
 def _idle_gpus(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:

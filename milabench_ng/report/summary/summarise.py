@@ -22,7 +22,7 @@ from milabench_ng.report.launch.host_paces import paces
 from milabench_ng.report.statistics.intervals import session_stat
 from milabench_ng.report.summary.company import company_of, pressing_of, units_of
 from milabench_ng.report.summary.ending import between_sessions, interrupted, left_s
-from milabench_ng.report.summary.flags import flags
+from milabench_ng.report.summary.flags import flags, slow_repeats
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.one_node import check_one_node
 from milabench_ng.report.summary.one_work import of_one_work
@@ -267,7 +267,7 @@ def _test(
         sessions=sessions,
         log_perf=session_stat(repeated, sessions),
         ranks=rank_means(good),
-        flags=flags(named),
+        flags=(*flags(named), *slow_repeats(repeated)),
         workload=first.workload if first else "",
         options=next((result.options for result in (*good, *readable)), {}),
         power_w=mean([power.watts for power in powers]) if powers else None,

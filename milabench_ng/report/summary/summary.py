@@ -57,11 +57,21 @@ class Stat(msgspec.Struct, frozen=True):
 
 
 class LaunchFlag(msgspec.Struct, frozen=True, kw_only=True):
-    """Something odd about a launch that still counts."""
+    """Something odd about a launch, or a whole repeat, that still counts."""
 
     job_id: str
+    """Of a repeat, its number."""
     kind: Literal[
-        "drift", "sawtooth", "no steady state", "stall", "burst", "backlog", "idle GPU", "host pace", "outlier"
+        "drift",
+        "sawtooth",
+        "no steady state",
+        "stall",
+        "burst",
+        "backlog",
+        "idle GPU",
+        "host pace",
+        "outlier",
+        "slow repeat",
     ]
     detail: str
 
