@@ -46,5 +46,6 @@ def _point(score: Estimate, tests: Sequence[Estimate], ratio: float, away: float
 def _sure(estimate: Estimate, beyond: float, level: float) -> float:
     """The probability that what truly lies ``beyond`` the guarantee, as a logarithm, is surely found there."""
     if not estimate.variance:
-        return float(beyond > 0)
-    return t_tail(t_quantile(level, estimate.df), estimate.df, beyond / math.sqrt(estimate.variance))
+        return float(beyond > estimate.moved)
+    error = math.sqrt(estimate.variance)
+    return t_tail(t_quantile(level, estimate.df) + estimate.moved / error, estimate.df, beyond / error)
