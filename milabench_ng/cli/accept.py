@@ -10,6 +10,7 @@ import msgspec
 from milabench_ng.cli.options import Fraction, Switch, TableOrJson, WeightsOption
 from milabench_ng.cli.tables import facts, standard_output, table
 from milabench_ng.plain import printed_json
+from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.report.procurement.acceptance import Acceptance, GuaranteeRatio
 from milabench_ng.report.procurement.acceptance import accept as decide
 from milabench_ng.report.procurement.own_bounds import own_bounds
@@ -48,7 +49,8 @@ def accept(
 
     Both may be bundles, result folders or summaries. Both are verified first, as `mnb verify` does; if one breaks a
     rule, nothing is decided. A summary cannot be verified, and is refused if there are rules. Each side needs at least
-    5 repeats, in 3 sessions or more, and no marks. To fewer sessions a declared variance between days is added.
+    5 repeats, in 3 sessions or more that are 6 h apart, and no marks. To fewer sessions a declared variance between
+    days is added.
 
     Exit code: 0 if the guarantee is kept, 1 if it is broken, 4 if inconclusive, 2 for bad input and for a side
     that breaks a rule.
@@ -134,7 +136,7 @@ def _print_characteristic(made: Acceptance) -> None:
 _DECLARED = (
     f"{100 * GPU_DAY_STD:g} % between days is added in tests that the GPU bounds, {100 * HOST_DAY_STD:g} % in the "
     "others; "
-    f"mnb jobs PROFILE --sessions {SESSIONS_FROM} measures it"
+    f"mnb jobs PROFILE --sessions {SESSIONS_FROM} --session-gap {SESSION_GAP_H:g}h measures it"
 )
 _VERDICTS = {"keeps": "keeps", "breaks": "breaks", "inconclusive": "may or may not keep"}
 

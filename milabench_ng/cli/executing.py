@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
 from milabench_ng.records.stopping import Headline
 from milabench_ng.signals import exit_code
+from milabench_ng.units import format_seconds
 
 
 def execute(request: RunRequest, weights: Path | None = None) -> int:
@@ -86,6 +88,9 @@ def _run(request: RunRequest) -> RunOutcome:
     for _ in range(1, request.sessions):
         if outcome.interrupted or not outcome.missing:
             break
+        if request.session_gap_s:
+            print(f"the next session begins in {format_seconds(request.session_gap_s)}", flush=True)
+            time.sleep(request.session_gap_s)
         given = {"retry": request.retry, "spool": request.spool}
         outcome = _session(resumed_request(outcome.folder, None, request.accept, **given))
     return outcome

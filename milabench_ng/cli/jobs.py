@@ -39,6 +39,7 @@ def jobs(
     narrow: Fraction | None = None,
     budget: str | None = None,
     sessions: Whole = 1,
+    session_gap: str | None = None,
     order: Order | None = None,
     nonce: str | None = None,
     company: Several = (),
@@ -54,7 +55,7 @@ def jobs(
     Exit code: 0, 1 if a launch failed, 2 for bad input, 130 after Ctrl-C,
     3 if the required isolation is unavailable.
 
-    Example: mnb jobs standard --repeat 5 --sessions 3
+    Example: mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h
 
     Parameters
     ----------
@@ -70,7 +71,11 @@ def jobs(
     budget
         Begin no repeat that is expected to end later than this after the start, such as 30min; at least one is made.
     sessions
-        Begin afresh this many times, with a new fence and new processes: from 3 on, intervals hold for other sessions.
+        Begin afresh this many times, with a new fence and new processes. Back to back they show what a start changes,
+        and count as one session; with --session-gap, from 3 on, intervals hold for other days.
+    session_gap
+        Wait this long between two sessions, such as 6h, which makes them count as separate; nothing runs meanwhile.
+        After Ctrl-C in this time, --resume begins the next session, on another day if you like.
     order
         Order of the runs: test by test (file), all tests in turn (interleaved, default), or by the nonce (random).
     nonce
@@ -92,8 +97,8 @@ def jobs(
     if retry < 0:
         raise InputError(f"--retry {retry}: at least 0")
     if resume is not None:
-        given = (flags, name, repeat, narrow, budget, sessions, order, nonce, company, dry_run)
-        if given != ((), (), 1, None, None, 1, None, None, (), False):
+        given = (flags, name, repeat, narrow, budget, sessions, session_gap, order, nonce, company, dry_run)
+        if given != ((), (), 1, None, None, 1, None, None, None, (), False):
             raise InputError(NOT_AGAIN)
         return execute(_resumed(profile, resume, node, retry, accept_difference), weights)
     _refuse_loose(flags, name)
@@ -101,6 +106,8 @@ def jobs(
         raise InputError(f"--repeat {repeat}: at least 1")
     if sessions < 1:
         raise InputError(f"--sessions {sessions}: at least 1")
+    if session_gap is not None and sessions == 1:
+        raise InputError(f"--session-gap {session_gap}: there is one session; give --sessions too")
     if profile is None:
         raise InputError("name a profile (standard, quick or a file), or a folder to go on with: --resume FOLDER")
     if accept_difference:
@@ -114,6 +121,7 @@ def jobs(
         repeat=repeat,
         stopping=_stopping(narrow, budget),
         sessions=sessions,
+        session_gap_s=parse_seconds(session_gap, "--session-gap") if session_gap else 0.0,
         flags=flags,
         order=order or ("random" if nonce is not None else "interleaved"),
         nonce=secrets.token_hex(8) if order == "random" and nonce is None else nonce,

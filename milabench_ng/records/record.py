@@ -167,8 +167,6 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     started_utc: str
     session: int
     """Which session of the orchestrator made it: 1, more after `--resume`."""
-    planned_session: int | msgspec.UnsetType = msgspec.UNSET
-    """Which of the sessions that `--sessions` asked for it belongs to; omitted if one was asked for."""
     attempt: int
     """Which attempt of the launch it is; 0 for company."""
     batch: int

@@ -145,7 +145,6 @@ class MnbView(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     run_id: str
     session: WholeNumber = 1
-    planned_session: WholeNumber = 1
     batch: WholeNumber = 0
     launch: Launch
     label: str

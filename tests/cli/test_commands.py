@@ -24,6 +24,7 @@ from milabench_ng.report.render.next_step import TENDER
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.opening import load_result
 from milabench_ng.report.verification.rules import load_rules
+from milabench_ng.units import parse_seconds
 from tests.one_server import OneServer
 
 REPOSITORY = Path(__file__).parents[2]
@@ -392,6 +393,7 @@ def test_the_run_that_is_named_next_is_what_the_shipped_rules_ask() -> None:
     assert rules.profile
     assert bound.args == (Path(rules.profile.name or ""),)
     assert bound.kwargs["sessions"] >= (rules.least_sessions or 0)
+    assert parse_seconds(bound.kwargs["session_gap"], "--session-gap") >= 3600 * rules.session_gap_h
     assert bound.kwargs["repeat"] * bound.kwargs["sessions"] >= (rules.repeat or 0)
 
 

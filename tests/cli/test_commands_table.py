@@ -258,6 +258,8 @@ jobs quick --repeat 0 | 2 | mnb: --repeat 0: at least 1
 jobs quick --repeat many | 2 | mnb: --repeat many: a whole number
 jobs quick --sessions 1.5 | 2 | mnb: --sessions 1.5: a whole number
 jobs quick --sessions 0 | 2 | mnb: --sessions 0: at least 1
+jobs quick --session-gap 6h | 2 | mnb: --session-gap 6h: there is one session; give --sessions too
+jobs quick --sessions 3 --session-gap soon | 2 | mnb: --session-gap: 'soon' is not a duration
 jobs quick --tenants 2.5 | 2 | mnb: --tenants 2.5: a whole number
 jobs quick --retry -1 | 2 | mnb: --retry -1: at least 0
 jobs quick --name vae loader | 2 | mnb: loader: neither an option nor its value; name several tests one by one,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from milabench_ng.cli import call
@@ -94,8 +95,9 @@ def test_jobs_prints_report_folder_and_next_command(folder: Path, here: Mnb) -> 
 
 
 def test_jobs_in_two_sessions_begins_afresh_for_each(folder: Path) -> None:
-    done = mnb("jobs", folder / "trial.json", "-o", "two", "--sessions", "2", *QUICK, cwd=folder)
+    done = mnb("jobs", folder / "trial.json", "-o", "two", "--sessions", "2", "--session-gap", "1s", *QUICK, cwd=folder)
     assert done.returncode == 0, done.stderr
+    assert "the next session begins in 1.0 s" in done.stdout
     made = [json.loads(path.read_text()) for path in (folder / "two").glob("trial.*.json")]
     assert sorted((one["mnb"]["launch"]["run"], one["mnb"]["session"]) for one in made) == [(0, 1), (1, 2)]
     assert len({one["mnb"]["isolation"]["0"]["group"] for one in made}) == 2, "each has its own fence"
@@ -104,11 +106,14 @@ def test_jobs_in_two_sessions_begins_afresh_for_each(folder: Path) -> None:
     assert ends == [1, 0]
     assert not any(isinstance(event, Resumed | Interrupted) for event in events), "nothing was interrupted"
     summary = load(folder / "two")
-    assert "2 sessions, one after the other" in summary.notes
-    assert summary.tests["trial.toy_reg"].sessions == {"0": 1, "1": 2}
-    rulings = {one.id: one for one in verify(folder / "two", Rules(repeat=2, least_sessions=3, resumes=0)).rulings}
-    assert rulings["R11"].reasons == ("trial.toy_reg: it ran in 2 of 3 sessions",)
+    assert summary.merged_sessions == "2 sessions count as one: less than 6 h lie between them"
+    assert summary.tests["trial.toy_reg"].sessions == {}
+    demanded = Rules(repeat=2, least_sessions=2, resumes=0)
+    rulings = {one.id: one for one in verify(folder / "two", demanded).rulings}
+    assert rulings["R11"].reasons == ("trial.toy_reg: it ran in 1 of 2 sessions that are 6 h apart",)
     assert rulings["R14"].result == "pass"
+    a_second = msgspec.structs.replace(demanded, session_gap_h=1 / 3600)
+    assert {one.id: one for one in verify(folder / "two", a_second).rulings}["R11"].result == "pass"
 
 
 def test_run_writes_one_record(record: Path) -> None:

@@ -172,6 +172,14 @@ def utc_at(time_s: float) -> str:
     return utc_iso(START + timedelta(seconds=time_s - BEGIN_S))
 
 
+def move_to_session(made: dict[str, Any], session: int) -> None:
+    """Make a record one of a session that began so many days after the first one."""
+    mnb, days = made["mnb"], timedelta(days=session - 1)
+    mnb["session"] = session
+    for dated, key in ((mnb, "started_utc"), *((edge, "utc") for edge in mnb["conditions"].values())):
+        dated[key] = utc_iso(datetime.fromisoformat(dated[key]) + days)
+
+
 def _monitor(memory: float) -> dict[str, Any]:
     sample = {"min": 1.0, "mean": 2.0, "max": 3.0}
     return {"load": sample, "memory": sample | {"max": memory}, "temperature": sample}
@@ -435,7 +443,7 @@ def write_ledger(folder: Path, whole: Plan) -> None:
             )
             for name, content, made in those
         ]
-        begin = START + timedelta(seconds=BETWEEN_S * batch)
+        begin = START + timedelta(days=session - 1, seconds=BETWEEN_S * batch)
         last = begin + timedelta(
             seconds=max((made["stop_s"] or 0.0) - BEGIN_S - BETWEEN_S * batch for *_, made in those)
         )

@@ -52,9 +52,7 @@ def folder(
     make_records.write_run(path, whole, rate, 24, path.name)
     for record in path.glob("*.J*.json"):
         made = json.loads(record.read_bytes())
-        made["mnb"]["session"] = made["mnb"]["planned_session"] = 1 + made["mnb"]["launch"]["run"] * sessions // len(
-            noise
-        )
+        make_records.move_to_session(made, 1 + made["mnb"]["launch"]["run"] * sessions // len(noise))
         record.write_bytes(msgspec.json.encode(made))
     make_records.write_ledger(path, whole)
     return path

@@ -21,6 +21,7 @@ from milabench_ng.profile import Scheme
 from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.procurement.ranking import cheaper_by
 from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.reporting import build_report
 from milabench_ng.report.scoring.compare import compare
 from milabench_ng.report.scoring.other_machine import GPU_STD, HOST_STD, day_variance, machine_variance, predicted
@@ -212,12 +213,12 @@ def sessions_row(made: TestSummary, rates: Mapping[str, float], sessions: Mappin
     )
 
 
-def test_records_say_which_session_made_them(tmp_path: Path) -> None:
+def test_hours_between_launches_make_sessions(tmp_path: Path) -> None:
     whole = make_records.plan("standard", {"vae": PER_GPU}, 2, 6)
     make_records.write_run(tmp_path / "run", whole, slices=24)
     for path in (tmp_path / "run").glob("standard.vae.J*.json"):
         made = json.loads(path.read_bytes())
-        made["mnb"]["session"] = made["mnb"]["planned_session"] = 1 + made["mnb"]["launch"]["run"] // 2
+        make_records.move_to_session(made, 1 + made["mnb"]["launch"]["run"] // 2)
         path.write_bytes(msgspec.json.encode(made))
     vae = load(tmp_path / "run").tests["standard.vae"]
     assert vae.sessions == {"0": 1, "1": 1, "2": 2, "3": 2, "4": 3, "5": 3}
@@ -228,15 +229,27 @@ def test_records_say_which_session_made_them(tmp_path: Path) -> None:
     assert vae.log_perf.std == pytest.approx(statistics.stdev(means), rel=1e-9)
 
 
-def test_a_resumed_run_has_no_more_sessions_than_it_was_asked_for(tmp_path: Path) -> None:
-    """Otherwise two interruptions would make one long session and two of one repeat certain of themselves."""
+def test_sessions_back_to_back_are_one(tmp_path: Path) -> None:
+    """Also after interruptions, which would make one long session and two of one repeat certain of themselves."""
     whole = make_records.plan("standard", {"vae": PER_GPU}, 2, 6)
     make_records.write_run(tmp_path / "run", whole, slices=24)
     for path in (tmp_path / "run").glob("standard.vae.J*.json"):
         made = json.loads(path.read_bytes())
         made["mnb"]["session"] = max(1, made["mnb"]["launch"]["run"] - 2)
         path.write_bytes(msgspec.json.encode(made))
-    assert load(tmp_path / "run").tests["standard.vae"].sessions == {}
+    make_records.write_ledger(tmp_path / "run", whole)
+    for path in (tmp_path / "run").glob("standard.vae.J*.json"):
+        assert json.loads(path.read_bytes())["mnb"]["started_utc"].startswith("2026-01-06")
+    found = load(tmp_path / "run")
+    assert found.tests["standard.vae"].sessions == {}
+    assert found.merged_sessions == "3 sessions count as one: less than 6 h lie between them"
+    (few,) = [
+        fact
+        for fact in first_screen(build_report(found, "run", Scale(weights={"standard.vae": 1.0}))).alarms
+        if "session" in fact.name
+    ]
+    assert few.name == "one session"
+    assert few.text.endswith(found.merged_sessions)
 
 
 def spread(rate: float, logs: Sequence[float], sessions: Mapping[str, int]) -> Summary:

@@ -219,12 +219,14 @@ def test_repeats_spread_and_their_logarithms(tmp_path: Path) -> None:
 
 def test_two_sessions_are_told_apart(tmp_path: Path) -> None:
     whole = make_records.plan("quick", {"vae": PER_GPU}, 2, 2)
-    for name, run_id in (("first", "20260106-160000-aaaaaa"), ("second", "20260107-160000-bbbbbb")):
+    for session, (name, run_id) in enumerate((("first", "20260106-160000-aa"), ("second", "20260107-160000-bb")), 1):
         folder = tmp_path / "both" / name
         folder.mkdir(parents=True)
         (folder / "run.json").write_text(json.dumps(make_records.manifest(whole, run_id)))
         for moment, launch in enumerate(whole.launches):
-            make_records.write(folder, make_records.record(launch, make_records.steady, run_id=run_id), moment)
+            made = make_records.record(launch, make_records.steady, run_id=run_id)
+            make_records.move_to_session(made, session)
+            make_records.write(folder, made, moment)
     report = make_report(tmp_path / "both")
     assert report.coverage == "this node, these 2 sessions"
     assert list(report.lines[0].row.repeats) == ["0", "1", "0#2", "1#2"]

@@ -14,7 +14,7 @@ from milabench_ng.orchestrator.execution.tenant import RankLog
 from milabench_ng.orchestrator.outcome.marking import marks
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
-from milabench_ng.plan import Launch, session_of
+from milabench_ng.plan import Launch
 from milabench_ng.records.batch_search import SEARCH_PHASE
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.precision_seen import PrecisionSeen
@@ -110,11 +110,6 @@ def rates(rows: Sequence[SliceRow], window: Window | None) -> list[float]:
     return [row.count / row.length_s for row in rows if window is None or row.start_s >= window.start_s]
 
 
-def _planned_session(facts: SessionFacts, launch: Launch) -> int | msgspec.UnsetType:
-    sessions = facts.planned.request.sessions
-    return session_of(launch.run, facts.planned.plan.repeat, sessions) if sessions > 1 else msgspec.UNSET
-
-
 def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
     launch = seen.launch
     return Mnb(
@@ -122,7 +117,6 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         run_id=facts.begun.name.run_id,
         started_utc=utc_iso(seen.started),
         session=facts.begun.name.session,
-        planned_session=_planned_session(facts, launch),
         attempt=seen.attempt,
         batch=seen.batch,
         launch=launch,

@@ -50,6 +50,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """When the run may end before its last repeat."""
     sessions: int = 1
     """How often the run begins afresh, with a new worker server and fence."""
+    session_gap_s: float = 0.0
+    """How long to wait between two of them."""
     tenants: int | None = None
     slots_per_device: int = 1
     """How many tenants share each device."""

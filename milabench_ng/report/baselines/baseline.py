@@ -70,6 +70,7 @@ def measured_again(summary: Summary, again: Summary) -> Summary:
         suites=tuple(sorted({*summary.known_suites, *again.known_suites})) if several else (),
         provenance=provenance,
         sessions=summary.sessions + again.sessions,
+        starts=summary.starts + again.starts,
         omitted=tuple(label for label in summary.omitted if label not in rows),
         unplanned={label: why for label, why in summary.unplanned.items() if label not in rows},
         tests={**summary.tests, **rows},

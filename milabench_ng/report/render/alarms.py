@@ -152,7 +152,9 @@ def _on_estimates(other: Comparison) -> str:
 def _another_day(report: Report) -> Iterator[Fact]:
     if report.another_day_pct is not None:
         few = "one session" if report.summary.sessions == 1 else f"{report.summary.sessions} sessions"
-        yield Fact(few, f"another day may differ by {report.another_day_pct:.1f} %", "plain")
+        merged = report.summary.merged_sessions
+        day = f"another day may differ by {report.another_day_pct:.1f} %"
+        yield Fact(few, f"{day}; {merged}" if merged else day, "plain")
 
 
 def _not_ranked(report: Report) -> Iterator[Fact]:

@@ -9,7 +9,7 @@ from milabench_ng.report.statistics.intervals import RANKED_FROM
 from milabench_ng.shipped import names
 from milabench_ng.units import counted
 
-TENDER = "jobs standard --repeat 5 --sessions 3"
+TENDER = "jobs standard --repeat 5 --sessions 3 --session-gap 6h"
 """What the shipped rules ask of a bid."""
 _TRIALS = ("smoke", "quick")
 """Suites that show that a node works, and rank nothing."""

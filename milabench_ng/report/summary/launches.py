@@ -54,7 +54,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     """None for a record of 2020."""
     session: int = 1
-    """Which planned session of the run it belongs to; a resumed run goes on with one."""
+    """Which separate session of its folder it belongs to, see `separate_sessions`; whoever reads the folder knows."""
     scheme: Scheme
     measured: bool = True
     """Whether it ran for its own result, not as company."""
@@ -136,7 +136,6 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         label=mnb.label,
         job_id=view.job_id,
         run_id=mnb.run_id,
-        session=min(mnb.session, mnb.planned_session),
         scheme=mnb.launch.scheme,
         measured=mnb.launch.measured,
         batch=mnb.batch,

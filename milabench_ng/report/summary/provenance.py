@@ -118,14 +118,10 @@ def _node(inventory: InventoryView | None) -> dict[str, str]:
     }
 
 
-def starts_of(folder: Folder) -> int:
-    """How many orchestrator sessions on the folder the ledger records; 0 without a ledger."""
-    return sum(isinstance(event, Session) for event in folder.events)
-
-
-def sessions_of(folder: Folder, results: Sequence[LaunchResult]) -> int:
-    """The number of sessions in the ledger; a run without a ledger counts as one."""
-    return max(1, starts_of(folder), len(folder.manifests) or len({result.run_id for result in results}))
+def starts_of(folder: Folder, results: Sequence[LaunchResult]) -> int:
+    """How often `mnb` began or went on, by the ledger; a run without a ledger counts as one."""
+    begun = sum(isinstance(event, Session) for event in folder.events)
+    return max(1, begun, len(folder.manifests) or len({result.run_id for result in results}))
 
 
 def _ends(folder: Folder) -> Iterator[str]:
@@ -157,9 +153,6 @@ def notes_of(folder: Folder, ours: bool, models: Mapping[str, str]) -> tuple[str
         notes.append("there is no run.json: what was planned is not known")
     if len(folder.manifests) > 1:
         notes.append(f"{len(folder.manifests)} runs in one folder")
-    sessions = starts_of(folder)
-    if sessions > 1:
-        notes.append(f"{sessions} sessions, one after the other")
     damaged = list(dict.fromkeys(event.file for event in folder.events if isinstance(event, Damaged)))
     if damaged:
         notes.append(f"changed or removed by somebody else while the run went on: {', '.join(damaged)}")

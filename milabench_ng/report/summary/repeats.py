@@ -33,18 +33,17 @@ def repeats(
 
 
 def sessions_by_repeat(good: Sequence[LaunchResult]) -> dict[str, int]:
-    """The session of every repeat, numbered over all runs of the folder in order; empty for one session.
+    """The session of every repeat; empty for one session.
 
     A repeat that a later session finished counts as the later one's.
     """
     runs = list(dict.fromkeys(result.run_id for result in good))
-    last: dict[str, tuple[int, int]] = {}
+    last: dict[str, int] = {}
     for result in good:
         run, repeat = runs.index(result.run_id), result.job_id.partition(".")[0]
         name = f"{repeat}#{run + 1}" if run else repeat
-        last[name] = max(last.get(name, (0, 0)), (run, result.session))
-    numbers = {key: number for number, key in enumerate(sorted(set(last.values())), 1)}
-    return {name: numbers[key] for name, key in last.items()} if len(numbers) > 1 else {}
+        last[name] = max(last.get(name, 1), result.session)
+    return last if len(set(last.values())) > 1 else {}
 
 
 def _in_order(cell: tuple[tuple[int, str], object]) -> tuple[int, int, str]:

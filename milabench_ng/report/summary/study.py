@@ -36,6 +36,7 @@ def one_study(parts: Sequence[Summary]) -> Summary:
         omitted=tuple(label for label in first.omitted if label not in rows),
         provenance=msgspec.structs.replace(first.provenance, source=source),
         sessions=sum(part.sessions for part in parts),
+        starts=sum(part.starts for part in parts),
         going_on=any(part.going_on for part in parts),
         interrupted=any(part.interrupted for part in parts),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),

@@ -18,6 +18,7 @@ from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.retried import Good, superseded
+from milabench_ng.records.separate_sessions import session_at, session_starts
 from milabench_ng.report.launch.host_paces import paces
 from milabench_ng.report.statistics.intervals import session_stat
 from milabench_ng.report.summary.company import company_of, pressing_of, units_of
@@ -37,8 +38,8 @@ from milabench_ng.report.summary.provenance import (
     order_of,
     paces_seen,
     provenance_of,
-    sessions_of,
     side_by_side,
+    starts_of,
     suites_of,
 )
 from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, sessions_by_repeat, stat_of
@@ -59,7 +60,7 @@ def summarise(folder: Folder) -> Summary:
     check_one_node(folder.source, folder.manifests, folder.results)
     company, pressing = company_of(folder.manifests, folder.results), pressing_of(folder.manifests)
     units = units_of(folder.results)
-    folder = _of_one_work(_measured(folder))
+    folder = _in_sessions(_of_one_work(_measured(folder)))
     planned = {
         (manifest.run_id, launch.label, launch.job_id): launch
         for manifest in folder.manifests
@@ -88,7 +89,8 @@ def summarise(folder: Folder) -> Summary:
         models=models,
         node_devices=max((node_devices(manifest) for manifest in folder.manifests), default=0) or None,
         has_plan=bool(folder.manifests),
-        sessions=sessions_of(folder, results),
+        sessions=max((result.session for result in results), default=1),
+        starts=starts_of(folder, results),
         profile_sha256=distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
         orders=distinct(order_of(manifest.plan) for manifest in folder.manifests),
         going_on=folder.going_on,
@@ -122,6 +124,17 @@ def summarise(folder: Folder) -> Summary:
 def _measured(folder: Folder) -> Folder:
     """Drop the records of company, which have no rows."""
     return msgspec.structs.replace(folder, results=tuple(result for result in folder.results if result.measured))
+
+
+def _in_sessions(folder: Folder) -> Folder:
+    """Number the launches by separate session."""
+    dated = [(result, result.started_utc) for result in folder.results]
+    starts = session_starts(begun for _, begun in dated if begun is not None)
+    numbers = [1 if begun is None else session_at(begun, starts) for _, begun in dated]
+    results = tuple(
+        msgspec.structs.replace(one, session=number) for one, number in zip(folder.results, numbers, strict=True)
+    )
+    return msgspec.structs.replace(folder, results=results)
 
 
 def _of_one_work(folder: Folder) -> Folder:

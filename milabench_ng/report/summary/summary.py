@@ -20,6 +20,7 @@ from milabench_ng.records.latency import batches, quantile_s
 from milabench_ng.records.ledger import NOT_TRIED
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
+from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.records.views import DataView, Factor, Utc
 from milabench_ng.report.launch.host_paces import Paces
 from milabench_ng.report.statistics.intervals import LogStat
@@ -315,7 +316,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     provenance: Provenance
     has_plan: bool
     sessions: int = 1
-    """How many ``mnb`` sessions made the records, by the ledger; without one, the number of runs."""
+    """How many sessions made the records, with hours between one and the next."""
+    starts: int = 1
+    """How often ``mnb`` began or went on, by the ledger; without one, the number of runs."""
     profile_sha256: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
     """The unusual batch orders of runs, in words."""
@@ -357,6 +360,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         """The weakest tier of any launch; empty if none is recorded."""
         tiers = [tier for row in self.tests.values() for tier in row.tiers]
         return weakest_tier(tiers) if tiers else ""
+
+    @property
+    def merged_sessions(self) -> str:
+        """That sessions count as fewer, since they follow each other too soon; empty if they do not."""
+        if self.starts <= self.sessions:
+            return ""
+        fewer = "one" if self.sessions == 1 else str(self.sessions)
+        return f"{self.starts} sessions count as {fewer}: less than {SESSION_GAP_H:g} h lie between them"
 
     @property
     def one_after_another(self) -> bool:

@@ -16,6 +16,7 @@ from milabench_ng.node.storage import StorageKind as StorageKind
 from milabench_ng.plain import plain
 from milabench_ng.records.isolation import Tier
 from milabench_ng.records.marks import MarkKind
+from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.shipped import find, names
 
 RULES_SCHEMA = 1
@@ -104,7 +105,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     repeat: WholeNumber | None = None
     """(R11) Minimum."""
     least_sessions: WholeNumber | None = None
-    """(R11) Minimum number of sessions over which the runs are spread."""
+    """(R11) Minimum number of separate sessions over which the runs are spread."""
+    session_gap_h: Amount = SESSION_GAP_H
+    """(R11) Least hours between two sessions that count as separate, by the ledger's clock."""
     stopping: bool = True
     """(R11) Whether a rule for stopping (``--narrow``, ``--budget``) may have ended the run before its last repeat."""
     ledger: bool = False

@@ -35,8 +35,19 @@ def findings(rng: np.random.Generator, trials: int) -> list[Finding]:
             found += _coverage(rng, trials, name, host, sessions, each)
         for sessions, each in ((1, 5), (1, 10), (3, 2), (3, 5)):
             name = f"host days {host:.0%}, {sessions} x {each} repeats"
-            found += _decisions(rng, trials, name, host, (sessions, each), highest)
-    return found
+            found += _decisions(rng, trials, name, _sides(rng, trials, host, sessions, each), highest)
+    return [*found, *(one for host in (0.03, 0.05) for one in _back_to_back(rng, trials, host, highest))]
+
+
+def _back_to_back(rng: np.random.Generator, trials: int, host: float, highest: float) -> list[Finding]:
+    """Three sessions of one day, counted as three, and as the one that they are."""
+    one_day = _sides(rng, trials, host, 1, 15)
+    as_three = [logs.reshape(trials, TESTS, 3, 5) for logs in one_day]
+    name = f"host days {host:.0%}, 3 x 5 repeats back to back, counted as"
+    return [
+        *_decisions(rng, trials, f"{name} three sessions, as before", as_three, np.inf),
+        *_decisions(rng, trials, f"{name} one session", one_day, highest),
+    ]
 
 
 def stated(rate: float, trials: int) -> float:
@@ -53,6 +64,11 @@ def _logs(rng: np.random.Generator, trials: int, host: float, sessions: int, eac
     days = np.where(HOST[None, :, None], host * draws[:, :1], GPU_DAY_STD * draws[:, 1:])
     noise = CV[None, :, None, None] * rng.standard_normal((trials, TESTS, sessions, each))
     return np.asarray(days[..., None] + noise), np.asarray(days)
+
+
+def _sides(rng: np.random.Generator, trials: int, host: float, sessions: int, each: int) -> list[Floats]:
+    """The logarithms of two equal nodes."""
+    return [_logs(rng, trials, host, sessions, each)[0] for _ in range(2)]
 
 
 def _estimated(logs: Floats) -> tuple[Floats, Floats, int]:
@@ -112,15 +128,12 @@ def _variance(gpu: float, host: float) -> float:
     return float((gpu * 0.46) ** 2 + (host * 0.54) ** 2)
 
 
-def _decisions(
-    rng: np.random.Generator, trials: int, name: str, host: float, repeats: tuple[int, int], highest: float
-) -> list[Finding]:
+def _decisions(rng: np.random.Generator, trials: int, name: str, sides: list[Floats], highest: float) -> list[Finding]:
     """Equal bids that are ranked apart, and the two risks of acceptance at its guarantee and at equal nodes.
 
-    ``repeats``: sessions, and repeats of each; ``highest``: of each of these rates.
+    ``sides``: logarithms as of `_logs`; ``highest``: of each of these rates.
     """
-    sessions, each = repeats
-    sides = [_logs(rng, trials, host, sessions, each)[0] for _ in range(2)]
+    sessions = sides[0].shape[2]
     machines = rng.standard_normal((trials, 2, 2)) * (GPU_STD * 0.46, HOST_STD * 0.54)
     whole = [np.tensordot(WEIGHTS, logs, axes=(0, 1)) for logs in sides]
     (a, va, df), (b, vb, _) = (_estimated(side) for side in whole)
@@ -131,7 +144,11 @@ def _decisions(
     return [
         share(f"{name}: equal bids are ranked apart", p < 0.05, high=highest),
         share(f"{name}: a node just at the guarantee keeps it (consumer's risk)", just[0], high=highest),
-        share(f"{name}: an equal node breaks it (producer's risk)", equal[1], high=0.05),
+        share(
+            f"{name}: an equal node breaks it (producer's risk)",
+            equal[1],
+            high=0.05 if np.isfinite(highest) else np.inf,
+        ),
         share(f"{name}: an equal node keeps it", equal[0]),
     ]
 

@@ -12,8 +12,11 @@ from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch, Plan, ResolvedOptions, smallest_memory, tenant_memory
 from milabench_ng.profile import Profile, build_profile, name_of, parse_profile
+from milabench_ng.records.ledger import Recorded
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Record
+from milabench_ng.records.separate_sessions import session_at, session_starts
+from milabench_ng.report.verification.checks.clocks import moment
 from milabench_ng.report.verification.evidence import Evidence, Pinned
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -230,19 +233,18 @@ def _out_of_order(evidence: Evidence) -> Iterator[str]:
             yield f"batch {one} began after batch {next_}"
 
 
-def _session(record: Record) -> int:
-    """Which planned session made it; a resumed run goes on with one, and begins none."""
-    planned = record.mnb.planned_session
-    return 1 if planned is msgspec.UNSET else min(planned, record.mnb.session)
-
-
-def _claimed_sessions(evidence: Evidence) -> Iterator[str]:
-    """Records of sessions that the ledger has not got, or of several sessions in one batch."""
-    known = len(evidence.ledger.sessions) if evidence.ledger else 1
-    for batch in evidence.batches().values():
-        numbers = {kept.record.mnb.session for kept in batch}
-        if len(numbers) > 1 or max(numbers) > known:
-            yield f"{batch[0].name}: its batch is of sessions {sorted(numbers)}, the ledger has {known}"
+def _sessions(evidence: Evidence) -> Mapping[str, set[int]]:
+    """The separate sessions in which each test has good records, by the ledger's clock."""
+    lines = [
+        (entry.what.label, at)
+        for entry in (evidence.ledger.entries if evidence.ledger else ())
+        if isinstance(entry.what, Recorded) and entry.what.cause is None and (at := moment(entry.utc)) is not None
+    ]
+    starts = session_starts((at for _, at in lines), evidence.rules.session_gap_h)
+    found: dict[str, set[int]] = defaultdict(set)
+    for label, at in lines:
+        found[label].add(session_at(at, starts))
+    return found
 
 
 def repeats(evidence: Evidence) -> Finding:
@@ -254,15 +256,16 @@ def repeats(evidence: Evidence) -> Finding:
     for kept in evidence.measured:
         made.setdefault(kept.record.mnb.label, []).append(kept.record)
     labels = dict.fromkeys([*evidence.manifest.plan.labels, *made])
-    reasons = list(_claimed_sessions(evidence))
+    reasons, sessions = [], _sessions(evidence)
     rule = evidence.manifest.stopping
     if rule is not None and not rules.stopping:
         reasons.append(f"it was to repeat {rule.text}: a rule for stopping, which is refused")
     for label in labels:
         runs = {record.mnb.launch.run for record in made.get(label, ())}
-        sessions = {_session(record) for record in made.get(label, ())}
         if len(runs) < (rules.repeat or 0):
             reasons.append(f"{label}: {len(runs)} of {rules.repeat} runs have records")
-        if len(sessions) < (rules.least_sessions or 0):
-            reasons.append(f"{label}: it ran in {len(sessions)} of {rules.least_sessions} sessions")
+        apart = max(1, len(sessions.get(label, ())))
+        if apart < (rules.least_sessions or 0):
+            of = f"{apart} of {rules.least_sessions} sessions"
+            reasons.append(f"{label}: it ran in {of} that are {rules.session_gap_h:g} h apart")
     return judged(reasons)
