@@ -68,9 +68,11 @@ TABLE: dict[str, Check] = {
     "mnb jobs profiles/quick.json --name vae --name convnet -- --batch-size 64": DRY,
     "mnb jobs profiles/standard.json --dry-run": RUN,
     "mnb jobs profiles/standard.json --repeat 10 -o results": PARSE,
-    "mnb jobs profiles/standard.json --repeat 5 --sessions 3 -o results": PARSE,
+    "mnb jobs profiles/standard.json --repeat 5 --sessions 3 --session-gap 6h -o results": PARSE,
     "mnb --install-completion": Check("elsewhere", "changes the user's shell"),
-    "mnb jobs standard --repeat 5 --sessions 3 --nonce tender-2026-17 --isolation full -o results": PARSE,
+    (
+        "mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h --nonce tender-2026-17 --isolation full -o results"
+    ): PARSE,
     "mnb jobs cv --name cv_train_resnet50_amp --name cv_infer_vit_b_16_half -o results-cv-two": PARSE,
     "mnb jobs cv --name cv_train_resnet50_amp -o results-cv-1024 -- --batch-size 1024": PARSE,
     "mnb jobs cv --ram-total 120GiB": PARSE,
@@ -126,7 +128,7 @@ TABLE: dict[str, Check] = {
         "elsewhere", "sets variables of NCCL"
     ),
     "mnb jobs modern --name collectives -o results-tuning": PARSE,
-    "mnb jobs procurement --repeat 5 --sessions 3 -o results": PARSE,
+    "mnb jobs procurement --repeat 5 --sessions 3 --session-gap 6h -o results": PARSE,
     "mnb verify results.bundle.tar.gz --rules procurement-both --allowed-signers vendors.txt": PARSE,
     "uv run scripts/check-memory-classes -d /scratch/mnb": Check("script", "takes minutes, and needs a GPU"),
     "mnb jobs modern-lite --dry-run": RUN,
@@ -136,6 +138,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs modern --name llm_fsdp_3b --repeat 3 -d /scratch/mnb -o results-fsdp-3b": PARSE,
     "mnb baseline build results-modern --again results-fsdp-3b -o my-node.json": PARSE,
     "uv run scripts/simulate-decisions --only days": Check("script", "takes half a minute"),
+    "uv run scripts/simulate-decisions --only slow-repeats": Check("script", "takes half a minute"),
     "uv run scripts/weigh my-node.json -o my-weights.json": Check("script", "needs a baseline"),
     "mnb report results-modern --weights my-weights.json": PARSE,
     "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
@@ -195,7 +198,7 @@ TABLE: dict[str, Check] = {
     "mnb report results --compare base.json --price 15000": RUN,
     "mnb report results --compare-gpus": RUN,
     "mnb jobs profiles/quick.json --repeat 3 --nonce tender-2026-17 -o results": PARSE,
-    "mnb jobs standard --repeat 5 --sessions 3": DRY,
+    "mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h": DRY,
     "mnb bundle results": RUN,
     "mnb verify results.bundle.tar.gz --profile profiles/quick.json --repeat 3 --nonce tender-2026-17": Check(
         "run", "the folder here is of another run", codes=(1,)

@@ -28,10 +28,11 @@ TINY = {
     "mnb jobs standard --repeat 5": "mnb jobs trial.json --window 0.5 --tenants 1 --repeat 2",
     "mnb prepare standard": "mnb prepare trial.json",
     "--isolation full": "--isolation auto",
+    "--session-gap 6h": "--session-gap 1s",
     "/scratch/mnb": "data",
     "--compare h200": "--compare acme.bundle.tar.gz --weights weights.json",
 }
-SMALL = {"window_s": 0.5, "repeat": 6, "isolation": "none"}
+SMALL = {"window_s": 0.5, "repeat": 6, "session_gap_h": 1 / 3600, "isolation": "none"}
 LARGE = (
     *("profile", "weights", "arguments", "ceiling", "data", "storage_refused"),  # of the profile `standard`
     *("every_gpu", "whole_gpus", "ecc", "default_power", "mitigations", "throttled"),  # of a node that is offered
