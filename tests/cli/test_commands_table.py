@@ -38,7 +38,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("table")
     whole = make_records.plan("quick", SCALES, 2, 2)
     make_records.write_run(place / "res", whole, slowly, slices=24)
-    make_records.write_run(place / "again", whole, lambda launch, rank: 0.9 * slowly(launch, rank), slices=25)
+    make_records.write_run(place / "again", whole, lambda launch, rank: 0.9 * slowly(launch, rank), 25, "again")
     shutil.copytree(place / "res", place / "odd")
     next((place / "odd").glob("quick.vae.J0.0.*")).write_text('{"x":1}')
     shutil.copytree(place / "res", place / "cut")
@@ -207,8 +207,8 @@ verify res --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no su
 verify res --authorities nowhere | 2 | mnb: --authorities nowhere: no such file
 verify res --nonce wrong | 1 | verdict FAIL of 17 rules: R9 broken (R9 the run was made with the nonce None, 'wrong'
 verify res --profile standard | 1 | verdict FAIL of 17 rules: R6 broken (R6 the profile is of SHA-256 e3ac4d9b4ab1,
-verify base.json | 2 | mnb: base.json: not a bundle that `mnb bundle` made: Not a gzipped file (b'{\n')
-verify notes.txt | 2 | mnb: notes.txt: not a bundle that `mnb bundle` made: Not a gzipped file (b'bu')
+verify base.json | 2 | mnb: base.json: not a bundle that `mnb bundle` made: it is not compressed by gzip
+verify notes.txt | 2 | mnb: notes.txt: not a bundle that `mnb bundle` made: it is not compressed by gzip
 verify nowhere | 2 | mnb: nowhere: no such folder or bundle
 verify res -o old.txt | 2 | mnb: --output old.txt: the file exists; name another one, or say --force
 accept res again | 4 | verdict the delivered node may or may not keep the guarantee of 0.97 of the bid

@@ -112,14 +112,11 @@ def test_weight_of_unplanned_steps_goes_to_the_planned_ones() -> None:
     assert "s.scaling.4" not in three
 
 
-@pytest.mark.parametrize(("fail", "passed"), [(0, True), (1, True), (2, False)])
-def test_one_percent_passes(fail: int, passed: bool) -> None:
+@pytest.mark.parametrize(("fail", "passed"), [(0, True), (1, True), (3, True), (4, False)])
+def test_more_than_one_percent_beyond_chance_fails(fail: int, passed: bool) -> None:
+    """If 1 % of launches fail, 3 of 100 or more do in 7.9 % of runs, 4 or more in 1.8 %."""
     rate = failure_rate(summary({"s.a": row(1.0, n=60), "s.b": row(1.0, n=40, failures=fail)}))
     assert (rate.rate, rate.passed) == (fail / 100, passed)
-
-
-def test_just_above_one_percent_fails() -> None:
-    assert not failure_rate(summary({"s.a": row(1.0, n=9999, failures=100)})).passed
 
 
 def test_compare_in_true_units() -> None:

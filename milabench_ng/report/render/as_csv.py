@@ -28,7 +28,7 @@ def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``."""
     chosen = file_columns(report)
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*(_plain(column.header) for column in chosen), "isolation", "score status"])
+    writer.writerow([*(plain(column.header) for column in chosen), "isolation", "score status"])
     status = {at.scored.test: part.score.status for part in report.scored for at in part.lines if part.score}
     for line in report.lines:
         cells = (column.value(line) for column in chosen)
@@ -54,7 +54,7 @@ def write_all(
 def write_section(section: Section, stream: TextIO) -> None:
     """Write one table to ``stream``."""
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([_plain(heading.header) for heading in section.headings])
+    writer.writerow([plain(heading.header) for heading in section.headings])
     writer.writerows([_plain(cell) for cell in row] for row in section.rows)
 
 

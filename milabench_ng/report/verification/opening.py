@@ -42,6 +42,7 @@ _FREE_OF_RATIO = 1 << 24
 _HEADERS = 1 << 16
 """More bytes than the headers of one member take."""
 _BLOCK = 1 << 20
+_GZIP = b"\x1f\x8b"
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,6 +178,9 @@ def _extract(source: Path, root: Path) -> None:
     seen: set[str] = set()
     end = 0
     with source.open("rb") as file:
+        if file.read(len(_GZIP)) != _GZIP:
+            raise tarfile.ReadError("it is not compressed by gzip")
+        file.seek(0)
         meted = _Meted(file, source.stat().st_size)
         meted.allow(_HEADERS)
         try:
