@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 DYING_S = 1.0
 """How long a process may take from its last connection to its end."""
@@ -34,10 +35,16 @@ def naming_deaths() -> Iterator[None]:
 def _killed_child(until_s: float) -> tuple[int, int] | None:
     """A child that a signal ended and its signal, without reaping it; None if there is none until then (monotonic)."""
     while True:
-        with suppress(ChildProcessError):  # no children
-            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            if ended is not None and ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
-                return ended.si_pid, ended.si_status
+        for pid in _children():  # one by one: of all together, the kernel tells only the first that has ended
+            with suppress(ChildProcessError):  # it was reaped
+                ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+                if ended is not None and ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
+                    return ended.si_pid, ended.si_status
         if time.monotonic() >= until_s:
             return None
         time.sleep(POLL_S)
+
+
+def _children() -> list[int]:
+    lists = Path("/proc/self/task").glob("*/children")
+    return [int(child) for path in lists for child in path.read_text().split()]

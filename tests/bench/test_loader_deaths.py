@@ -31,6 +31,14 @@ def test_what_a_death_breaks_is_told_as_the_death(broken: Exception, child: subp
     assert child.wait() == -signal.SIGKILL  # its starter still learns of it
 
 
+def test_a_process_that_ended_well_hides_no_death() -> None:
+    with subprocess.Popen(["true"]) as ended, subprocess.Popen(["sleep", "600"]) as victim:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has heard of it
+        victim.kill()
+        with pytest.raises(RuntimeError, match=rf"pid {victim.pid}\) is killed"), naming_deaths():
+            raise EOFError
+
+
 def test_what_the_handler_of_torch_raises_meanwhile_is_told() -> None:
     def die(number: int, frame: object) -> None:  # noqa: ARG001
         raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed. ")

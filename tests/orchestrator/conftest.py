@@ -26,7 +26,7 @@ from milabench_ng.records.record import Record
 from milabench_ng.records.window import WindowRule
 from tests.one_server import OneServer
 
-SHORT = WindowRule(settle_s=0.2, length_s=1.0, margin_s=0.2)
+SHORT = WindowRule(settle_s=0.4, length_s=1.5, margin_s=0.3)
 
 
 @pytest.fixture(autouse=True, scope="session")
