@@ -11,9 +11,16 @@ import msgspec
 _LONGEST = 300
 # Control characters (C0, DEL, C1: cursor, colours, titles), line and paragraph separators, directions that reorder what
 # is read (Unicode 16, UAX #9), invisible marks, and halves of surrogate pairs, which cannot be encoded at all.
-_STEERS = "\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
+_STEERS = (
+    "\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff"
+    "\ud800-\udfff\U000e0100-\U000e01ef"
+)
 _ONE_LINE = re.compile(f"[{_STEERS}]")
 _WORD = re.compile(r"\w+")
+_ALIKE = frozenset({"LISU", "MATHEMATICAL"})
+"""Scripts without cases that look like Latin, by how Unicode's names of their letters begin."""
+_UNITS = frozenset("\u00b5\u03bc\u03a9\u2126")
+"""Micro and ohm."""
 _LINES = re.compile(f"(?!\n)[{_STEERS}]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _BYTES = {chr(0xDC00 + byte) for byte in range(0x80, 0x100)}
@@ -72,13 +79,13 @@ def _encodable(value: Any) -> Any:
 def _of_one_script(word: re.Match[str]) -> str:
     """A word with Latin letters, in which those of other scripts are escaped; a word of one script stands.
 
-    Only letters of two cases count: scripts that have them (Greek, Cyrillic, Armenian, Cherokee) look like Latin.
+    Only letters of two cases count, since scripts that have them (Greek, Cyrillic, Armenian, Cherokee) look like
+    Latin, and those of `_ALIKE`. Greek letters of units stand.
     """
-    cased = {
-        letter: unicodedata.name(letter, "").partition(" ")[0] for letter in word[0] if letter != letter.swapcase()
-    }
-    strange = [letter for letter, script in cased.items() if script not in ("LATIN", "MICRO")]
-    mixed = "LATIN" in cased.values()
+    named = {letter: unicodedata.name(letter, "").partition(" ")[0] for letter in word[0]}
+    scripts = {one: script for one, script in named.items() if one != one.swapcase() or script in _ALIKE}
+    strange = [letter for letter, script in scripts.items() if script != "LATIN" and letter not in _UNITS]
+    mixed = "LATIN" in scripts.values()
     return word[0].translate({ord(letter): _written(letter) for letter in strange}) if mixed else word[0]
 
 

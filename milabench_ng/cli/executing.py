@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -89,7 +91,13 @@ def _run(request: RunRequest) -> RunOutcome:
         if outcome.interrupted or not outcome.missing:
             break
         if request.session_gap_s:
-            print(f"the next session begins in {format_seconds(request.session_gap_s)}", flush=True)
+            begins = datetime.now(UTC) + timedelta(seconds=request.session_gap_s)
+            print(
+                f"results so far: {plain(outcome.folder)}\nthe next session begins at {begins:%Y-%m-%d %H:%M} UTC, in "
+                f"{format_seconds(request.session_gap_s)}; to begin it at another time: Ctrl-C, then\n"
+                f"         mnb jobs --resume {shlex.quote(plain(outcome.folder))}",
+                flush=True,
+            )
             time.sleep(request.session_gap_s)
         given = {"retry": request.retry, "spool": request.spool}
         outcome = _session(resumed_request(outcome.folder, None, request.accept, **given))

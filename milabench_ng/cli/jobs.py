@@ -66,13 +66,13 @@ def jobs(
     repeat
         Number of runs of every test, in each session.
     narrow
-        Repeat only until the mean rate, or in a study of neighbours their cost, is known this well: its 95 % interval,
+        Stop as soon as the 95 % interval of the mean rate (in a study of neighbours, of their cost) is within this,
         such as 2% for +-2 %; --repeat is the most. Rules of a tender may refuse this and --budget (stopping).
     budget
         Begin no repeat that is expected to end later than this after the start, such as 30min; at least one is made.
     sessions
-        Begin afresh this many times, with a new fence and new processes. Back to back they show what a start changes,
-        and count as one session; with --session-gap, from 3 on, intervals hold for other days.
+        Begin afresh this many times, with a new fence and new processes. Without --session-gap they follow at once and
+        count as one; with 3 or more that are 6 h apart, intervals also cover other days.
     session_gap
         Wait this long between two sessions, such as 6h, which makes them count as separate; nothing runs meanwhile.
         After Ctrl-C in this time, --resume begins the next session, on another day if you like.

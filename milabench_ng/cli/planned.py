@@ -80,6 +80,8 @@ def _print_facts(dry: DryRun, request: RunRequest) -> None:
         f"at least {format_seconds(duration.total_s)}: {format_seconds(duration.work_s)} of work, "
         f"{format_seconds(duration.start_s)} allowed for starting"
     )
+    if request.session_gap_s:
+        estimate += f"; and {request.sessions - 1} x {format_seconds(request.session_gap_s)} between sessions"
     pairs = [
         ("isolation", f"{dry.tier} (through {dry.backend}){mark}"),
         ("CPUs left over", format_ids(left) or "none"),

@@ -27,7 +27,7 @@ def asked(plan: Plan, events: Sequence[AnyLedgerEvent]) -> Plan:
 
 def narrow(rule: Stopping, repeats: int, known: Headline) -> Enough | None:
     """The end of the run after ``repeats`` because the interval of its headline is narrow; None if it is not."""
-    if rule.width is None or repeats < rule.least or known.width is None or known.width > rule.width:
+    if rule.width is None or known.repeats < rule.least or known.width is None or known.width > rule.width:
         return None
     detail = f"{known.figure} is known to +-{100 * known.width:.2g} %, and +-{100 * rule.width:.3g} % was asked for"
     return Enough(repeats=repeats, why="narrow", detail=detail)

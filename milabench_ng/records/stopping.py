@@ -41,3 +41,5 @@ class Headline(msgspec.Struct, frozen=True):
     """In words."""
     width: float | None
     """Half its 95 % interval, as a fraction of its value; None if it has no interval."""
+    repeats: int = 0
+    """Those behind it, in which no test lacks a rate."""

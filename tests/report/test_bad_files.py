@@ -251,6 +251,9 @@ def test_nothing_that_steers_a_terminal_is_left() -> None:
         ("\uff41cme K\u212a", r"\uff41cme K\u212a"),
         ("\u0430\u0441\u043c\u0435 und Müller", "\u0430\u0441\u043c\u0435 und Müller"),
         ("Łódź 5 µs GPUサーバー 1º", "Łódź 5 µs GPUサーバー 1º"),
+        ("\ua4eeCME \U0001d68acme", r"\ua4eeCME \U0001d68acme"),  # Lisu, and a letter of mathematics
+        ("a\u034fc\xadm\ufe0fe", r"a\u034fc\xadm\ufe0fe"),
+        ("k\u03a9 \u03bcs", "k\u03a9 \u03bcs"),
     ],
 )
 def test_letters_that_look_latin_are_escaped_in_latin_words(name: str, shown: str) -> None:

@@ -14,6 +14,7 @@ import tampering
 from make_records import PER_GPU
 
 from milabench_ng.plan import Launch
+from milabench_ng.records.borders import narrow
 from milabench_ng.records.stopping import Headline, Stopping
 from milabench_ng.report.scoring.narrowness import half_width, headline
 from milabench_ng.report.statistics.intervals import log_stat
@@ -72,16 +73,21 @@ def test_what_a_run_is_for_is_its_mean_rate_or_in_a_study_of_neighbours_their_co
     packed = row([0.9 * rate for rate in STEADY], company=None)
     assert headline({"s.a": alone}).width == pytest.approx(half_width(log_stat(NOISY)))
     opposite = row([1 / rate for rate in NOISY], company={})
-    assert headline({"s.a": alone, "s.b": opposite}) == Headline("the mean rate", pytest.approx(0.0)), "by repeat"
+    assert headline({"s.a": alone, "s.b": opposite}) == Headline("the mean rate", pytest.approx(0.0), 8), "by repeat"
     cells = {"s.a": alone, "s.a-stream": beside}
-    assert headline(cells) == Headline("the mean slowdown", pytest.approx(0.0)), "the pairs of a repeat share its noise"
+    expected = Headline("the mean slowdown", pytest.approx(0.0), 8)
+    assert headline(cells) == expected, "the pairs of a repeat share its noise"
     cost = headline(cells | {"s.a-packed": packed})
     of_pairs = [one / (0.9 * other) for one, other in zip(NOISY, STEADY, strict=True)]
-    assert cost == Headline("the cost of neighbours", pytest.approx(half_width(log_stat(of_pairs))))
+    assert cost == Headline("the cost of neighbours", pytest.approx(half_width(log_stat(of_pairs))), 8)
     starved = msgspec.structs.replace(beside, launches={})
     assert headline(cells | {"s.a-starved": starved}).width is None, "a slowdown that nobody knows"
     assert headline({"s.a": alone, "s.b": TestSummary(n=5, failures=5)}).width is None, "a rate that nobody knows"
     assert headline({}).width is None
+    lossy = [msgspec.structs.replace(alone, repeats=dict.fromkeys(some, 1.0)) for some in ("01234567", "67")]
+    few = headline(dict(zip(("s.a", "s.b"), lossy, strict=True)))
+    assert few.repeats == 2, "that both have"
+    assert narrow(NARROW, 8, few) is None
 
 
 def test_what_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:

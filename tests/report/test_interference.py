@@ -24,7 +24,9 @@ from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.next_step import next_step
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import make_report, make_study
+from milabench_ng.report.scoring.neighbours import slowdowns
 from milabench_ng.report.scoring.pressure import busy, pressure_curves
+from milabench_ng.report.summary.summary import TestSummary
 from milabench_ng.report.writers import write_layout, write_report, write_tables
 
 PROFILE = {
@@ -59,6 +61,17 @@ def plan(made: Profile, devices: int, repeat: int) -> Plan:
 def drifting(launch: Launch, _: int) -> float:
     """Each device has a rate of its own, and each repeat is slower than the one before: what pairs cancel."""
     return FACTOR[launch.test] * 1000 * (1 + launch.devices[0]) * 0.9**launch.run
+
+
+def test_one_disturbed_launch_widens_a_slowdown_alone_or_in_company() -> None:
+    def row(rates: tuple[float, ...], company: dict[str, float]) -> TestSummary:
+        launches = {f"{run}.0": rate for run, rate in enumerate(rates)}
+        return TestSummary(n=5, failures=0, launches=launches, workload="vae", options={"n": 1}, company=company)
+
+    usual, disturbed = (1.0, 1.01, 1.0, 1.005, 1.0), (1.0, 1.01, 1.0, 1.005, 0.6)
+    for alone, beside in ((disturbed, usual), (usual, disturbed)):
+        (cell,) = slowdowns({"s.a": row(alone, {}), "s.b": row(beside, {"noise": 1.0})})
+        assert cell.stat.moved == pytest.approx(-math.log(0.6) / 5, rel=0.02)
 
 
 def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> None:

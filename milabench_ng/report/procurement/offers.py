@@ -37,6 +37,8 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     here = path.parent
     near = here / bids.reference
     reference = load_source(str(near) if os.path.exists(near) else bids.reference)
+    with computing_from(bids.reference):
+        build_report(own_bounds(reference), bids.reference)
     found, refused = _checked(path, bids, reference, demands or Demands())
     refused |= same_runs(found)
     summaries = {name: one.summary for name, one in found.items() if name not in refused}

@@ -25,9 +25,13 @@ def headline(tests: Mapping[str, TestSummary]) -> Headline:
         cells = slowdowns(tests)
         packed = [cell.by_repeat for cell in cells if cell.beside == PACKED]
         known = stat_by_repeat(packed or [cell.by_repeat for cell in cells]) if all(found.values()) else None
-        return Headline("the cost of neighbours" if packed else "the mean slowdown", half_width(known))
+        return _headline("the cost of neighbours" if packed else "the mean slowdown", known)
     rates = [{repeat: math.log(rate) for repeat, rate in row.repeats.items() if rate > 0} for row in tests.values()]
-    return Headline("the mean rate", half_width(stat_by_repeat(rates)))
+    return _headline("the mean rate", stat_by_repeat(rates))
+
+
+def _headline(figure: str, stat: LogStat | None) -> Headline:
+    return Headline(figure, half_width(stat), stat.n if stat else 0)
 
 
 def half_width(stat: LogStat | None) -> float | None:

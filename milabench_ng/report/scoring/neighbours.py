@@ -119,7 +119,7 @@ def slowdowns(tests: Mapping[str, TestSummary]) -> tuple[Slowdown, ...]:
 def cell_stats(tests: Mapping[str, TestSummary]) -> dict[tuple[str, str], LogStat | None]:
     """The logarithms of the pairs by the rows of victim and test in company; None where no pair has two rates."""
     return {
-        (name, label): log_stat(_independent(row, _pairs(victim, row)))
+        (name, label): _both_ways(log_stat(pairs := _independent(row, _pairs(victim, row))), pairs)
         for name, victim in tests.items()
         if victim.company == {}
         for label, row in tests.items()
@@ -168,6 +168,12 @@ def worth_of_fence(gains: Sequence[FenceGain]) -> MeanSlowdown | None:
         for side, sign in enumerate((1, -1))
     ]
     return _mean_of([gain.value for gain in gains], parts)
+
+
+def _both_ways(stat: LogStat | None, slowdowns: Sequence[float]) -> LogStat | None:
+    """``stat``, as wide as one disturbed launch makes it: alone, it makes a slowdown small, and in company large."""
+    other = log_stat([1 / slowdown for slowdown in slowdowns]) if stat else None
+    return msgspec.structs.replace(stat, moved=max(stat.moved, other.moved)) if stat and other else stat
 
 
 def stat_by_repeat(figures: Sequence[Mapping[str, float]]) -> LogStat | None:

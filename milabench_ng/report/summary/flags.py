@@ -40,9 +40,8 @@ def slow_repeats(repeats: Mapping[str, float]) -> Iterator[LaunchFlag]:
     logs = [math.log(rate) for rate in repeats.values()]
     middle = median([logs[place] for place in usual(logs)])
     for place in slow_places(logs):
-        detail = (
-            f"{math.expm1(logs[place] - middle):+.1%} against the others: intervals hold the mean with and without it"
-        )
+        found = f"{math.expm1(logs[place] - middle):+.1%} against the others"
+        detail = f"{found}: intervals are widened to cover the mean with and without it"
         yield LaunchFlag(job_id=list(repeats)[place], kind="slow repeat", detail=detail)
 
 

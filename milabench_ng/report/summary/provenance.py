@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 import msgspec
 
 from milabench_ng.plan import Plan
 from milabench_ng.profile import suite_of
-from milabench_ng.records.ledger import AnyLedgerEvent, Damaged, Enough, Finished, Resumed, Session
+from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Damaged, Enough, Finished, Resumed, Session
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.views import InventoryView, ManifestView
 from milabench_ng.report.launch.host_paces import PaceSeen, without_pace
@@ -119,8 +120,9 @@ def _node(inventory: InventoryView | None) -> dict[str, str]:
 
 
 def starts_of(folder: Folder, results: Sequence[LaunchResult]) -> int:
-    """How often `mnb` began or went on, by the ledger; a run without a ledger counts as one."""
-    begun = sum(isinstance(event, Session) for event in folder.events)
+    """How often `mnb` began or went on and tried a launch, by the ledger; a run without a ledger counts as one."""
+    work = (event for event in folder.events if isinstance(event, Session | Attempt))
+    begun = sum(isinstance(one, Session) and isinstance(next_, Attempt) for one, next_ in pairwise(work))
     return max(1, begun, len(folder.manifests) or len({result.run_id for result in results}))
 
 

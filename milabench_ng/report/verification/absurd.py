@@ -14,7 +14,8 @@ ABSURD = (ArithmeticError, LookupError, TypeError, ValueError)
 
 def incomputable(error: Exception) -> str:
     """Why nothing follows from a file, by one of the errors in `ABSURD`."""
-    return f"it holds values that nothing can be computed from ({type(error).__name__}: {short(error)})"
+    told = f"{type(error).__name__}: {short(error)}"
+    return f"it holds values that nothing can be computed from ({told}); if it is sound, this is a bug in mnb"
 
 
 @contextmanager

@@ -106,7 +106,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R11) Minimum."""
     least_sessions: WholeNumber | None = None
     """(R11) Minimum number of separate sessions over which the runs are spread."""
-    session_gap_h: Amount = SESSION_GAP_H
+    session_gap_h: Annotated[float, msgspec.Meta(gt=0, le=1000)] = SESSION_GAP_H
     """(R11) Least hours between two sessions that count as separate, by the ledger's clock."""
     stopping: bool = True
     """(R11) Whether a rule for stopping (``--narrow``, ``--budget``) may have ended the run before its last repeat."""

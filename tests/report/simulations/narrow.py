@@ -38,7 +38,7 @@ def ended(logs: np.ndarray, rule: Stopping) -> LogStat:
     """The statistic of a run that ended by ``rule``, or after all of its ``logs``."""
     for n in range(rule.least, len(logs)):
         stat = stat_of_logs(logs[:n].tolist())
-        if narrow(rule, n, Headline("a rate", half_width(stat))):
+        if narrow(rule, n, Headline("a rate", half_width(stat), n)):
             return stat
     return stat_of_logs(logs.tolist())
 

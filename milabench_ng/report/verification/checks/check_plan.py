@@ -12,7 +12,7 @@ from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch, Plan, ResolvedOptions, smallest_memory, tenant_memory
 from milabench_ng.profile import Profile, build_profile, name_of, parse_profile
-from milabench_ng.records.ledger import Recorded
+from milabench_ng.records.ledger import Attempt, Recorded
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Record
 from milabench_ng.records.separate_sessions import session_at, session_starts
@@ -235,15 +235,19 @@ def _out_of_order(evidence: Evidence) -> Iterator[str]:
 
 def _sessions(evidence: Evidence) -> Mapping[str, set[int]]:
     """The separate sessions in which each test has good records, by the ledger's clock."""
-    lines = [
-        (entry.what.label, at)
-        for entry in (evidence.ledger.entries if evidence.ledger else ())
-        if isinstance(entry.what, Recorded) and entry.what.cause is None and (at := moment(entry.utc)) is not None
+    entries = evidence.ledger.entries if evidence.ledger else ()
+    events = [entry.what for entry in entries]
+    good = {(one.label, one.job_id, one.number) for one in events if isinstance(one, Recorded) and one.cause is None}
+    begun = [
+        (entry.what, at)
+        for entry in entries
+        if isinstance(entry.what, Attempt) and (at := moment(entry.utc)) is not None
     ]
-    starts = session_starts((at for _, at in lines), evidence.rules.session_gap_h)
+    starts = session_starts((at for _, at in begun), evidence.rules.session_gap_h)
     found: dict[str, set[int]] = defaultdict(set)
-    for label, at in lines:
-        found[label].add(session_at(at, starts))
+    for one, at in begun:
+        if (one.label, one.job_id, one.number) in good:
+            found[one.label].add(session_at(at, starts))
     return found
 
 
