@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -16,6 +17,9 @@ from milabench_ng.bench.loader_deaths import naming_deaths
 
 @pytest.fixture(autouse=True)
 def child() -> Iterator[subprocess.Popen[bytes]]:
+    with suppress(ChildProcessError):  # no children
+        while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):  # of other tests: dead, and nobody asked how
+            pass
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
         yield process
         process.kill()
