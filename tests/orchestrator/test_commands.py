@@ -97,7 +97,7 @@ def test_jobs_prints_report_folder_and_next_command(folder: Path, here: Mnb) -> 
 def test_jobs_in_two_sessions_begins_afresh_for_each(folder: Path) -> None:
     done = mnb("jobs", folder / "trial.json", "-o", "two", "--sessions", "2", "--session-gap", "1s", *QUICK, cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "the next session begins in 1.0 s" in done.stdout
+    assert "UTC, in 1.0 s; to begin it at another time: Ctrl-C, then" in done.stdout
     made = [json.loads(path.read_text()) for path in (folder / "two").glob("trial.*.json")]
     assert sorted((one["mnb"]["launch"]["run"], one["mnb"]["session"]) for one in made) == [(0, 1), (1, 2)]
     assert len({one["mnb"]["isolation"]["0"]["group"] for one in made}) == 2, "each has its own fence"

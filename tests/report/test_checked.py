@@ -211,7 +211,8 @@ def test_a_rule_or_doubt_that_cannot_compute_is_a_finding(place: Path, monkeypat
     monkeypatch.setattr("milabench_ng.report.verification.checks.registry.RULES", (*RULES[:2], rule, *RULES[3:]))
     monkeypatch.setattr("milabench_ng.report.verification.doubts.registry.DOUBTS", (doubt,))
     made = verify(place / "results", Rules())
-    why = "it holds values that nothing can be computed from (ZeroDivisionError: float division by zero)"
+    told = "ZeroDivisionError: float division by zero"
+    why = f"it holds values that nothing can be computed from ({told}); if it is sound, this is a bug in mnb"
     assert [(one.id, one.reasons) for one in made.having("fail")] == [("R3", (why,))]
     assert [(one.name, one.reasons) for one in made.doubts] == [(doubt.name, (why,))]
 
