@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -25,7 +25,7 @@ from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
 from milabench_ng.records.stopping import Headline
 from milabench_ng.signals import exit_code
-from milabench_ng.units import format_seconds
+from milabench_ng.units import format_seconds, utc_now
 
 
 def execute(request: RunRequest, weights: Path | None = None) -> int:
@@ -91,7 +91,7 @@ def _run(request: RunRequest) -> RunOutcome:
         if outcome.interrupted or not outcome.missing:
             break
         if request.session_gap_s:
-            begins = datetime.now(UTC) + timedelta(seconds=request.session_gap_s)
+            begins = utc_now() + timedelta(seconds=request.session_gap_s)
             print(
                 f"results so far: {plain(outcome.folder)}\nthe next session begins at {begins:%Y-%m-%d %H:%M} UTC, in "
                 f"{format_seconds(request.session_gap_s)}; to begin it at another time: Ctrl-C, then\n"

@@ -135,10 +135,12 @@ def _indications(report: Report) -> Iterator[Fact]:
     """Which comparisons are only indicative, over which tests, and why."""
     for other in report.comparisons:
         if other.estimates:
-            yield Fact("AN INDICATION", f"vs {brief(other)}: {covered(other)}, {_on_estimates(other)}", "fair")
+            why = f", {_on_estimates(other)}"
         elif other.indicative and other.counted:
-            why = ", ".join(other.indicative)
-            yield Fact("AN INDICATION", f"vs {brief(other)}: {covered(other)}; {why}", "fair")
+            why = f"; {', '.join(other.indicative)}"
+        else:
+            continue
+        yield Fact("AN INDICATION", f"vs {brief(other)}: {covered(other)}{why}", "fair")
 
 
 def _on_estimates(other: Comparison) -> str:
