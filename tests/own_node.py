@@ -15,7 +15,7 @@ import os
 import socket
 import struct
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWNET = 0x0002_0000, 0x0200_0000, 0x4000_0000
 MS_REC, MS_PRIVATE, MNT_DETACH = 0x4000, 0x4_0000, 2
@@ -61,13 +61,12 @@ class OwnNode:
 
     def __init__(self) -> None:
         found = hierarchies()
-        name = f"{PREFIX}{os.getpid()}"
+        self._name = f"{PREFIX}{os.getpid()}"
         self._back = [os.open(one.place / "cgroup.procs", os.O_WRONLY) for one in found]
         self._roots = [os.open(one.place, os.O_RDONLY) for one in found]
-        self._name = name
         for one in found:
             sweep(one.place)
-            group = one.place / name
+            group = one.place / self._name
             group.mkdir()
             for file in ("cpuset.cpus", "cpuset.mems"):  # empty in a new group, which takes no process then
                 with contextlib.suppress(FileNotFoundError):
@@ -81,12 +80,6 @@ class OwnNode:
         _check("mount", b"none", b"/dev/shm", b"tmpfs", 0, None)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
             fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Go back to where the process was in all hierarchies, and remove its groups."""
