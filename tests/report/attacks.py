@@ -63,5 +63,11 @@ DOCUMENTED: dict[str, tuple[Tamper, str]] = {
         records(lambda content: more_steps(content, 1.4)),
         "consistent forgery before signing",
     ),
+    "gradients of nothing": (records(contradiction_attacks.without_gradients), "there is no reference trace here"),
+    "power lowered in the window": (
+        fact_attacks.after_measuring(fact_attacks.thrifty),
+        "autotuning may take any power before a window",
+    ),
+    "ledger out of order": (book_attacks.earlier_lines, "dates prove nothing without stamps (R32)"),
 }
 """What no file shows, and where docs/threats.md says so."""

@@ -288,8 +288,6 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "record that the report cannot read": ("R12", record(lost_minus_one), "vae.J1.1"),
     "damaged host pace": ("R12", record(paced), "a host pace of 90.0 MB/s does not follow from its bursts"),
     "one session called several": ("R13", a_session_for_each_run, "noted it"),
-    "noted before it happened": ("clock-steps", record(an_hour_later), "s after its end"),
-    "ledger out of order": ("clock-steps", earlier_lines, "older than the line before it"),
     "option that no workload has": ("R10", everywhere(other_option), "has no option skip"),
     "a version of one's own": ("R33", odd_version, "'0.3.0.dev' is no released version"),
     "a version that did not begin the run": (

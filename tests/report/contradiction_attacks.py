@@ -26,13 +26,6 @@ def above_the_limit(content: dict[str, Any]) -> None:
         settings["power_limit_w"] = 500.0
 
 
-def without_losses(content: dict[str, Any]) -> None:
-    if content["mnb"]["precision"]["requested"] != "fp32":
-        raise LookupError("a launch in fp32")
-    for rank in content["mnb"]["ranks"]:
-        rank["losses"] = dict.fromkeys(rank["losses"] or ["1"])
-
-
 def without_gradients(content: dict[str, Any]) -> None:
     for rank in content["mnb"]["ranks"]:
         rank["gradient_norms"] = dict.fromkeys(rank["gradient_norms"], 0.0) | {"1": 0.0}
@@ -139,8 +132,6 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "full isolation of a free process": ("R16", record(free_process), "has given up no means of leaving the fence"),
     "process in another group": ("R16", record(process_elsewhere), "its process is in none of its groups"),
     "shared siblings without their mark": ("R22", record(shared_siblings), "SMT siblings shared between tenants, and"),
-    "no loss in fp32": ("untrained", record(without_losses), "has no loss of step 1, and fp32 has room for it"),
-    "gradients of nothing": ("untrained", record(without_gradients), "rank 0 trains, and its first gradient is 0"),
     "an idle GPU with all items": ("idle-gpus", idle, "an item took"),
     "a quarter of the GPUs' memory": (
         "gpu-memory",

@@ -96,14 +96,6 @@ def held_down_unsupported(content: dict[str, Any]) -> None:
         edge["unsupported"] = ["sw_thermal", "hw_thermal", "hw_power_brake", *edge.get("unsupported", [])]
 
 
-def held_down_in_the_window(content: dict[str, Any]) -> None:
-    """Heat in the telemetry, and none in the counters around it."""
-    mnb = content["mnb"]
-    for uuid in mnb["conditions"]["before"]["gpus"]:
-        own = mnb["telemetry"].setdefault(f"gpu:{uuid}", {})
-        own["hw_thermal_s"] = {"n": 18, "span_s": 8.5, "min": 10.0, "mean": 12.0, "max": 14.0}
-
-
 MORE_RAM = fence(usage={"cpu_usec": 3_000_000, "memory_peak_bytes": 1 << 60})
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
@@ -115,18 +107,12 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "RAM above its limit": ("R16", record(MORE_RAM), "bytes of RAM, its limit was"),
     "files in memory": ("R31", record(environment(MNB_STORAGE="/dev/shm/files")), "which is not below the data root"),
     "power halved": ("gpu-counters", after_measuring(halved), "W in the"),
-    "power lowered in the window": ("gpu-counters", after_measuring(thrifty), "s after its window, and took"),
     "GPUs not sampled": ("R33", after_measuring(without_gpus), "which the GPU told before it"),
     "throttling told by no launch": ("R33", records(throttling_not_told), "and nothing says why"),
     "throttling that no GPU can tell": (
         "R25",
         records(held_down_unsupported),
         "does not tell for how long hw_thermal held its clocks down",
-    ),
-    "throttling in the telemetry alone": (
-        "gpu-counters",
-        record(held_down_in_the_window),
-        "hw_thermal held the clocks of GPU-1 down for 4.0 s of the window, and for 0.0 s between the edges",
     ),
 }
 """By name: the rule that finds it, what is done, and part of the reason."""

@@ -272,16 +272,6 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "counts of one launch": ("unlike-steps", record(more_in_one), "items a step, others of the same batches have"),
     "steps that the loss scale did not see": ("R37", record(skipping), "steps, its loss scale saw 200"),
     "steps without a latency": ("R37", record(without_a_latency), "steps and the latencies of 96 batches"),
-    "all counts and steps x 8": (
-        "decoding-pace",
-        records(lambda content: more_steps(content, 8), "*.loader.*"),
-        "s of CPU time, which decode",
-    ),
-    "pictures without CPU time": (
-        "decoding-pace",
-        records(cpu_time(0.001), "*.loader.*"),
-        "s of CPU time, which decode",
-    ),
     "power without energy": ("gpu-counters", record(free_energy), "used 1 J in"),
     "more slices than fit into its time": (
         "R12",

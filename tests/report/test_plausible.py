@@ -87,9 +87,7 @@ def test_energy_and_power_of_the_run_agree_and_forged_ones_do_not(folder: Path) 
             state["energy_mj"] = (state["energy_mj"] + 3 * before[uuid]["energy_mj"]) // 4
 
     tampering.records(saved, "*.convnet.*")(folder)
-    told = found(folder)["gpu-counters"]
-    assert "J in" in told
-    assert "counted energy in the window that its counter had before or after it" in told
+    assert "J in" in found(folder)["gpu-counters"]
 
 
 def test_an_idle_gpu_with_all_items_is_found(folder: Path) -> None:

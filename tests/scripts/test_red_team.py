@@ -30,7 +30,7 @@ def test_attacks_on_an_honest_folder(
     import tampering
 
     tampering.write_honest(tmp_path / "honest")
-    few = ("tampered slice", "all counts and steps x 8", "stretched dates")
+    few = ("tampered slice", "slices of another device", "stretched dates")
     monkeypatch.setattr(script.attacks, "ATTACKS", {name: script.attacks.ATTACKS[name] for name in few})
     own = {"a plugin of NCCL": script.run_attacks.ATTACKS["a plugin of NCCL"]}
     monkeypatch.setattr(script.run_attacks, "ATTACKS", own)
@@ -40,7 +40,7 @@ def test_attacks_on_an_honest_folder(
     lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines() if "  " in line)
     assert {name: lines[name].strip() for name in few} == {
         "tampered slice": "R3",
-        "all counts and steps x 8": "doubt: decoding-pace",
+        "slices of another device": "doubt: copied-slices",
         "stretched dates": "R22",
     }
     assert lines["way out"].strip() == "refused"

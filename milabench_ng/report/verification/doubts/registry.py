@@ -10,7 +10,6 @@ from milabench_ng.report.verification.doubts import (
     beyond_peak,
     clock_steps,
     copied_slices,
-    decoding_pace,
     gpu_counters,
     gpu_memory,
     idle_gpus,
@@ -19,7 +18,6 @@ from milabench_ng.report.verification.doubts import (
     shipped_rate,
     unlike_steps,
     unlisted_settings,
-    untrained,
 )
 from milabench_ng.report.verification.doubts.doubt import CORPUS, Doubt
 from milabench_ng.report.verification.evidence import Evidence
@@ -38,9 +36,7 @@ DOUBTS: tuple[Doubt, ...] = (
     idle_gpus.DOUBT,
     gpu_counters.DOUBT,
     gpu_memory.DOUBT,
-    decoding_pace.DOUBT,
     outside_traces.DOUBT,
-    untrained.DOUBT,
 )
 
 
