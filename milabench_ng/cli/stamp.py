@@ -1,4 +1,4 @@
-"""``mnb stamp``: time stamps on the ledger of a run, by files that travel; a quote of it by the node's TPM."""
+"""``mnb stamp``: time stamps on the ledger of a run, by files that travel."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import cyclopts
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
-from milabench_ng.report.verification.quoting import make_quote
 from milabench_ng.report.verification.stamping import NAMESPACE, add_stamp, request_stamp
 
-stamp = cyclopts.App(name="stamp", help="Have somebody else's clock, or the node's TPM, vouch for the ledger of a run.")
+stamp = cyclopts.App(name="stamp", help="Have somebody else's clock vouch for the ledger of a run.")
 
 
 @stamp.command
@@ -32,27 +31,6 @@ def request(folder: Path, /) -> int:
     query, text = request_stamp(folder)
     print(f"for an authority: {plain(query)}")
     print(f"to be signed:     {plain(text)} (ssh-keygen -Y sign -n {NAMESPACE} -f KEY)")
-    return 0
-
-
-@stamp.command
-def quote(folder: Path, /, *, key: str) -> int:
-    """Have the node's TPM quote the run's nonce and the head of the ledger: which machine, and what it had booted.
-
-    Needs tpm2-tools, an attestation key and access to the TPM.
-
-    Exit code: 0, or 2 for bad input.
-
-    Example: mnb stamp quote results --key 0x81010002
-
-    Parameters
-    ----------
-    folder
-        A result folder of `mnb jobs`.
-    key
-        Handle or context file of the attestation key.
-    """
-    print(f"quoted: {plain(make_quote(folder, key))}")
     return 0
 
 

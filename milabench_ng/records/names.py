@@ -21,8 +21,8 @@ LEDGER = "ledger.jsonl"
 EVENTS = "events.jsonl"
 RECORD_NAME = re.compile(r"(?P<test>[^/\n]+)\.J(?P<job_id>\d+\.\d+[a-z]?)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
 STAMPS = "stamps"
-"""Folder of what others vouch for: requests for time stamps on the ledger, the answers, and quotes of the TPM."""
-_STAMP_NAME = re.compile(rf"{STAMPS}/[0-9a-f]{{64}}\.(tsq|tsr|txt|txt\.sig|quote(\.(signature|key|pcrs|ima))?)")
+"""Folder of what others vouch for: requests for time stamps on the ledger, and the answers."""
+_STAMP_NAME = re.compile(rf"{STAMPS}/[0-9a-f]{{64}}\.(tsq|tsr|txt|txt\.sig)")
 LOG_NAME = re.compile(r"logs/[^/]+\.log")
 _ASIDE_NAME = re.compile(r"(?P<name>[^/]+)\.damaged-[1-9]\d{0,3}")
 """What was found instead of a manifest, ledger or record while the run went on."""
@@ -93,7 +93,7 @@ def set_aside_name(path: Path) -> str:
 
 
 def is_result_file(name: str) -> bool:
-    """Whether a relative ``name`` is one of a run's files: manifest, ledger, record, log, time stamp or quote.
+    """Whether a relative ``name`` is one of a run's files: manifest, ledger, record, log or time stamp.
 
     So is what was found damaged and set aside.
     """

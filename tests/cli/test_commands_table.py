@@ -193,15 +193,15 @@ bundle nowhere | 2 | mnb: nowhere: no such folder
 bundle empty | 2 | mnb: empty: there is no run.json in it; give the folder that `mnb jobs` wrote
 bundle base.json | 2 | mnb: base.json: not a folder
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file; make a key with ssh-keygen -t ed25519
-verify res | 0 | verdict PASS of 16 rules; 18 not asked; unsigned; not checkable: R1, R28, R29, R30
-verify res.tar.gz | 0 | verdict PASS of 17 rules; 18 not asked; unsigned; not checkable: R28, R29, R30
+verify res | 0 | verdict PASS of 16 rules; 17 not asked; unsigned; not checkable: R1, R28, R29, R30
+verify res.tar.gz | 0 | verdict PASS of 17 rules; 17 not asked; unsigned; not checkable: R28, R29, R30
 verify cut | 2 | mnb: cut: run.json: not JSON: Unterminated string starting at (line 1, column 2998); only a whole
 verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not JSON: Unterminated string starting at (line 1, column 2998);
 verify odd | 1 | verdict FAIL of 16 rules: R12, R13 broken (R12 quick.vae.J0.0.20260106-160004-123456.json: not a
 verify res --rules procurement | 1 | verdict FAIL of 30 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a
-verify res --rules rules.json | 0 | verdict PASS of 17 rules of 'mine'; 17 not asked; unsigned; not checkable: R1,
+verify res --rules rules.json | 0 | verdict PASS of 17 rules of 'mine'; 16 not asked; unsigned; not checkable: R1,
 verify res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
-verify res --repeat 5 | 1 | verdict FAIL of 17 rules: R11 broken (R11 quick.toy_reg: 2 of 5 runs have records); 17
+verify res --repeat 5 | 1 | verdict FAIL of 17 rules: R11 broken (R11 quick.toy_reg: 2 of 5 runs have records); 16
 verify res --repeat 2.5 | 2 | mnb: --repeat 2.5: a whole number
 verify res --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it holds the public
 verify res --authorities nowhere | 2 | mnb: --authorities nowhere: no such file
@@ -318,7 +318,6 @@ prepare quick --data-scal 1 | 2 | mnb prepare: unknown option --data-scal (did y
 list quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are cv,
 list nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that name is shipped; there are
 stamp request nowhere | 2 | mnb: nowhere: there is no ledger.jsonl with a line in it
-stamp quote nowhere --key 0x81010002 | 2 | mnb: nowhere: there is no ledger.jsonl with a line in it
 stamp add res nowhere | 2 | mnb: nowhere: No such file or directory
 list res | 2 | mnb: res: a folder, and not a file
 report res --compare h100 | 2 | mnb: h100: no such file or folder, and no baseline of that name is shipped (did you mean

@@ -38,7 +38,6 @@ PARSE = Check("parse", "takes minutes, or needs a record")
 SHIPPED = Check("script", "writes shipped baselines")
 ADMIN = Check("elsewhere", "changes the node")
 SLOW = Check("script", "takes seconds, and needs the network or Chromium")
-TPM = Check("elsewhere", "test_quotes makes a key and a quote, with a TPM in software")
 BY_PACKAGE = Check("elsewhere", "test_third_party")
 
 TABLE: dict[str, Check] = {
@@ -219,7 +218,6 @@ TABLE: dict[str, Check] = {
     "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full": Check("run", codes=(1,)),
     "mnb stamp request results": RUN,
     "mnb stamp add results reply.tsr": PARSE,
-    "mnb stamp quote results --key 0x81010002": PARSE,
     "mnb verify results.bundle.tar.gz --rules procurement": Check("run", codes=(1,)),
     "mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt": PARSE,
     "mnb verify results.bundle.tar.gz --rules tender.json --allowed-signers vendors.txt": PARSE,
@@ -298,11 +296,6 @@ TABLE: dict[str, Check] = {
     "scripts/traces": Check("script", "test_traces runs it"),
     "scripts/wheelhouse 3.12 manylinux_2_28_x86_64": Check("script", "needs the network"),
     "systemctl daemon-reload": ADMIN,
-    "tpm2_createek -G ecc -c 0x81010001 -u ek.pub": TPM,
-    "tpm2_createak -C 0x81010001 -G ecc -g sha256 -s ecdsa -c ak.context": TPM,
-    "tpm2_evictcontrol -C o -c ak.context 0x81010002": TPM,
-    "tpm2_readpublic -c 0x81010002 -f pem -o ak.pem": TPM,
-    "sha256sum ak.pem": TPM,
     "systemctl restart user@1000": ADMIN,
     "systemd-run --user --scope -p Delegate=yes -- true": Check("elsewhere", "needs a systemd user session"),
     "uv pip install --no-deps --target site tests/docs/third_party": BY_PACKAGE,

@@ -126,12 +126,11 @@ def test_a_sound_folder_keeps_every_rule(folder: Path, keys: Path) -> None:
     assert {ruling.id: ruling.reasons for ruling in verification.rulings if ruling.result != "pass"} == {
         "R15": (),
         "R32": (),
-        "R34": (),
     }
     assert verification.passed
     assert (
         verification.sentence
-        == f"PASS of {len(RULES) - 3} rules of 'strict'; 3 not asked; signed by vendor@example.org"
+        == f"PASS of {len(RULES) - 2} rules of 'strict'; 2 not asked; signed by vendor@example.org"
     )
     assert verification.facts["signed by"] == "vendor@example.org"
 
@@ -368,10 +367,10 @@ def test_witnesses(rule: str, folder: Path, keys: Path) -> None:
 
 
 def test_every_rule_is_broken_by_some_test() -> None:
-    own_tests = {"R1", "R2", "R3", "R7", "R15", "R21", "R28", "R29", "R30", "R31", "R32", "R34"}
+    own_tests = {"R1", "R2", "R3", "R7", "R15", "R21", "R28", "R29", "R30", "R31", "R32"}
     attacked = {finder for finder, _, _ in ATTACKS.values()}
     assert {rule.id for rule in RULES} == (attacked - {doubt.name for doubt in DOUBTS}) | own_tests
-    assert [rule.id for rule in RULES] == [f"R{number}" for number in range(1, len(RULES) + 1)]
+    assert [rule.id for rule in RULES] == [f"R{number}" for number in range(1, 39) if number != 34]
 
 
 def test_the_document_lists_every_rule_with_its_kind_and_keys() -> None:

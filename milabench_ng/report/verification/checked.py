@@ -41,7 +41,7 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
 
     def of_the_buyer(self, source: str) -> Demands:
         """The same for what the buyer measured: nobody signs or stamps it for him, and a folder cannot be signed."""
-        own = msgspec.structs.replace(self.rules, signed=False, signed_by=(), nonce=None, stamps=None, quote=None)
+        own = msgspec.structs.replace(self.rules, signed=False, signed_by=(), nonce=None, stamps=None)
         return Demands(rules=own, allowed_signers=self.allowed_signers if is_bundle(Path(source)) else None)
 
 

@@ -19,7 +19,6 @@ from milabench_ng.records.record import Record
 from milabench_ng.records.retried import Good, superseded
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import Claim, FileSum, PackingList
-from milabench_ng.report.verification.quoting import Quote
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.signing import Signer
 from milabench_ng.report.verification.stamping import Stamp
@@ -66,8 +65,6 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     signer: Signer
     stamps: tuple[Stamp, ...]
     """Time stamps on heads of the ledger."""
-    quote: Quote | None
-    """The TPM's quote of the ledger's last head; None if there is none, or none is demanded."""
     going_on: bool
     manifest: Manifest
     profile: Pinned

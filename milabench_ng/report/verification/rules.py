@@ -53,21 +53,6 @@ class StampRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Longest time between two batches of a session: in idle time, a run could be tried and thrown away."""
 
 
-Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
-"""A SHA-256 in hexadecimal."""
-
-
-class QuoteRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Demands on the quote of the node's TPM over nonce and last head of the ledger."""
-
-    key: Sha256
-    """SHA-256 of the file of the TPM's attestation key (PEM, as tpm2_readpublic writes it)."""
-    pcrs: dict[Annotated[str, msgspec.Meta(pattern=r"^([0-9]|10)$")], Sha256] = {}
-    """Values of PCRs 0 to 10, by number: what firmware, boot loader and kernel must have been."""
-    ima: bool = False
-    """Whether the kernel's log of loaded files must be there."""
-
-
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arithmetic limits that no rate can exceed."""
 
@@ -159,8 +144,6 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R26) Whether foreign compute processes on the GPUs are refused."""
     stamps: StampRule | None = None
     """(R32)"""
-    quote: QuoteRule | None = None
-    """(R34)"""
     least_version: Annotated[str, msgspec.Meta(pattern=r"^\d+(\.\d+)*$")] | None = None
     """(R33) Oldest version of mnb that may have made it: older ones tell less."""
     witnessed: dict[str, str] = {}

@@ -13,7 +13,6 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, convert_json, parse_json, read_content
 from milabench_ng.known_twins import read_known
 from milabench_ng.plain import plain
-from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST
 from milabench_ng.records.origin import written_by
@@ -40,7 +39,6 @@ from milabench_ng.report.verification.evidence import Evidence, Pinned
 from milabench_ng.report.verification.facts import facts
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import Opened, opened
-from milabench_ng.report.verification.quoting import read_quote
 from milabench_ng.report.verification.record_files import read_records
 from milabench_ng.report.verification.rules import Pin, Rules
 from milabench_ng.report.verification.signing import check
@@ -115,7 +113,6 @@ def gather(
         strays=tuple(name for name in foreign if name.endswith(".json") and not _is_read(there.folder / name)),
         signer=signer,
         stamps=read_stamps(there.folder, names, allowed_signers, authorities, plain(there.source)),
-        quote=None if rules.quote is None else read_quote(there.folder, names, ledger or Chain()),
         going_on=going_on,
         manifest=manifest,
         profile=Pinned(
