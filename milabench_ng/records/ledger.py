@@ -21,9 +21,9 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import refuse_large_numbers
 from milabench_ng.node.edge import Edge
 from milabench_ng.plain import short, whole_json
+from milabench_ng.records.origin import newer
 from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.records.stopping import Stopping
-from milabench_ng.records.upgrades.chain import newer
 
 LEDGER_SCHEMA = 2
 """2: sessions say what they read of code and data."""

@@ -49,9 +49,7 @@ MarkKind = Literal[
     "parameters outside the reference",
     "not recorded",
     "nothing learned",
-    "noted",
 ]
-"""``noted`` is a sentence in ``what``: all that a mark was in schema 1."""
 Unit = Literal["", "s", "%"]
 
 _FORMS: dict[MarkKind, tuple[str, Unit]] = {
@@ -99,7 +97,6 @@ _FORMS: dict[MarkKind, tuple[str, Unit]] = {
     ),
     "not recorded": ("the record has no {what}", ""),
     "nothing learned": ("nothing was learned: the {what} is {value}", ""),
-    "noted": ("{what}", ""),
 }
 """The sentence of each kind, and the unit of its value and limit: ``%`` for a share, 0 to 1."""
 

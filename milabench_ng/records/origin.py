@@ -1,11 +1,27 @@
-"""Which version wrote a record or manifest."""
+"""Which version wrote a file, and whether this one reads it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from milabench_ng import __version__
+from milabench_ng.files import refuse
 from milabench_ng.plain import short
+
+
+def require_schema(schema: Any, kind: str, current: int, source: str) -> None:
+    """Refuse a file of a ``kind`` whose ``schema`` is not ours, ``current``. ``source`` is for errors."""
+    if type(schema) is not int or schema < 1:
+        refuse(source, f"{kind} schema {short(repr(schema))}: mnb writes {current}; was it changed?")
+    if schema > current:
+        refuse(source, newer(kind, schema, current))
+    if schema < current:
+        refuse(source, f"{kind} schema {schema}: made by mnb 0.1, which no later version reads; use that version")
+
+
+def newer(kind: str, schema: int, current: int) -> str:
+    """Why a file of a ``kind`` is not read, and what to do; ``current`` is the schema of today."""
+    return f"{kind} schema {short(schema)}: this is mnb {__version__}, which reads schema {current}; update mnb"
 
 
 def written_by(written: Any, current: int) -> str:

@@ -17,9 +17,10 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, MIB, RECORD, is_locked, parse_json, read_content, refuse, refuse_large_numbers
 from milabench_ng.plain import plain, short
 from milabench_ng.records.ledger import Chain, check_chain
+from milabench_ng.records.manifest import RUN_SCHEMA
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
-from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
-from milabench_ng.records.upgrades.record import RECORD_UPGRADES, upgrade_record
+from milabench_ng.records.origin import require_schema
+from milabench_ng.records.record import RECORD_SCHEMA
 from milabench_ng.records.views import ManifestView, RecordView
 
 
@@ -48,16 +49,18 @@ class _Ours(msgspec.Struct, frozen=True):
 class _Kind(msgspec.Struct, frozen=True):
     """What distinguishes a record from the other JSON files of a folder."""
 
+    schema: Any = None
+    """Of a manifest."""
     job_id: Any = None
     sub_job: Any = None
     run_id: Any = None
     plan: msgspec.Raw = msgspec.Raw(b"")
     mnb: _Ours | list[Any] | str | float | bool | None = None
 
-    @property
-    def is_current(self) -> bool:
-        """Whether a record needs no upgrade, like those of 2020."""
-        return self.mnb is None or (isinstance(self.mnb, _Ours) and self.mnb.schema == RECORD_UPGRADES.current)
+    def require_ours(self, name: str) -> None:
+        """Refuse a record of another schema; those of 2020 have none."""
+        if isinstance(self.mnb, _Ours):
+            require_schema(self.mnb.schema, "record", RECORD_SCHEMA, name)
 
 
 T = TypeVar("T")
@@ -189,11 +192,10 @@ def _json_files(folder: str) -> tuple[list[str], list[Problem]]:
 
 
 def decode_record(content: bytes, name: str, decoder: msgspec.json.Decoder[T]) -> T:
-    """A record of any schema as the decoder's type, which describes today's. ``name``: the file's."""
+    """A record as the decoder's type. ``name``: the file's."""
     refuse_large_numbers(content, name)
-    if _kind.decode(content).is_current:
-        return decoder.decode(content)  # straight from the bytes, which is faster
-    return msgspec.convert(upgrade_record(msgspec.json.decode(content), name), decoder.type)
+    _kind.decode(content).require_ours(name)
+    return decoder.decode(content)
 
 
 def _decode(content: bytes, name: str) -> Found | None:
@@ -207,14 +209,13 @@ def _decode(content: bytes, name: str) -> Found | None:
         kind = msgspec.convert(raw, _Kind) if isinstance(raw, dict) else _Kind()
     if kind.job_id is None:
         if kind.run_id is not None and kind.plan:
-            return msgspec.convert(MANIFEST_UPGRADES.upgrade(msgspec.json.decode(content), name), ManifestView)
+            require_schema(kind.schema, "manifest", RUN_SCHEMA, name)
+            return msgspec.json.decode(content, type=ManifestView)
         return problem(name, "it holds no job_id") if RECORD_NAME.fullmatch(os.path.basename(name)) else None
     if kind.sub_job:
         return None
-    if raw is None and kind.is_current:
-        return ReadRecord(name, _record.decode(content))  # straight from the bytes, which is faster
-    made = upgrade_record(msgspec.json.decode(content) if raw is None else raw, name)
-    return ReadRecord(name, msgspec.convert(made, RecordView))
+    kind.require_ours(name)
+    return ReadRecord(name, _record.decode(content) if raw is None else msgspec.convert(raw, RecordView))
 
 
 def problem(name: str, reason: str) -> Problem:

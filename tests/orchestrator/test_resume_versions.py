@@ -17,7 +17,7 @@ from milabench_ng.orchestrator.persistence.resuming import read_manifest, resume
 STORED = Path(__file__).parents[1] / "data" / "stored"
 
 
-@pytest.fixture(params=["0.1.0-early", "0.1.0", "0.2.0"])
+@pytest.fixture(params=["0.2.0"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A result folder of an earlier version, with a line of the ledger and a record that a crash cut short."""
     bundle = STORED / request.param / "run.bundle.tar.gz"

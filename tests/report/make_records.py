@@ -32,7 +32,7 @@ from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
 from milabench_ng.records.proof import CodeProof, DataProof, WheelCheck
-from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS
+from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS, RECORD_SCHEMA
 from milabench_ng.records.window import MEASURED_BY, SliceRow, first_full
 from milabench_ng.sources import package_digests
 from milabench_ng.units import utc_iso
@@ -193,10 +193,12 @@ def _mnb(
     source = WORKLOADS / f"{launch.workload}.py"
     sha256 = hashlib.sha256(source.read_bytes()).hexdigest() if source.is_file() else "0" * 64
     return {
-        "schema": 1,
+        "schema": RECORD_SCHEMA,
         "version": __version__,
         "run_id": RUN_ID,
         "started_utc": utc_at(begin),
+        "session": 1,
+        "attempt": 1,
         "batch": batch,
         "launch": msgspec.to_builtins(launch),
         "label": launch.label,
@@ -208,6 +210,7 @@ def _mnb(
             "origin": f"milabench_ng.workloads.standard.{launch.workload}:{launch.workload}",
             "package": f"milabench_ng {__version__}",
             "sha256": sha256,
+            "modules": [],
         },
         "devices": [msgspec.to_builtins(device(index)) for index in launch.devices],
         "environment": _environment(launch),
@@ -227,6 +230,8 @@ def _mnb(
                 "count": sum(row[2] for row in slices),
                 "full_s": full(slices, begin, stop),
                 "slices": slices,
+                "backlog": None,
+                "skipped": None,
                 **_traced(sum(row[3] for row in slices)),
             }
             for rank, slices in rows.items()

@@ -70,8 +70,8 @@ def another_moment(content: dict[str, Any]) -> None:
 
 
 def partly_isolated(content: dict[str, Any]) -> None:
-    """Marked, in words as in records of schema 1 or by kind."""
-    content["mnb"]["marks"] = ["fence partial"] if content["mnb"]["schema"] == 1 else [{"kind": "partly isolated"}]
+    """Marked by kind."""
+    content["mnb"]["marks"] = [{"kind": "partly isolated"}]
 
 
 def no_data(content: dict[str, Any]) -> None:

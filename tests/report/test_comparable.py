@@ -125,7 +125,7 @@ def test_marks_of_the_baseline_are_told() -> None:
 
 
 def test_a_mark_that_both_have_leaves_the_ratio_an_indication() -> None:
-    partial = (Mark(kind="noted", what="fence partial"),)
+    partial = (Mark(kind="partly isolated"),)
     found = against(changed(marks=partial), marks=partial)
     assert found.differences == ()
     assert found.indicative == ("mark of the baseline: fence partial (1 of 2 tests)",)

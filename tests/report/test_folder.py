@@ -15,7 +15,6 @@ from milabench_ng.errors import InputError
 from milabench_ng.plan import Plan
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import RECORD_SCHEMA
-from milabench_ng.records.upgrades.record import upgrade_record
 from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.report.summary.summary import Stat
@@ -155,30 +154,25 @@ def test_every_way_to_fail_has_its_cause(tmp_path: Path) -> None:
     make_records.write(tmp_path, make_records.failed(one, "oom", "killed by the kernel"))
     make_records.write(tmp_path, make_records.record(two, make_records.steady, slices=3))
     make_records.write(tmp_path, make_records.record(three, make_records.steady) | {"metrics": {"loss": None}})
-    make_records.write(tmp_path, make_records.record(four, make_records.steady, marks=["throttled"]))
+    make_records.write(tmp_path, make_records.record(four, make_records.steady, marks=[{"kind": "scheduling"}]))
     make_records.write(tmp_path, make_records.record(five, make_records.steady, stop_s=None))
     row = load(tmp_path).tests["standard.vae"]
     causes = {failed.job_id: failed.cause for failed in row.failed}
     assert causes == {"0.0": "oom", "0.1": "short", "0.2": "nan", "0.4": "short"}
     assert (row.n, row.failures, list(row.launches)) == (5, 4, ["0.3"])
-    assert row.marks == (Mark(kind="noted", what="throttled"),)
-
-
-def test_a_record_of_today_is_read_as_the_one_that_it_was_upgraded_from(tmp_path: Path, whole: Plan) -> None:
-    old = make_records.record(whole.launches[0], make_records.steady, schema=1)
-    make_records.write(tmp_path, old)
-    before = load(tmp_path)
-    assert before.tests["standard.vae"].failures == 0
-    today = upgrade_record(old, "a record")
-    assert today["mnb"]["schema"] == RECORD_SCHEMA
-    make_records.write(tmp_path, today)
-    assert load(tmp_path) == before
+    assert row.marks == (Mark(kind="scheduling"),)
 
 
 def test_a_newer_schema_is_said_to_be_newer(tmp_path: Path, whole: Plan) -> None:
     make_records.write(tmp_path, make_records.record(whole.launches[0], make_records.steady, schema=RECORD_SCHEMA + 1))
     row = load(tmp_path).tests["standard.vae"]
     assert "update mnb" in row.failed[0].detail
+
+
+def test_a_schema_of_before_is_said_to_be_of_01(tmp_path: Path, whole: Plan) -> None:
+    make_records.write(tmp_path, make_records.record(whole.launches[0], make_records.steady, schema=1))
+    detail = load(tmp_path).tests["standard.vae"].failed[0].detail
+    assert "record schema 1: made by mnb 0.1, which no later version reads; use that version" in detail
 
 
 def test_isolation_is_the_weakest_of_all_launches(tmp_path: Path, whole: Plan) -> None:
@@ -236,7 +230,7 @@ def test_a_summary_survives_its_file(tmp_path: Path, whole: Plan) -> None:
         ("{", "not JSON"),
         ("[]", "not a summary"),
         ('{"schema": 99}', "schema 99"),
-        ('{"schema": 1, "tests": {}}', "not a summary"),
+        ('{"schema": 2, "tests": {}}', "not a summary"),
         ('{"vae": {"n": 1}}', "neither a summary of mnb nor one of 2020"),
         ("{}", "empty"),
     ],

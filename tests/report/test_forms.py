@@ -105,11 +105,12 @@ def test_one_record_is_a_report_too(quick: Path) -> None:
 
 def test_the_last_line_says_not_isolated(quick: Path) -> None:
     launch = make_records.plan("quick", TESTS, 2, 1).launches[0]
-    weak = make_records.record(launch, make_records.steady, isolation={"0": {"tier": "affinity"}}, marks=["throttled"])
+    changes = {"isolation": {"0": {"tier": "affinity"}}, "marks": [{"kind": "scheduling", "what": "nice 5"}]}
+    weak = make_records.record(launch, make_records.steady, **changes)
     make_records.write(quick, weak, moment=0)
     text = printed(quick, "table")
     assert squeezed(text.splitlines()[-1]) == "isolation NOT ISOLATED (affinity)"
-    assert "NOT COMPARABLE throttled (1 of 7 tests)" in squeezed(text)
+    assert "NOT COMPARABLE ran with nice 5 (1 of 7 tests)" in squeezed(text)
     assert printed(quick, "markdown").splitlines()[-1] == "**isolation: NOT ISOLATED (affinity)**"
 
 

@@ -65,19 +65,6 @@ def test_marks_of_several_tests_and_devices_are_one_line(tmp_path: Path) -> None
     assert (second.kind, second.what, second.devices) == ("throttled", "sw_thermal", ("0",))
 
 
-def test_the_sentences_of_older_records_are_marks(tmp_path: Path) -> None:
-    folder = run(tmp_path, {"vae 0.0": ["fence partial"], "vae 1.1": ["fence partial", "GPU-1: clocks held down"]})
-    assert said(folder) == ["fence partial (1 of 2 tests)", "GPU-1: clocks held down (1 of 2 tests)"]
-
-
-def test_the_sentences_of_older_baselines_are_marks(tmp_path: Path) -> None:
-    stored = json.loads(encode_summary(load(run(tmp_path / "run", {}))))
-    stored["schema"], stored["tests"]["quick.vae"]["marks"] = 1, ["fence partial"]
-    file = tmp_path / "old.json"
-    file.write_text(json.dumps(stored))
-    assert said(file) == ["fence partial (1 of 2 tests)"]
-
-
 def test_a_stored_summary_holds_typed_marks(tmp_path: Path) -> None:
     summary = load(run(tmp_path, {"vae 0.1": [hot(1, 0.031)]}))
     assert decode_summary(encode_summary(summary).encode(), "stored") == summary

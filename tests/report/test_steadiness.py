@@ -111,7 +111,8 @@ def test_an_outlier_is_named_with_its_reason_and_counts(tmp_path: Path) -> None:
     make_records.write_run(tmp_path, whole, rate)
     slow = next(launch for launch in whole.launches if launch.job_id == "3.1")
     next(tmp_path.glob("standard.vae.J3.1.*")).unlink()
-    make_records.write(tmp_path, make_records.record(slow, rate, marks=["GPU-1: clocks held down"]), 99)
+    held = {"kind": "throttled", "device": "1", "what": "hw_thermal"}
+    make_records.write(tmp_path, make_records.record(slow, rate, marks=[held]), 99)
     row = load(tmp_path).tests["standard.vae"]
     found = {flag.job_id: flag for flag in row.flags}
     assert {(job, flag.kind) for job, flag in found.items()} == {("3.1", "outlier"), ("4.0", "outlier")}

@@ -2,7 +2,6 @@
 
 Each folder below ``tests/data/stored`` was made by the real ``mnb`` of its version and is never edited: a bundle of two
 tests, twice, on two CPU tenants, and the output of ``report``, ``summary``, ``verify`` and ``baseline build``.
-``0.1.0-early`` is of a day before 0.1.0 ended, when marks still were sentences and no host pace was measured.
 """
 
 from __future__ import annotations
@@ -30,24 +29,15 @@ from milabench_ng.report.verification.verify import verify
 from milabench_ng.report.writers import write_report
 
 STORED = Path(__file__).parents[1] / "data" / "stored"
-VERSIONS = ("0.1.0-early", "0.1.0", "0.2.0")
+VERSIONS = ("0.2.0",)
 RESULTS = Path("results")
 BUNDLE = Path("run.bundle.tar.gz")
 
 At = tuple[str | int, ...]
 """The place of a value in JSON: keys and indices."""
 
-RENEWED = {
-    ("schema",): "records and summaries are schema 2; the JSON of `mnb report` is schema 3",
-    ("marks",): "in records and summaries marks are objects; equal ones are counted together",
-    ("tests", "*", "marks"): "the same",
-    ("tests", "*", "reference"): "a trace holds from one version on; launches made before are not compared",
-}
-"""What 0.2.0 defined anew of what 0.1.0 printed, with the reason from the changelog."""
-
 STATISTICS = {
     ("score", "interval"): "of the score without the bias of few repeats, instead of around the printed one",
-    ("score", "repeats_needed"): "enough in four of five runs, instead of in every second",
     ("sub_scores", "*", "interval"): "as that of the score",
     ("gpus", "overall"): "slow beyond doubt by a t test, instead of far from the median in robust deviations",
     ("schema",): "the JSON of `mnb report` is schema 3",
@@ -119,20 +109,19 @@ def verified(source: Path) -> str:
     return stream.getvalue()
 
 
-def renewed(version: str, found: set[At]) -> bool:
+def renewed(found: set[At]) -> bool:
     """Whether all of it is what was defined anew since."""
-    patterns = STATISTICS if version == "0.2.0" else RENEWED | STATISTICS
-    return all(any(is_below(at, each) for each in patterns) for at in found)
+    return all(any(is_below(at, each) for each in STATISTICS) for at in found)
 
 
 def test_report_prints_the_same(version: str) -> None:
     found = said_otherwise(version, "report.json", reported(RESULTS))
-    assert not found or renewed(version, found), found
+    assert not found or renewed(found), found
 
 
 def test_summary_holds_the_same(version: str) -> None:
     found = said_otherwise(version, "summary.json", encode_summary(load(RESULTS)))
-    assert not found or renewed(version, found), found
+    assert not found or renewed(found), found
 
 
 def test_verify_finds_the_same_in_the_folder_and_in_the_bundle(version: str) -> None:
@@ -146,7 +135,7 @@ def test_verify_finds_the_same_in_the_folder_and_in_the_bundle(version: str) -> 
 def test_a_stored_summary_is_read_with_all_its_numbers(version: str, stored: str) -> None:
     read = load_baseline(str(STORED / version / stored))
     found = said_otherwise(version, stored, encode_summary(read))
-    assert not found or renewed(version, found), found
+    assert not found or renewed(found), found
     assert make_report(STORED / version / stored).score == make_report(RESULTS).score
 
 
@@ -162,30 +151,15 @@ def test_sentences_of_marks_stay_what_they_were(version: str) -> None:
     assert [mark["text"] for mark in now] == texts != []
 
 
-@pytest.mark.parametrize("pattern", RENEWED | STATISTICS, ids=str)
+@pytest.mark.parametrize("pattern", STATISTICS, ids=str)
 def test_what_is_listed_as_renewed_really_is(pattern: tuple[str, ...], tmp_path: Path, monkeypatch: Any) -> None:
     found: set[At] = set()
-    for version in ("0.1.0-early", "0.2.0"):
+    for version in VERSIONS:
         unpack(version, tmp_path / version)
         monkeypatch.chdir(tmp_path / version)
         found |= said_otherwise(version, "report.json", reported(RESULTS))
         found |= said_otherwise(version, "summary.json", encode_summary(load(RESULTS)))
     assert any(is_below(at, pattern) for at in found)
-
-
-def test_an_estimated_baseline_of_before_keeps_its_estimates_and_no_launches() -> None:
-    """It was stored with number, spread and repeats of launches on the device that it was estimated from."""
-    path = STORED / "0.1.0-early" / "a100.json"
-    stored = json.loads(path.read_bytes())["tests"]
-    read = load_baseline(str(path)).tests
-    assert stored.keys() == read.keys()
-    for label, row in read.items():
-        mean, (low, high) = stored[label]["train"]["mean"], stored[label]["origin"]["band"]
-        assert (row.n, row.failures, row.train, row.log_perf, row.repeats) == (0, 0, None, None, {})
-        assert row.estimate is not None
-        assert (row.estimate.value, row.estimate.low, row.estimate.high) == (mean, low * mean, high * mean)
-        assert row.origin is not None
-        assert row.origin.source == stored[label]["origin"]["source"]
 
 
 def rewrite(path: Path, schema: int, *keys: str) -> None:
@@ -222,6 +196,14 @@ def test_a_newer_summary_is_refused(version: str) -> None:
     path.write_bytes((STORED / version / path).read_bytes())
     rewrite(path, SUMMARY_SCHEMA + 1)
     with pytest.raises(InputError, match=rf"^summary\.json: summary schema {SUMMARY_SCHEMA + 1}: .*; update mnb$"):
+        load_baseline(str(path))
+
+
+def test_a_summary_of_before_is_refused(version: str) -> None:
+    path = Path("summary.json")
+    path.write_bytes((STORED / version / path).read_bytes())
+    rewrite(path, 1)
+    with pytest.raises(InputError, match=r"^summary\.json: summary schema 1: made by mnb 0\.1, .*; use that version$"):
         load_baseline(str(path))
 
 

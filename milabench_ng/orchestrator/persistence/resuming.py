@@ -30,8 +30,7 @@ from milabench_ng.records.names import (
     whole_content,
     write_atomically,
 )
-from milabench_ng.records.origin import written_by
-from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
+from milabench_ng.records.origin import require_schema, written_by
 
 DifferenceKind = Literal["node", "software", "isolation"]
 """What may differ between two sessions if the user accepts it. The plan may not."""
@@ -57,8 +56,9 @@ def read_manifest(folder: Path) -> Manifest:
     except InputError as error:
         raise InputError(f"--resume: {error}; name the folder of a run") from None
     unfit = f"--resume {folder}: {path.name} is no manifest that can be gone on with"
-    today = MANIFEST_UPGRADES.upgrade(raw, f"--resume {path}")
-    manifest = convert_json(today, Manifest, unfit, written_by(raw, RUN_SCHEMA))
+    if isinstance(raw, dict):
+        require_schema(raw.get("schema"), "manifest", RUN_SCHEMA, f"--resume {path}")
+    manifest = convert_json(raw, Manifest, unfit, written_by(raw, RUN_SCHEMA))
     if not manifest.request:
         raise InputError(f"--resume {folder}: made by mnb {manifest.version}: it cannot be resumed; start a new run")
     return manifest

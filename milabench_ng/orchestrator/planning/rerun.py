@@ -13,8 +13,8 @@ from milabench_ng.plain import plain, short
 from milabench_ng.plan import Launch
 from milabench_ng.profile import Scheme, name_of
 from milabench_ng.records.isolation import CacheParts, IoEvidence
-from milabench_ng.records.record import Data, Neighbours
-from milabench_ng.records.upgrades.record import upgrade_record
+from milabench_ng.records.origin import require_schema
+from milabench_ng.records.record import RECORD_SCHEMA, Data, Neighbours
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -54,8 +54,11 @@ def profile_of(record: Path) -> Again:
         known = next((path for path in sorted(record.glob("*.J*.json"))), None)
         instead = f"; give a record in it, such as {plain(known)}" if known else ""
         raise InputError(f"{plain(record)}: a folder, and not a file{instead}")
+    raw = read_json(record, LARGE)
+    if isinstance(raw, dict) and isinstance(raw.get("mnb"), dict):
+        require_schema(raw["mnb"].get("schema"), "record", RECORD_SCHEMA, str(record))
     try:
-        ours = msgspec.convert(upgrade_record(read_json(record, LARGE), str(record)), _Record).mnb
+        ours = msgspec.convert(raw, _Record).mnb
     except msgspec.ValidationError as error:
         raise InputError(f"{plain(record)}: not a record of mnb: {short(error)}") from None
     launch = ours.launch

@@ -176,7 +176,7 @@ def _of_what_went_wrong(run: TestSummary, base: TestSummary) -> Iterator[tuple[s
 
 def _short(mark: Mark) -> str:
     """The kind and subject of a mark, without its size."""
-    return mark.what if mark.kind == "noted" else f"{mark.kind} ({mark.what})" if mark.what else mark.kind
+    return f"{mark.kind} ({mark.what})" if mark.what else mark.kind
 
 
 def _of_data(run: TestSummary, base: TestSummary) -> Iterator[tuple[str, str, str, Ratio]]:

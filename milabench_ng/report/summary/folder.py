@@ -18,8 +18,8 @@ from milabench_ng.profile import Scheme, suite_of
 from milabench_ng.records.borders import asked
 from milabench_ng.records.ledger import AnyLedgerEvent
 from milabench_ng.records.names import MANIFEST
+from milabench_ng.records.origin import require_schema
 from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_folder, read_ledger, read_record
-from milabench_ng.records.upgrades.summary import SUMMARY_UPGRADES
 from milabench_ng.records.views import ManifestView
 from milabench_ng.report.launch.first_losses import compare_first_loss
 from milabench_ng.report.launch.traces import ReferenceTrace, compare, load_traces
@@ -29,6 +29,7 @@ from milabench_ng.report.summary.launches import LaunchResult, reduce_record
 from milabench_ng.report.summary.provenance import Folder
 from milabench_ng.report.summary.summarise import summarise
 from milabench_ng.report.summary.summary import (
+    SUMMARY_SCHEMA,
     Provenance,
     Stat,
     Summary,
@@ -158,9 +159,9 @@ def decode_summary(content: bytes, source: str) -> Summary:
         raise InputError(f"{source}: not a summary; give a result folder or what `mnb summary -o` wrote")
     if "schema" not in raw:
         return _from_2020(raw, source)
-    today = SUMMARY_UPGRADES.upgrade(raw, source)
+    require_schema(raw["schema"], "summary", SUMMARY_SCHEMA, source)
     try:
-        return _consistent(msgspec.convert(today, Summary), source)
+        return _consistent(msgspec.convert(raw, Summary), source)
     except msgspec.ValidationError as error:
         raise InputError(f"{source}: not a summary: {short(error)}") from None
 

@@ -20,7 +20,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.files import parse_json
 from milabench_ng.plain import plain, short
-from milabench_ng.records.upgrades.chain import newer
+from milabench_ng.records.origin import newer
 from milabench_ng.report.summary.folder import load, load_baseline
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import (

@@ -15,7 +15,7 @@ from milabench_ng.known_twins import read_known
 from milabench_ng.plain import plain
 from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST
-from milabench_ng.records.origin import written_by
+from milabench_ng.records.origin import require_schema, written_by
 from milabench_ng.records.reading import (
     ReadRecord,
     is_going_on,
@@ -23,7 +23,6 @@ from milabench_ng.records.reading import (
     read_record,
     record_content,
 )
-from milabench_ng.records.upgrades.manifest import MANIFEST_UPGRADES
 from milabench_ng.records.views import ManifestView
 from milabench_ng.report.baselines.peaks import same_models
 from milabench_ng.report.scoring.scale import Scale, files_of, scales_of
@@ -155,7 +154,9 @@ def _manifest(there: Opened) -> Manifest:
     except InputError as error:
         raise InputError(f"{error}; only a whole result folder can be verified") from None
     unfit = f"{path}: not the manifest of a run that can be verified"
-    manifest = convert_json(MANIFEST_UPGRADES.upgrade(raw, path), Manifest, unfit, written_by(raw, RUN_SCHEMA))
+    if isinstance(raw, dict):
+        require_schema(raw.get("schema"), "manifest", RUN_SCHEMA, path)
+    manifest = convert_json(raw, Manifest, unfit, written_by(raw, RUN_SCHEMA))
     if not manifest.plan.devices or not all(launch.devices for launch in manifest.plan.launches):
         raise InputError(f"{path}: its plan has a launch without a device")
     return manifest

@@ -1,1 +1,0 @@
-"""Upgrades of files of earlier schemas to today's, before decoding: one module per kind of file."""
