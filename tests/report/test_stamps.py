@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import shutil
 import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +24,7 @@ from milabench_ng.records import ledger
 from milabench_ng.records.reading import read_ledger
 from milabench_ng.report.verification import stamping
 from milabench_ng.report.verification import verify as verifying
+from milabench_ng.report.verification.authority import UnfitReplyError, check_reply, read_certificates, read_reply
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.checks.check_stamps import drift, due, heads
 from milabench_ng.report.verification.findings import Ruling
@@ -212,7 +215,7 @@ def test_many_stamps_of_no_head_are_one_line(folder: Path, monkeypatch: pytest.M
 def test_more_stamps_than_anybody_needs_are_refused_before_any_is_checked(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each would start three programs."""
+    """Each would start two programs."""
     monkeypatch.setattr(stamping, "_of_signer", None)
     names = [f"stamps/{place:064x}.txt.sig" for place in range(stamping.MOST_STAMPS + 1)]
     with pytest.raises(InputError, match="stamps/ holds 2001 stamps, at most 2000 are checked: keep those soon after"):
@@ -329,6 +332,61 @@ def test_answers_to_nothing_are_refused(folder: Path, keys: Keys, tmp_path: Path
             add_stamp(folder, answer)
     with pytest.raises(InputError, match="there is no ledger"):
         request_stamp(tmp_path)
+
+
+def test_a_reply_is_of_one_head_and_one_authority(folder: Path, keys: Keys) -> None:
+    query, _ = request_stamp(folder)
+    reply, known = keys.reply(query).read_bytes(), read_certificates(keys.authorities.read_bytes())
+    head, utc = read_reply(reply)
+    assert head == query.stem == read_ledger(folder).head
+    assert abs(datetime.now(UTC) - utc) < timedelta(minutes=1)
+    assert check_reply(reply, head, known) == utc
+    with pytest.raises(UnfitReplyError, match="Mismatch between messages"):
+        check_reply(reply, "0" * 64, known)
+
+
+def test_a_reply_that_grants_nothing_is_no_stamp() -> None:
+    with pytest.raises(UnfitReplyError):
+        read_reply(bytes.fromhex("30053003020102"))  # PKIStatusInfo: rejection
+
+
+def test_a_changed_reply_is_refused_or_says_the_same(folder: Path, keys: Keys) -> None:
+    query, _ = request_stamp(folder)
+    reply, known = keys.reply(query).read_bytes(), read_certificates(keys.authorities.read_bytes())
+    utc, draw = check_reply(reply, query.stem, known), random.Random(3)
+    for _ in range(1000):
+        changed = bytearray(reply)
+        changed[draw.randrange(len(reply))] = draw.randrange(256)
+        end = draw.choice([None, draw.randrange(len(reply))])
+        with contextlib.suppress(UnfitReplyError):
+            assert check_reply(bytes(changed[:end]), query.stem, known) == utc
+
+
+def test_without_the_extra_commands_say_how_to_install_it(
+    folder: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query, _ = request_stamp(folder)
+    reply = keys.reply(query)
+    monkeypatch.delitem(sys.modules, "milabench_ng.report.verification.authority")
+    monkeypatch.setitem(sys.modules, "rfc3161_client", None)
+    needed = (
+        'time stamps by an authority: the package rfc3161_client is not installed; pip install "milabench_ng[stamps]"'
+    )
+    for command in (["request", str(folder)], ["add", str(folder), str(reply)]):
+        assert call(["stamp", *command]) == 2
+        assert needed in " ".join(capsys.readouterr().err.split())
+    assert call(["stamp", "add", str(folder), str(keys.signature(query.with_suffix(".txt")))]) == 0
+    shutil.copy(reply, query.with_suffix(".tsr"))
+    for given, code in ((["--authorities", str(keys.authorities)], 2), ([], 0)):
+        assert call(["verify", str(folder), *given]) == code
+    assert needed in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_file_without_certificates_is_named(folder: Path, keys: Keys, capsys: pytest.CaptureFixture[str]) -> None:
+    query, _ = request_stamp(folder)
+    shutil.copy(keys.reply(query), query.with_suffix(".tsr"))
+    assert call(["verify", str(folder), "--authorities", str(folder / "run.json")]) == 2
+    assert "run.json: no certificates (PEM): " in capsys.readouterr().err
 
 
 def test_the_command(folder: Path, keys: Keys, capsys: pytest.CaptureFixture[str]) -> None:

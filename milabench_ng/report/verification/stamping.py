@@ -1,4 +1,4 @@
-"""Time stamps on ledger heads: who saw which head, and when (RFC 3161 by ``openssl ts``, or an OpenSSH signature).
+"""Time stamps on ledger heads: who saw which head, and when (RFC 3161, or an OpenSSH signature).
 
 A stamp shows that the ledger up to a line existed at a time that is not the node's own. Both kinds are files that
 travel: a request leaves the node, an answer comes back. They lie beside the ledger, below ``stamps/``:
@@ -12,31 +12,28 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import read_content, read_text
-from milabench_ng.plain import plain
-from milabench_ng.records.ledger import Chain
-from milabench_ng.records.names import STAMPS, write_atomically
+from milabench_ng.files import LARGE, read_content, read_text
+from milabench_ng.plain import plain, short
+from milabench_ng.records.ledger import digest
+from milabench_ng.records.names import LEDGER, STAMPS, write_atomically
 from milabench_ng.records.reading import read_ledger
 from milabench_ng.report.verification.signing import check, fits
 from milabench_ng.units import utc_iso, utc_now
 
 NAMESPACE = "mnb-stamp"
 MOST_STAMPS = 2_000
-"""Of one folder: more than a day of them, one a minute. Each takes up to three programs, some 0.03 s."""
-_SECONDS = 60
-_HEAD = re.compile(r"[0-9a-f]{64}")
+"""Of one folder: more than a day of them, one a minute. Each signature takes two programs, some 0.02 s."""
 _TEXT = "mnb ledger head {head}\nnode's time {utc}\nSign this only if that time is now.\n"
 _ASKED = re.compile(_TEXT.format(head=r"(?P<head>[0-9a-f]{64})", utc=r"(?P<utc>\S+)"))
-_HEX_ROW = re.compile(r"^ +[0-9a-f]{4} - ((?:[0-9a-f]{2}[ -])+)", re.MULTILINE)
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,29 +47,31 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     """Why it does not count."""
 
 
-def sound_ledger(folder: Path) -> Chain:
-    """The ledger of a folder; raises InputError if there is none, or if its chain is broken."""
+def _last_line(folder: Path) -> bytes:
+    """The line of a folder's ledger that its head is the digest of.
+
+    Raises InputError if there is none, or if the chain is broken.
+    """
     chain = read_ledger(folder)
     if chain.problems or not chain.entries:
         raise InputError(f"{folder}: {(*chain.problems, 'there is no ledger.jsonl with a line in it')[0]}")
-    return chain
+    lines = read_content(folder / LEDGER, LARGE, os.O_NOFOLLOW).split(b"\n")  # may have grown
+    return next(line for line in lines if digest(line) == chain.head)
 
 
 def request_stamp(folder: Path) -> tuple[Path, Path]:
     """Write the requests for a stamp on the ledger's head: one for an authority, one to be signed."""
-    chain = sound_ledger(folder)
+    line = _last_line(folder)
+    head, asked = digest(line), _rfc3161().make_request(line)
     place = folder / STAMPS
     try:
         place.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(f"{place}: {error.strerror}") from None
-    query, text = place / f"{chain.head}.tsq", place / f"{chain.head}.txt"
-    done = _openssl(["-query", "-digest", chain.head, "-sha256", "-cert"])
-    if done.returncode != 0:
-        raise InputError(f"openssl makes no request: {_message(done)}")
-    _write(query, done.stdout)
+    query, text = place / f"{head}.tsq", place / f"{head}.txt"
+    _write(query, asked)
     if not text.exists():  # it may be signed already
-        _write(text, _TEXT.format(head=chain.head, utc=utc_iso(utc_now())).encode())
+        _write(text, _TEXT.format(head=head, utc=utc_iso(utc_now())).encode())
     return query, text
 
 
@@ -86,12 +85,22 @@ def add_stamp(folder: Path, answer: Path) -> Path:
             raise InputError(f"{answer}: a signature of no request in {folder / STAMPS}: sign one with -n {NAMESPACE}")
         target = target.with_name(f"{target.name}.sig")
     else:
-        head, _ = _read_reply(answer)
+        head = _stamped(answer, content)
         target = folder / STAMPS / f"{head}.tsr"
         if not target.with_suffix(".tsq").exists():
             raise InputError(f"{answer}: a stamp on {head[:12]}, of which there is no request in {folder / STAMPS}")
     _write(target, content)
     return target
+
+
+def _stamped(answer: Path, content: bytes) -> str:
+    """The head that an authority's reply stamps, unchecked."""
+    rfc3161 = _rfc3161()
+    try:
+        return str(rfc3161.read_reply(content)[0])
+    except rfc3161.UnfitReplyError as error:
+        unfit = "neither a signature by ssh-keygen nor a time stamp that was granted (RFC 3161)"
+        raise InputError(f"{answer}: {unfit}: {short(error)}") from None
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -126,10 +135,16 @@ def _of_authority(path: Path, authorities: Path | None) -> Stamp:
     head = path.stem
     if authorities is None:
         return Stamp(head=head, problem="the certificate of its authority was not given (--authorities)")
-    done = _openssl(["-verify", "-digest", head, "-in", str(path), "-CAfile", str(authorities)])
-    if done.returncode != 0:
-        return Stamp(head=head, problem=f"no authority in {authorities} made it: {_message(done)}")
-    return Stamp(head=head, utc=_read_reply(path)[1], by="a time-stamping authority")
+    rfc3161 = _rfc3161()
+    try:
+        known = rfc3161.read_certificates(read_content(authorities))
+    except ValueError as error:
+        raise InputError(f"--authorities {authorities}: no certificates (PEM): {short(error)}") from None
+    try:
+        utc = rfc3161.check_reply(read_content(path), head, known)
+    except rfc3161.UnfitReplyError as error:
+        return Stamp(head=head, problem=f"no authority in {authorities} made it: {short(error)}")
+    return Stamp(head=head, utc=utc, by="a time-stamping authority")
 
 
 def _of_signer(path: Path, allowed: Path | None) -> Stamp:
@@ -154,33 +169,9 @@ def _of_signer(path: Path, allowed: Path | None) -> Stamp:
         return Stamp(head=head, problem="its text has no date")
 
 
-def _read_reply(path: Path) -> tuple[str, datetime]:
-    """The head and the time of an authority's reply, unchecked. Raises InputError if it is none."""
-    done = _openssl(["-reply", "-in", str(path), "-text"])
-    text = done.stdout.decode(errors="replace")
-    rows = _HEX_ROW.findall(text.partition("Message data:")[2].partition("Serial number:")[0])
-    head = re.sub("[ -]", "", "".join(rows))
-    stated = re.search(r"^Time stamp: (.*) GMT$", text, re.MULTILINE)
-    if done.returncode != 0 or stated is None or not _HEAD.fullmatch(head):
-        raise InputError(f"{path}: neither a signature by ssh-keygen nor a time stamp that was granted (RFC 3161)")
-    seconds = re.sub(r"\.\d+", "", stated[1])
-    return head, datetime.strptime(seconds, "%b %d %H:%M:%S %Y").replace(tzinfo=UTC)
-
-
-def _openssl(arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
-    program = shutil.which("openssl")
-    if program is None:
-        raise InputError("openssl is not installed; time stamps need it")
-    environ = {**os.environ, "OPENSSL_CONF": os.devnull}  # no configuration of the machine's
-    command = [program, "ts", *arguments]
+def _rfc3161() -> ModuleType:
     try:
-        return subprocess.run(
-            command, capture_output=True, timeout=_SECONDS, check=False, env=environ, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"openssl ts: {error}") from None
-
-
-def _message(done: subprocess.CompletedProcess[bytes]) -> str:
-    text = (done.stderr or done.stdout).decode(errors="replace").strip()
-    return text.splitlines()[-1] if text else f"exit status {done.returncode}"
+        return import_module("milabench_ng.report.verification.authority")
+    except ModuleNotFoundError as error:
+        missing = f"the package {error.name} is not installed"
+        raise InputError(f'time stamps by an authority: {missing}; pip install "milabench_ng[stamps]"') from None
