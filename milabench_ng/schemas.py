@@ -10,8 +10,9 @@ from milabench_ng.events import EVENT_SCHEMA, AnyCommand, AnyEvent
 from milabench_ng.orchestrator.events.run_events import RUN_EVENTS_SCHEMA, Stamped
 from milabench_ng.profile import PROFILE_SCHEMA, TEST_NAME, Test
 from milabench_ng.records.ledger import LEDGER_SCHEMA, LedgerLine
-from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
-from milabench_ng.records.record import RECORD_SCHEMA, Record
+from milabench_ng.records.manifest import Manifest
+from milabench_ng.records.origin import RECORD_SCHEMA, RUN_SCHEMA
+from milabench_ng.records.record import Record
 from milabench_ng.report.procurement.bids import BIDS_SCHEMA, Bids
 from milabench_ng.report.summary.summary import SUMMARY_SCHEMA, Summary
 from milabench_ng.report.verification.rules import RULES_SCHEMA, Rules

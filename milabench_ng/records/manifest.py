@@ -13,10 +13,9 @@ from milabench_ng.node.storage import Storage
 from milabench_ng.plain import whole_json
 from milabench_ng.plan import Plan
 from milabench_ng.records.isolation import Share, Tier
+from milabench_ng.records.origin import RUN_SCHEMA
 from milabench_ng.records.stopping import Stopping
 from milabench_ng.records.window import WindowRule
-
-RUN_SCHEMA = 1
 
 
 class ProfileText(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,10 @@ from milabench_ng import __version__
 from milabench_ng.files import refuse
 from milabench_ng.plain import short
 
+RECORD_SCHEMA = 2
+RUN_SCHEMA = 1
+"""Here, since types of records take long to import."""
+
 
 def require_schema(schema: Any, kind: str, current: int, source: str) -> None:
     """Refuse a file of a ``kind`` whose ``schema`` is not ours, ``current``. ``source`` is for errors."""

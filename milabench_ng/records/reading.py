@@ -17,10 +17,8 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, MIB, RECORD, is_locked, parse_json, read_content, refuse, refuse_large_numbers
 from milabench_ng.plain import plain, short
 from milabench_ng.records.ledger import Chain, check_chain
-from milabench_ng.records.manifest import RUN_SCHEMA
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
-from milabench_ng.records.origin import require_schema
-from milabench_ng.records.record import RECORD_SCHEMA
+from milabench_ng.records.origin import RECORD_SCHEMA, RUN_SCHEMA, require_schema
 from milabench_ng.records.views import ManifestView, RecordView
 
 

@@ -20,11 +20,10 @@ from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.marks import Mark
+from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.records.precision_seen import PrecisionSeen
 from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import SliceRow, Window, WindowRule
-
-RECORD_SCHEMA = 2
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import pytest
 
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.planning.rerun import profile_of
-from milabench_ng.records.record import RECORD_SCHEMA
+from milabench_ng.records.origin import RECORD_SCHEMA
 
 STORED = Path(__file__).parents[1] / "data" / "stored" / "0.2.0" / "run.bundle.tar.gz"
 

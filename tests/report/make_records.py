@@ -31,8 +31,9 @@ from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText
+from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.records.proof import CodeProof, DataProof, WheelCheck
-from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS, RECORD_SCHEMA
+from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS
 from milabench_ng.records.window import MEASURED_BY, SliceRow, first_full
 from milabench_ng.sources import package_digests
 from milabench_ng.units import utc_iso

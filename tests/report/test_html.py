@@ -67,7 +67,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         base / "run",
         1.25,
         unit=HOSTILE,
-        telemetry={HOSTILE: {"power_w": {"n": 3, "min": 1.0, "mean": 2.0, "max": 3.0}}},
+        telemetry={HOSTILE: {"power_w": {"n": 3, "span_s": 1.0, "min": 1.0, "mean": 2.0, "max": 3.0}}},
         bound=HOSTILE,
     )
     for path in run.glob("quick.*.json"):
@@ -169,8 +169,9 @@ def test_counters_are_what_a_launch_added(tmp_path: Path) -> None:
     run = make(tmp_path / "run")
     for path, begin, end in zip(sorted(run.glob("quick.vae.J?.0.*")), (1000.0, 2000.0), (1030.0, 2010.0), strict=True):
         made = json.loads(path.read_text())
-        energy = {"n": 3, "min": begin, "mean": (begin + end) / 2, "max": end}
-        power, idle = {"n": 3, "min": 1.0, "mean": 2.0, "max": begin}, {"n": 3, "min": 0.0, "mean": 0.0, "max": 0.0}
+        over = {"n": 3, "span_s": 1.0}
+        energy = {**over, "min": begin, "mean": (begin + end) / 2, "max": end}
+        power, idle = {**over, "min": 1.0, "mean": 2.0, "max": begin}, {**over, "min": 0.0, "mean": 0.0, "max": 0.0}
         made["mnb"]["telemetry"] = {"gpu:GPU-0": {"power_w": power, "energy_j": energy, "hw_thermal_s": idle}}
         path.write_text(json.dumps(made))
     section = telemetry_section(read_evidence(run), "quick.vae")
@@ -275,7 +276,7 @@ def test_what_cannot_be_read_is_named_and_no_bug(tmp_path: Path) -> None:
     run = make(tmp_path / "run")
     path = next(run.glob("quick.vae.J0.0.*"))
     made = json.loads(path.read_text())
-    made["mnb"]["telemetry"] = {"GPU-0": {"power_w": {"mean": 1.0}}}
+    made["mnb"]["telemetry"] = {"GPU-0": {"power_w": {"mean": 1.0, "span_s": 1.0}}}
     made["mnb"]["unit"] = "a\u202eb"
     path.write_text(json.dumps(made))
     file = tmp_path / "page.html"

@@ -23,7 +23,7 @@ from tampering import NONCE, WHOLE, Tamper, ours, record
 
 from milabench_ng import __version__
 from milabench_ng.cli import call
-from milabench_ng.records.record import RECORD_SCHEMA
+from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.report.launch.traces import PACING, Bands, ReferenceTrace, TraceBand
 from milabench_ng.report.render.fitting import UNLIMITED
 from milabench_ng.report.verification.bundle import ClaimedScore, pack

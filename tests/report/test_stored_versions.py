@@ -17,7 +17,7 @@ import pytest
 
 from milabench_ng.errors import InputError
 from milabench_ng.records.ledger import LEDGER_SCHEMA
-from milabench_ng.records.record import RECORD_SCHEMA
+from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.report.render.fitting import UNLIMITED
 from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import collect, encode_summary, load, load_baseline

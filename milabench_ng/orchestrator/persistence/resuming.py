@@ -18,7 +18,7 @@ from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plain import short
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Torn, check_chain
-from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import (
     LEDGER,
     LOG_NAME,
@@ -30,7 +30,7 @@ from milabench_ng.records.names import (
     whole_content,
     write_atomically,
 )
-from milabench_ng.records.origin import require_schema, written_by
+from milabench_ng.records.origin import RUN_SCHEMA, require_schema, written_by
 
 DifferenceKind = Literal["node", "software", "isolation"]
 """What may differ between two sessions if the user accepts it. The plan may not."""

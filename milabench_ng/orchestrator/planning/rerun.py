@@ -13,8 +13,8 @@ from milabench_ng.plain import plain, short
 from milabench_ng.plan import Launch
 from milabench_ng.profile import Scheme, name_of
 from milabench_ng.records.isolation import CacheParts, IoEvidence
-from milabench_ng.records.origin import require_schema
-from milabench_ng.records.record import RECORD_SCHEMA, Data, Neighbours
+from milabench_ng.records.origin import RECORD_SCHEMA, require_schema
+from milabench_ng.records.record import Data, Neighbours
 
 
 class Again(msgspec.Struct, frozen=True):

@@ -12,9 +12,9 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import MIB
 from milabench_ng.plan import Plan
 from milabench_ng.records.names import RECORD_NAME
-from milabench_ng.records.origin import written_by
+from milabench_ng.records.origin import RECORD_SCHEMA, written_by
 from milabench_ng.records.reading import Problem, decode_record, decoded_size, problem, record_content
-from milabench_ng.records.record import RECORD_SCHEMA, Record
+from milabench_ng.records.record import Record
 from milabench_ng.report.verification.evidence import StoredRecord
 
 MAX_RECORDS = 256 * MIB

@@ -13,9 +13,9 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, convert_json, parse_json, read_content
 from milabench_ng.known_twins import read_known
 from milabench_ng.plain import plain
-from milabench_ng.records.manifest import RUN_SCHEMA, Manifest
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST
-from milabench_ng.records.origin import require_schema, written_by
+from milabench_ng.records.origin import RUN_SCHEMA, require_schema, written_by
 from milabench_ng.records.reading import (
     ReadRecord,
     is_going_on,
