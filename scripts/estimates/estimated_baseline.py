@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import msgspec
 
 from estimates.carrying import Held, KnownPair, TransferRule, learn, least, validate
+from estimates.known_peaks import distance
 from estimates.known_rates import GPU_BOUND
 from milabench_ng.errors import InputError
-from milabench_ng.report.baselines.peaks import Arithmetic, Peak, arithmetic_of, distance
+from milabench_ng.report.baselines.peaks import Arithmetic, Peak, arithmetic_of
 from milabench_ng.report.summary.summary import EstimatedRate, Origin, Provenance, Summary, TestSummary
 
 

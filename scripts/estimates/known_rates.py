@@ -10,9 +10,10 @@ from typing import Annotated
 import msgspec
 
 from estimates.carrying import KnownPair
+from estimates.known_peaks import distance, known_peak
 from milabench_ng.errors import InputError
 from milabench_ng.files import convert_json, parse_json, read_content
-from milabench_ng.report.baselines.peaks import Arithmetic, arithmetic_of, distance, known_peak
+from milabench_ng.report.baselines.peaks import Arithmetic, arithmetic_of
 from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.report.summary.summary import Summary, TestSummary
 from milabench_ng.shipped import find

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from estimates.carrying import Held, KnownPair, TransferRule, learn, validate
 from estimates.estimated_baseline import RuleBasis, estimate
+from estimates.known_peaks import distance, known_peak
 from estimates.known_rates import (
     GPU_BOUND,
     OWN,
@@ -24,7 +25,7 @@ from estimates.known_rates import (
 from test_money import node, row
 
 from milabench_ng.errors import InputError
-from milabench_ng.report.baselines.peaks import Arithmetic, arithmetic_of, distance, known_peak, peak
+from milabench_ng.report.baselines.peaks import Arithmetic, arithmetic_of, peak
 from milabench_ng.report.statistics.intervals import t_quantile
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load_baseline
 from milabench_ng.report.summary.summary import Summary

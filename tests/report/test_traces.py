@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 from make_records import PER_GPU, manifest, plan, record, steady, write
+from trace_bands import FIRST, build, merge
 
 from milabench_ng import shipped
 from milabench_ng.errors import InputError
 from milabench_ng.records.marks import Mark
 from milabench_ng.report.launch import traces
-from milabench_ng.report.launch.trace_bands import FIRST, build, merge
 from milabench_ng.report.launch.traces import (
     Compared,
     TraceBand,

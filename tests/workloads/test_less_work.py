@@ -11,12 +11,12 @@ import pytest
 import torch
 from recording import Recording, bench_on
 from torch import Tensor, nn
+from trace_bands import build
 
 from milabench_ng.bench import Bench
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.events import GradientNorm, Loss
-from milabench_ng.report.launch.trace_bands import build
 from milabench_ng.report.launch.traces import ReferenceTrace, Traced, compare
 from milabench_ng.worker.discovery import builtin_workloads
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from milabench_ng.catalogue import DEVICE_PEAKS
-from milabench_ng.errors import InputError
 
 Architecture = Literal["volta", "turing", "ampere", "hopper"]
 Arithmetic = Literal["fp32", "tf32", "half"]
@@ -42,14 +40,6 @@ class Peak(msgspec.Struct, frozen=True):
 def arithmetic_of(mode: str) -> Arithmetic:
     """The arithmetic of a precision mode."""
     return "fp32" if mode == "fp32" else "tf32" if mode == "tf32" else "half"
-
-
-def distance(source: Peak, target: Peak, kind: Arithmetic) -> float | None:
-    """The logarithm of the geometric mean of the arithmetic and memory ratios; None if a device lacks ``kind``."""
-    ours, theirs = source.arithmetic(kind), target.arithmetic(kind)
-    if ours is None or theirs is None:
-        return None
-    return (math.log(theirs / ours) + math.log(target.memory / source.memory)) / 2
 
 
 _HALVED = "tensor rates are half of those printed with sparsity"
@@ -106,12 +96,3 @@ def peaks_in_formulas(models: Iterable[str]) -> dict[str, float]:
         return {}
     rates = zip(DEVICE_PEAKS, (found.half, found.memory, found.fp8), strict=True)
     return {name: rate for name, rate in rates if rate is not None}
-
-
-def known_peak(name: str, what: str) -> Peak:
-    """`peak`, or an error that names the known ones; ``what`` is the option or file that asks."""
-    found = peak(name)
-    if found is None:
-        known = ", ".join(each.name for each in PEAKS)
-        raise InputError(f"{what}: the peak rates of {name!r} are not known; there are {known}")
-    return found
