@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -23,7 +24,7 @@ from milabench_ng.cli import call
 from milabench_ng.records.reading import ReadRecord, read_record
 from milabench_ng.records.window import SliceRow
 from milabench_ng.report.html.charts import summary_charts
-from milabench_ng.report.html.details_tables import flat, ranges, telemetry_section
+from milabench_ng.report.html.details_tables import telemetry_section
 from milabench_ng.report.html.figures import whiskers
 from milabench_ng.report.html.folder_details import read_evidence
 from milabench_ng.report.html.forest_chart import contributions, forest_view, log_ticks
@@ -158,10 +159,12 @@ def test_lines_of_equal_cost_enclose_the_costs() -> None:
     assert equal_costs([9000, 25000]) == [5000, 7000, 10000, 15000, 20000, 30000, 50000]
 
 
-def test_ranges_and_flat() -> None:
-    assert ranges([8, 0, 1, 2, 3]) == "0-3,8"
-    found = dict(flat({"a": {"b": [1, 2]}, "c": [{"d": None}], "e": []}))
-    assert found == {"a.b": "1, 2", "c.0.d": "-", "e": "-"}
+def test_the_run_is_on_the_page_as_its_file_has_it(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    text = html.unescape(page(run, tmp_path / "page.html").read_text())
+    written = json.loads((run / "run.json").read_text())
+    shown = text.partition("without profile and plan</span></summary>")[2].partition(">")[2].partition("</pre>")[0]
+    assert json.loads(shown) == {key: value for key, value in written.items() if key not in ("profile", "plan")}
 
 
 def test_counters_are_what_a_launch_added(tmp_path: Path) -> None:

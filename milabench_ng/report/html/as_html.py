@@ -14,9 +14,9 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from milabench_ng import __version__
-from milabench_ng.plain import plain_lines
+from milabench_ng.plain import plain_lines, printed_json
 from milabench_ng.report.html.charts import summary_charts
-from milabench_ng.report.html.details_tables import fence_section, plan_section, run_sections, telemetry_section
+from milabench_ng.report.html.details_tables import fence_section, plan_section, telemetry_section
 from milabench_ng.report.html.figures import Chart
 from milabench_ng.report.html.folder_details import FolderDetails
 from milabench_ng.report.html.html_tables import HtmlTable, of_section, of_tests
@@ -52,7 +52,9 @@ class RunPart(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     profile: str
-    tables: tuple[HtmlTable, ...]
+    plan: HtmlTable | None
+    rest: str
+    """All but profile and plan, as JSON."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,10 +167,12 @@ _FROM_SUMMARY = (
 def _run(manifest: dict[str, Any]) -> RunPart:
     profile = manifest.get("profile")
     plan = plan_section(manifest)
+    rest = {key: value for key, value in manifest.items() if key not in ("profile", "plan")}
     return RunPart(
         name=str(manifest.get("run_id", "")),
         profile=str(profile.get("text", "")) if isinstance(profile, dict) else "",
-        tables=tuple(of_section(section) for section in (*((plan,) if plan else ()), *run_sections(manifest))),
+        plan=of_section(plan) if plan else None,
+        rest=printed_json(rest),
     )
 
 

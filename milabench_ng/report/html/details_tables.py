@@ -1,4 +1,4 @@
-"""The evidence as tables: requested and effective shares, telemetry, ``run.json``. Pure."""
+"""The evidence as tables: requested and effective shares, telemetry, the plan. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from milabench_ng.cgroup_files import format_ids
 from milabench_ng.grouping import grouped
 from milabench_ng.records.isolation import cache_text
 from milabench_ng.report.html.folder_details import FenceEvidence, FolderDetails, SampledQuantity
@@ -51,8 +52,6 @@ _WORDS = {
     "cpu_s": "CPU time of the tenant",
 }
 """What the names of recorded quantities mean; others are told by their name."""
-_APART = ("profile", "plan")
-"""Parts of ``run.json`` that are shown separately."""
 
 
 def fence_section(evidence: FolderDetails) -> Section:
@@ -114,8 +113,8 @@ def _asked(fence: FenceEvidence) -> tuple[Cell, ...]:
     return (
         fence.tier,
         fence.backend,
-        ranges(asked.cpus) if asked else None,
-        ranges(held.cpus) if held and held.cpus is not None else None,
+        format_ids(asked.cpus) if asked else None,
+        format_ids(held.cpus) if held and held.cpus is not None else None,
         format_bytes(asked.memory_bytes) if asked else None,
         format_bytes(held.memory_bytes) if held and held.memory_bytes is not None else None,
         _yes(fence.disjoint),
@@ -195,21 +194,6 @@ def _devices(manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]
                 yield telemetry_key("gpu", str(device.get("uuid"))), f"device {device.get('index')}"
 
 
-def run_sections(manifest: Mapping[str, Any]) -> Iterator[Section]:
-    """``run.json`` without profile and plan: the run itself, then a table for each part of it."""
-    rest = {key: value for key, value in manifest.items() if key not in _APART}
-    single = {key: value for key, value in rest.items() if not isinstance(value, dict)}
-    yield _pairs("run", single)
-    for key, value in rest.items():
-        if isinstance(value, dict):
-            yield _pairs(key.replace("_", " "), value)
-
-
-def _pairs(title: str, value: Mapping[str, Any]) -> Section:
-    rows = tuple(flat(value))
-    return Section(key=f"run-{title}", title=title, headings=(Heading("what"), Heading("value")), rows=rows)
-
-
 def plan_section(manifest: Mapping[str, Any]) -> Section | None:
     """The plan, one row per test and step; None if the manifest has no readable plan."""
     plan = manifest.get("plan")
@@ -246,31 +230,6 @@ def _planned(launch: Mapping[str, Any]) -> tuple[Cell, ...]:
         ", ".join(f"{key} {value}" for key, value in options.items()),
         ", ".join(map(str, launch.get("overrides") or ())) or None,
     )
-
-
-def flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every leaf with its path."""
-    for key, inner in value.items():
-        path = f"{before}.{key}" if before else str(key)
-        if isinstance(inner, dict):
-            yield from flat(inner, path)
-        elif isinstance(inner, list) and any(isinstance(each, dict) for each in inner):
-            yield from flat({str(index): each for index, each in enumerate(inner)}, path)
-        elif isinstance(inner, list):
-            yield path, ", ".join(map(str, inner)) or "-"
-        else:
-            yield path, "-" if inner is None else str(inner)
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """``0-3,8``."""
-    parts: list[list[int]] = []
-    for value in sorted(numbers):
-        if parts and value == parts[-1][1] + 1:
-            parts[-1][1] = value
-        else:
-            parts.append([value, value])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
 def _yes(value: bool | None) -> str | None:
