@@ -23,4 +23,4 @@ Moment = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 WholeNumber = Annotated[int, Meta(ge=0, le=10**15)]
 Bucket = Annotated[int, Meta(ge=0, le=LAST_BUCKET)]
 Latencies = tuple[tuple[Bucket, Annotated[int, Meta(ge=1, le=10**12)]], ...]
-"""``((bucket, count), ...)`` in the order of the buckets: ``count`` latencies from `latency.lower_s` of each on."""
+"""``((bucket, count), ...)`` in the order of the buckets: ``count`` latencies in each (`latency.bucket_of`)."""

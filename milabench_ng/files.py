@@ -52,9 +52,9 @@ def read_json(path: Path, largest: int = SMALL) -> Any:
     return parse_json(read_content(path, largest), str(path))
 
 
-def read_text(path: Path, largest: int = SMALL) -> str:
-    """The text of the file ``path`` of at most ``largest`` bytes."""
-    return decode_text(read_content(path, largest), str(path))
+def read_text(path: Path) -> str:
+    """The text of the file ``path`` of at most ``SMALL`` bytes."""
+    return decode_text(read_content(path), str(path))
 
 
 def read_content(path: Path, largest: int = SMALL, flags: int = 0) -> bytes:

@@ -29,11 +29,6 @@ def bucket_of(seconds: float) -> int:
     return min(LAST, math.floor(math.log(seconds / SHORTEST_S) / math.log(WIDTH)))
 
 
-def lower_s(bucket: int) -> float:
-    """The lower bound of a bucket in seconds, which is the upper bound of the one before."""
-    return SHORTEST_S * math.pow(WIDTH, bucket)
-
-
 def middle_s(bucket: int) -> float:
     """The geometric mean of a bucket's bounds in seconds, which stands for all that it holds."""
     return SHORTEST_S * math.pow(WIDTH, bucket + 0.5)

@@ -15,11 +15,12 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from field_cases.case import AnyCase, Case, Generation, Prompt
+from field_cases.shapes import DENSE_0_8B, LLAMA_8B, ROUTED_0_9B
 from milabench_ng.datasets.tables.clicks import COUNTS, HOT
 from milabench_ng.workloads.models.adapters import AdaptedTransformer
 from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
 from milabench_ng.workloads.models.diffusion_transformer import DiffusionTransformer, NoiseSchedule, noise_loss
-from milabench_ng.workloads.models.dimensions import DENSE_0_8B, LLAMA_8B, ROUTED_0_9B, Dimensions
+from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.dit import follow

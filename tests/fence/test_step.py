@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fence_trials import python
 from fence_waiting import process_of, wait_for
 
 from milabench_ng.fence.backends.scope import worthwhile
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob
 from milabench_ng.fence.interface import Door, FenceEntry
 from milabench_ng.fence.kernel.processes import is_there
-from milabench_ng.fence.probing.trial import python
 from milabench_ng.fence.slurm_step import allocation, step
 
 Start = Callable[..., "subprocess.Popen[str]"]

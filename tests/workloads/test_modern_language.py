@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from field_cases.shapes import DENSE_0_8B, LLAMA_8B, ROUTED_0_9B
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -30,12 +31,7 @@ from milabench_ng.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.units import GIB
 from milabench_ng.workloads.models.adapters import AdaptedTransformer
 from milabench_ng.workloads.models.chunked_loss import chunked_loss
-from milabench_ng.workloads.models.dimensions import (
-    DENSE_0_8B,
-    LLAMA_8B,
-    ROUTED_0_9B,
-    Dimensions,
-)
+from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.experts import Experts
 from milabench_ng.workloads.models.float8_linear import Float8Linear, to_float8
 from milabench_ng.workloads.models.generator import Generator

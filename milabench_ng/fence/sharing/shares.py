@@ -57,7 +57,6 @@ class Allocation(msgspec.Struct, frozen=True):
     shares: dict[str, Share]
     leftover_cpus: tuple[int, ...]
     memory_total_bytes: int
-    memory_reserve_bytes: int
     notes: tuple[str, ...] = ()
 
 
@@ -107,7 +106,6 @@ def allocate(
         shares=shares,
         leftover_cpus=tuple(cpu for cpu in topology.online if cpu not in taken),
         memory_total_bytes=memory.total_bytes,
-        memory_reserve_bytes=memory.reserve_bytes,
         notes=(*notes, *_memory_notes(topology, policy), *_weight_notes(tenants), *_locality_notes(shares, tenants)),
     )
 

@@ -55,11 +55,3 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
         parts = self.experts * (self.feed_forward + self.width) if self.experts else self.feed_forward
         block = self.attention + parts + 2 * self.width
         return self.layers * block + self.width + self.head * (1 if self.tied else 2)
-
-
-LLAMA_8B = Dimensions(layers=32, width=4096, heads=32, kv_heads=8, inner=14_336, vocabulary=128_256, tied=False)
-"""The shape of Llama 3.1 8B (arXiv:2407.21783)."""
-DENSE_0_8B = Dimensions(layers=16, width=2048, heads=16, kv_heads=8, inner=5632, vocabulary=32_768)
-"""A dense model that trains on one GPU."""
-ROUTED_0_9B = Dimensions(layers=8, width=1024, heads=8, kv_heads=8, inner=512, vocabulary=32_768, experts=64, active=8)
-"""Half as wide and half as deep as OLMoE (arXiv:2409.02060)."""

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from fence_trials import end, python, spawn
 
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import bounds, open_fence
 from milabench_ng.fence.interface import Fence, Group
 from milabench_ng.fence.probing.probe import probe
-from milabench_ng.fence.probing.trial import end, python, spawn
 from milabench_ng.fence.sharing.shares import Placement, allocate
 from milabench_ng.node.topology import read_topology
 from milabench_ng.records.isolation import Share

@@ -1,0 +1,12 @@
+"""The shapes that the language models of the family ``modern`` have by default."""
+
+from __future__ import annotations
+
+from milabench_ng.workloads.models.dimensions import Dimensions
+
+LLAMA_8B = Dimensions(layers=32, width=4096, heads=32, kv_heads=8, inner=14_336, vocabulary=128_256, tied=False)
+"""The shape of Llama 3.1 8B (arXiv:2407.21783)."""
+DENSE_0_8B = Dimensions(layers=16, width=2048, heads=16, kv_heads=8, inner=5632, vocabulary=32_768)
+"""A dense model that trains on one GPU."""
+ROUTED_0_9B = Dimensions(layers=8, width=1024, heads=8, kv_heads=8, inner=512, vocabulary=32_768, experts=64, active=8)
+"""Half as wide and half as deep as OLMoE (arXiv:2409.02060)."""
