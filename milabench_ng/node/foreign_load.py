@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 
+from milabench_ng.bounds import Spread
 from milabench_ng.node.conditions import cpu_seconds
 
 FOREIGN_LIMIT = 0.15
@@ -18,8 +19,8 @@ NOTED = 0.05
 """Of the node's CPUs, before the start: tenants that are not busy themselves bear little."""
 _LOOK_S = 0.25
 
-Spreads = Mapping[str, Mapping[str, float]]
-"""Telemetry of one key: ``mean``, ``min``, ``max`` and ``span_s`` by value."""
+Spreads = Mapping[str, Spread]
+"""Telemetry of one key, by quantity."""
 
 
 def foreign_share(host: Spreads, tenants: Iterable[Spreads], cpus: int) -> float | None:
@@ -28,10 +29,10 @@ def foreign_share(host: Spreads, tenants: Iterable[Spreads], cpus: int) -> float
     ``host``: what was sampled of the node, which has ``cpus`` CPUs. Loads below `LEAST_CPUS` count as none.
     """
     known = [one["cpu_s"] for one in tenants if "cpu_s" in one]
-    busy = host["cpu_busy_pct"]["mean"] / 100 * cpus if "cpu_busy_pct" in host else 0.0
-    if not busy or not known or min(one["span_s"] for one in known) < LEAST_S:
+    busy = host["cpu_busy_pct"].mean / 100 * cpus if "cpu_busy_pct" in host else 0.0
+    if not busy or not known or min(one.span_s for one in known) < LEAST_S:
         return None
-    foreign = busy - sum((one["max"] - one["min"]) / one["span_s"] for one in known)
+    foreign = busy - sum((one.max - one.min) / one.span_s for one in known)
     return foreign / busy if foreign > LEAST_CPUS * cpus else 0.0
 
 

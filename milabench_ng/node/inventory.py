@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng import __version__
+from milabench_ng.bounds import WholeNumber
 from milabench_ng.node.gpus import Gpu, Nvml, open_nvml, read_gpus
 from milabench_ng.node.mps import find_mps
 from milabench_ng.node.pci_gpus import PciGpu, kernel_text, pci_gpus
@@ -58,6 +59,11 @@ class Cpus(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     numa_nodes: int
 
+    @property
+    def text(self) -> str:
+        """In words."""
+        return f"{self.sockets} x {self.model}, {self.cores} cores in all"
+
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     """What the node is."""
@@ -73,7 +79,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str
     architecture: str
     cpus: Cpus
-    memory_bytes: int
+    memory_bytes: WholeNumber
     """Virtual machines with growing memory show little here until it is used."""
     swap_bytes: int
     gpus: tuple[Gpu, ...]

@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.bounds import WholeNumber
+
 Tier = Literal["full", "partial", "affinity", "none"]
 """full: CPUs and RAM held by the kernel; partial: one of the two; affinity: neither (NOT ISOLATED); none: no fence."""
 
@@ -231,8 +233,8 @@ class IoEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`major:minor` of the whole disk."""
     disk: str
     """Its name."""
-    read_bytes_per_s: int | None = None
-    write_bytes_per_s: int | None = None
+    read_bytes_per_s: WholeNumber | None = None
+    write_bytes_per_s: WholeNumber | None = None
     override: bool = False
     """The command line changed what the profile says."""
     probed_bytes: int | None = None

@@ -69,6 +69,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     software_key: str
     """What two runs must share for their digests to be comparable: devices, driver and numeric libraries."""
 
+    @property
+    def sessions(self) -> int:
+        """How many sessions were asked for."""
+        stated = self.request.get("sessions")
+        return stated if type(stated) is int and stated > 0 else 1
+
 
 NUMERIC = ("python", "torch", "torchvision", "numpy", "cuda", "cublas", "cudnn", "nccl")
 

@@ -44,6 +44,13 @@ class PrecisionSeen(msgspec.Struct, frozen=True, kw_only=True):
     or if the launch did not get to the end."""
 
     @property
+    def ran(self) -> str:
+        """One mode, or both if it changed during the launch."""
+        if self.ran_after in (None, self.ran_before):
+            return self.ran_before
+        return f"{self.ran_before}, then {self.ran_after}"
+
+    @property
     def layers_fit(self) -> bool:
         """Whether the model's own layers computed in the requested mode, as far as is known."""
         return layers_fit(self.requested, self.layer_dtype)

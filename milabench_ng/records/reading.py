@@ -1,4 +1,4 @@
-"""Reading untrusted result folders fast: only the fields that a report needs are decoded.
+"""Reading untrusted result folders.
 
 Records of the 2020 ``milarun`` tool are read as well. They have no ``mnb`` part and may hold ``NaN`` and ``Infinity``,
 which are not JSON. A file that cannot be read is a `Problem` with a name and a reason, never an exception.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -17,9 +17,11 @@ from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, MIB, RECORD, is_locked, parse_json, read_content, refuse, refuse_large_numbers
 from milabench_ng.plain import plain, short
 from milabench_ng.records.ledger import Chain, check_chain
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
-from milabench_ng.records.origin import RECORD_SCHEMA, RUN_SCHEMA, require_schema
-from milabench_ng.records.views import ManifestView, RecordView
+from milabench_ng.records.origin import RECORD_SCHEMA, RUN_SCHEMA, require_schema, written_by
+from milabench_ng.records.record import Record
+from milabench_ng.records.record_2020 import Record2020
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +37,14 @@ class ReadRecord(msgspec.Struct, frozen=True):
     """A record and the name of its file, relative to the folder."""
 
     file: str
-    view: RecordView
+    record: Record
+
+
+class Read2020(msgspec.Struct, frozen=True):
+    """The same, of a record of 2020."""
+
+    file: str
+    record: Record2020
 
 
 class _Ours(msgspec.Struct, frozen=True):
@@ -61,12 +70,10 @@ class _Kind(msgspec.Struct, frozen=True):
             require_schema(self.mnb.schema, "record", RECORD_SCHEMA, name)
 
 
-T = TypeVar("T")
-
 _kind = msgspec.json.Decoder(_Kind)
-_record = msgspec.json.Decoder(RecordView)
+_record = msgspec.json.Decoder(Record)
 
-Found = ReadRecord | ManifestView | Problem
+Found = ReadRecord | Read2020 | Manifest | Problem
 
 MOST_DECODED = 256 * MIB
 """Of one record, by `decoded_size`: five times what a day of slices takes."""
@@ -128,8 +135,17 @@ def read_record(content: bytes, name: str) -> Found | None:
         return _decode(content, name)
     except InputError as error:
         return problem(name, f"not a readable {kind}: {_reason(error)}")
+    except msgspec.ValidationError as error:
+        return problem(name, f"not a readable {kind}: {error}; {_made_by(content)}")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return problem(name, f"not a readable {kind}: {error}")
+
+
+def _made_by(content: bytes) -> str:
+    """Which version made a record or manifest that is not whole."""
+    raw = msgspec.json.decode(content)
+    ours = raw.get("mnb") if isinstance(raw, dict) else None
+    return written_by(ours, RECORD_SCHEMA) if ours is not None else written_by(raw, RUN_SCHEMA)
 
 
 def read_ledger(folder: Path) -> Chain:
@@ -189,13 +205,6 @@ def _json_files(folder: str) -> tuple[list[str], list[Problem]]:
     return sorted(paths), unseen
 
 
-def decode_record(content: bytes, name: str, decoder: msgspec.json.Decoder[T]) -> T:
-    """A record as the decoder's type. ``name``: the file's."""
-    refuse_large_numbers(content, name)
-    _kind.decode(content).require_ours(name)
-    return decoder.decode(content)
-
-
 def _decode(content: bytes, name: str) -> Found | None:
     refuse_large_numbers(content, name)
     try:
@@ -208,12 +217,14 @@ def _decode(content: bytes, name: str) -> Found | None:
     if kind.job_id is None:
         if kind.run_id is not None and kind.plan:
             require_schema(kind.schema, "manifest", RUN_SCHEMA, name)
-            return msgspec.json.decode(content, type=ManifestView)
+            return msgspec.json.decode(content, type=Manifest)
         return problem(name, "it holds no job_id") if RECORD_NAME.fullmatch(os.path.basename(name)) else None
     if kind.sub_job:
         return None
     kind.require_ours(name)
-    return ReadRecord(name, _record.decode(content) if raw is None else msgspec.convert(raw, RecordView))
+    if kind.mnb is None:
+        return Read2020(name, msgspec.convert(msgspec.json.decode(content) if raw is None else raw, Record2020))
+    return ReadRecord(name, _record.decode(content))
 
 
 def problem(name: str, reason: str) -> Problem:

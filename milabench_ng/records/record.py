@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from milabench_ng.bounds import Amount, Factor, Moment, Sampled, Spread, Utc, WholeNumber
 from milabench_ng.catalogue import Bound, Derived, Scalar
 from milabench_ng.events import Cause
 from milabench_ng.node.conditions import Conditions
@@ -70,7 +71,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: Literal["twin", "classic", "real"]
     """Generated, generated as 2020 did (`--classic-data`), or the real set."""
-    scale: float
+    scale: Amount
     path: str
     checksum: str | None
     cache: Literal["cold", "warm", "mixed", "uncontrolled"]
@@ -100,7 +101,7 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
     steps: int
     """All attempted steps."""
-    skipped: int
+    skipped: WholeNumber
     settled_steps: int
     """Steps attempted after the rank had settled, when a scale that began too high has come down."""
     settled_skipped: int
@@ -148,12 +149,12 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
 class SamplingSpan(msgspec.Struct, frozen=True, kw_only=True):
     """What the telemetry of a launch covers."""
 
-    start_s: float
+    start_s: Moment
     """Monotonic: begin of the averaging window or, if there is none, of the time from start to stop."""
-    end_s: float
-    interval_s: float
+    end_s: Moment
+    interval_s: Amount
     """Time between two samples."""
-    dropped: int
+    dropped: WholeNumber
     """Samples of the whole node lost from start to stop because they were not read in time."""
 
 
@@ -163,18 +164,18 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = RECORD_SCHEMA
     version: str
     run_id: str
-    started_utc: str
-    session: int
+    started_utc: Utc
+    session: WholeNumber
     """Which session of the orchestrator made it: 1, more after `--resume`."""
     attempt: int
     """Which attempt of the launch it is; 0 for company."""
-    batch: int
+    batch: WholeNumber
     launch: Launch
     label: str
     unit: str
     bound: Bound | None
     """What sets the workload's pace, as its author declares."""
-    classic_factor: float
+    classic_factor: Factor
     derived: tuple[Derived, ...] = ()
     """The rate in other units."""
     source: CodeSource
@@ -187,9 +188,9 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     batch_search: BatchSearch | msgspec.UnsetType = msgspec.UNSET
     """How an automatic batch size was found; omitted for one that was given."""
     start_to_ready_s: float | None
-    start_s: float | None
+    start_s: Moment | None
     """When ``Start`` was sent (monotonic)."""
-    stop_s: float | None
+    stop_s: Moment | None
     """When ``Stop`` was sent, or the launch ended (monotonic)."""
     window_rule: WindowRule
     window: Window | None
@@ -204,11 +205,11 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     """CPU quotas, other runs and the machinery; omitted in records of before 0.4."""
     host_pace: dict[str, dict[Edge, HostPace]]
     """Pace of each share's CPUs, by slot; empty if it was not measured."""
-    telemetry: dict[str, dict[str, dict[str, float]]]
-    gpu_load: dict[str, list[tuple[float, float]]] | msgspec.UnsetType = msgspec.UNSET
+    telemetry: dict[str, dict[str, Spread]]
+    """By source and key (``gpu:`` and the UUID, ``tenant:`` and the slot, ``host:node``), by quantity."""
+    gpu_load: dict[str, list[tuple[Moment, Amount]]] | msgspec.UnsetType = msgspec.UNSET
     """Samples from start to stop, by GPU: time (monotonic) and utilisation, 0 to 1; omitted without any."""
     sampled: SamplingSpan | None
-    """None if the telemetry is from start to stop."""
     failure: Failure | None
     exit_status: int | None
     """0 to 255, or the negative number of the signal."""
@@ -230,7 +231,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     start: float
     end: float
-    time: float
+    time: Moment
     wall_time: float | None = None
     overhead: float | None = None
     sample_duration: float | None = None
@@ -241,6 +242,17 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 def timing_name(launch: Launch, rank: int) -> str:
     """The name of a rank's timing, as in 2020."""
     return f"train_{rank}" if launch.scheme.spreads else "train"
+
+
+Gauge2020 = Literal["load", "memory", "temperature"]
+
+
+class Gauge(msgspec.Struct, frozen=True):
+    """The samples of one quantity (2020); -1 if there was none."""
+
+    min: Sampled
+    mean: Sampled
+    max: Sampled
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,9 +272,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     gpu: str | None
     device_count: int
     environ: dict[str, str]
-    metrics: dict[str, float]
+    metrics: dict[str, float | None]
+    """Null if not finite."""
     timings: dict[str, Timing]
-    gpu_monitor: dict[str, Any]
+    gpu_monitor: dict[str, dict[Gauge2020, Gauge]]
+    """By device index, from start to stop (2020): load 0 to 1, memory in MiB, temperature in degrees Celsius."""
     mnb: Mnb
 
 

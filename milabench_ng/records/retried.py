@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 from milabench_ng.records.marks import Mark
@@ -16,8 +17,7 @@ class Good(NamedTuple, Generic[T]):
     result: T
     launch: Hashable
     """Which launch of the plan it is."""
-    begun: str
-    """Its date in UTC; empty if that is not known."""
+    begun: datetime
     marks: Sequence[Mark]
 
 
@@ -28,7 +28,7 @@ def lost_neighbours(marks: Iterable[Mark]) -> bool:
 
 def superseded(good: Sequence[Good[T]]) -> list[T]:
     """The results of launches that had lost neighbours and were measured again later."""
-    last: dict[Hashable, str] = {}
+    last: dict[Hashable, datetime] = {}
     for one in good:
-        last[one.launch] = max(last.get(one.launch, ""), one.begun)
+        last[one.launch] = max(last.get(one.launch, one.begun), one.begun)
     return [one.result for one in good if lost_neighbours(one.marks) and one.begun < last[one.launch]]

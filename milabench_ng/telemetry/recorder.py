@@ -6,14 +6,10 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
+from milabench_ng.bounds import Spread
+from milabench_ng.records.record import Gauge, Gauge2020
 from milabench_ng.telemetry.messages import Dropped, Sample, SamplerReport, SourceName, Supported, telemetry_key
-
-Spread = dict[str, float]
-"""``n``, ``min``, ``mean`` and ``max`` of one value, and ``span_s``, the seconds from its first sample to its last."""
-
-Gauge2020 = Literal["load", "memory", "temperature"]
 
 # 2020's gauge, the value that it shows, and the factor: load was a fraction, memory MiB, temperature degrees Celsius.
 _GAUGES_2020: tuple[tuple[Gauge2020, str, float], ...] = (
@@ -114,7 +110,7 @@ class Recorder:
 
     def gpu_monitor(
         self, devices: Mapping[str, str | None], start_s: float, end_s: float
-    ) -> dict[str, dict[Gauge2020, Spread]]:
+    ) -> dict[str, dict[Gauge2020, Gauge]]:
         """The record's ``gpu_monitor``, as in 2020: by device index, load (0 to 1), memory (MiB) and temperature (C).
 
         ``devices`` maps the indices, as strings, to UUIDs; None is a device without a GPU. -1 means no sample.
@@ -134,11 +130,12 @@ class Recorder:
             if own
         }
 
-    def _gauges(self, uuid: str | None, start_s: float, end_s: float) -> dict[Gauge2020, Spread]:
+    def _gauges(self, uuid: str | None, start_s: float, end_s: float) -> dict[Gauge2020, Gauge]:
         found = {} if uuid is None else self.spreads("gpu", uuid, start_s, end_s)
-        missing = dict.fromkeys(("min", "mean", "max"), _NO_SAMPLE)
         return {
-            gauge: {part: found[value][part] * factor for part in missing} if value in found else missing
+            gauge: Gauge(one.min * factor, one.mean * factor, one.max * factor)
+            if (one := found.get(value)) is not None
+            else Gauge(_NO_SAMPLE, _NO_SAMPLE, _NO_SAMPLE)
             for gauge, value, factor in _GAUGES_2020
         }
 
@@ -146,10 +143,10 @@ class Recorder:
 def spread(samples: list[tuple[float, float]]) -> Spread:
     """Count, min, mean, max and span of ``samples``, at least one pair of time and value."""
     values = [value for _, value in samples]
-    return {
-        "n": len(values),
-        "min": min(values),
-        "mean": sum(values) / len(values),
-        "max": max(values),
-        "span_s": samples[-1][0] - samples[0][0],
-    }
+    return Spread(
+        n=len(values),
+        min=min(values),
+        mean=sum(values) / len(values),
+        max=max(values),
+        span_s=samples[-1][0] - samples[0][0],
+    )

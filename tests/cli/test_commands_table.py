@@ -197,7 +197,7 @@ verify res | 0 | verdict PASS of 16 rules; 17 not asked; unsigned; not checkable
 verify res.tar.gz | 0 | verdict PASS of 17 rules; 17 not asked; unsigned; not checkable: R28, R29, R30
 verify cut | 2 | mnb: cut: run.json: not JSON: Unterminated string starting at (line 1, column 2998); only a whole
 verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not JSON: Unterminated string starting at (line 1, column 2998);
-verify odd | 1 | verdict FAIL of 16 rules: R12, R13 broken (R12 quick.vae.J0.0.20260106-160004-123456.json: not a
+verify odd | 1 | verdict FAIL of 16 rules: R12, R13 broken (R12 quick.vae.J0.0.20260106-160004-123456.json: it ho
 verify res --rules procurement | 1 | verdict FAIL of 30 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a
 verify res --rules rules.json | 0 | verdict PASS of 17 rules of 'mine'; 16 not asked; unsigned; not checkable: R1,
 verify res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
@@ -248,7 +248,7 @@ jobs quik | 2 | mnb: quik: no such file, and no profile of that name is shipped 
 jobs unet | 2 | mnb: unet: no such file, and no profile of that name is shipped (did you mean 'unet3d'?); there are
 jobs nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that name is shipped; there are
 jobs profiles/standrad.json | 2 | mnb: profiles/standrad.json: no such file, and no profile of that name is shipped (did
-rerun res/run.json | 2 | mnb: res/run.json: not a record of mnb: Object missing required field `mnb`
+rerun res/run.json | 2 | mnb: res/run.json: not the record of a launch of mnb
 jobs list.json | 2 | mnb: list.json: must be an object of tests, not list
 jobs empty | 2 | mnb: empty: a folder, and not a file
 jobs quick --ram-total 1PiB | 2 | mnb: --ram-total: '1PiB' is not a size; write a number and a unit, such as 512MiB
@@ -311,7 +311,7 @@ run vae -o base.json | 2 | mnb: -o
 rerun | 2 | mnb rerun: RECORD is missing; mnb rerun --help has an example
 rerun nowhere.json | 2 | mnb: nowhere.json: No such file or directory
 rerun res | 2 | mnb: res: a folder, and not a file; give a record in it, such as res/quick.
-rerun notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
+rerun notes.txt | 2 | mnb: notes.txt: not a readable record: not JSON: Expecting value (line 1, column 1)
 prepare | 2 | mnb prepare: PROFILE is missing; mnb prepare --help has an example
 prepare quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are
 prepare quick --data-scal 1 | 2 | mnb prepare: unknown option --data-scal (did you mean '--data-scale'?)

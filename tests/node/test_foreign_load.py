@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from milabench_ng.bounds import Spread
 from milabench_ng.node.foreign_load import foreign_share
 
 
-def host(busy_pct: float) -> dict[str, dict[str, float]]:
-    return {"cpu_busy_pct": {"n": 18, "min": 0.0, "mean": busy_pct, "max": 100.0, "span_s": 8.5}}
+def host(busy_pct: float) -> dict[str, Spread]:
+    return {"cpu_busy_pct": Spread(18, 0.0, busy_pct, 100.0, 8.5)}
 
 
-def tenant(seconds: float, span_s: float = 8.0) -> dict[str, dict[str, float]]:
+def tenant(seconds: float, span_s: float = 8.0) -> dict[str, Spread]:
     """A tenant that used this much CPU time between its first sample and its last."""
-    return {"cpu_s": {"n": 17, "min": 5.0, "mean": 6.0, "max": 5.0 + seconds, "span_s": span_s}}
+    return {"cpu_s": Spread(17, 5.0, 6.0, 5.0 + seconds, span_s)}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def tenant(seconds: float, span_s: float = 8.0) -> dict[str, dict[str, float]]:
     ],
 )
 def test_the_share_that_no_tenant_used(
-    busy_pct: float, tenants: list[dict[str, dict[str, float]]], cpus: int, share: float | None
+    busy_pct: float, tenants: list[dict[str, Spread]], cpus: int, share: float | None
 ) -> None:
     found = foreign_share(host(busy_pct), tenants, cpus)
     assert found is None if share is None else found == pytest.approx(share)

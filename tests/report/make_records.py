@@ -137,8 +137,17 @@ def record(
         "metrics": {"loss": 0.5},
         "timings": {"program": program, **train},
         "gpu_monitor": {str(index): _monitor(1000 + index) for index in launch.devices},
-        "mnb": _mnb(launch, rows, begin, stop, (batch, beside)) | changes,
+        "mnb": changed(_mnb(launch, rows, begin, stop, (batch, beside)), changes),
     }
+
+
+def changed(part: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``part`` with other values; of what it has in a dictionary, only the keys that the change has."""
+    merged = dict(part)
+    for key, value in changes.items():
+        inside = isinstance(value, dict) and value and isinstance(part.get(key), dict)
+        merged[key] = changed(part[key], value) if inside else value
+    return merged
 
 
 def _rows(launch: Launch, who: tuple[int, str], begin: float, slices: int, count: int) -> list[list[float]]:

@@ -117,7 +117,7 @@ def end_after(folder: Path, repeats: int, rule: Stopping, why: Literal["narrow",
 
 def ours(**changes: Any) -> Change:
     """Replace keys of the ``mnb`` part."""
-    return lambda content: content["mnb"].update(changes)
+    return lambda content: content.update(mnb=make_records.changed(content["mnb"], changes))
 
 
 def manifest(change: Change) -> Tamper:

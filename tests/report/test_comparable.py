@@ -9,7 +9,6 @@ import pytest
 from test_money import WEIGHTS, node
 
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.views import DataView
 from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.reporting import build_report
 from milabench_ng.report.scoring.comparison import Comparison
@@ -17,7 +16,7 @@ from milabench_ng.report.scoring.scale import Scale, shipped_scale
 from milabench_ng.report.scoring.weights import spread_unplanned
 from milabench_ng.report.summary.comparable import differences
 from milabench_ng.report.summary.folder import load_baseline
-from milabench_ng.report.summary.summary import Departure, LaunchFlag, Summary
+from milabench_ng.report.summary.summary import DataRead, Departure, LaunchFlag, Summary
 
 OPTIONS = {"batch_size": 64, "workers": 8, "max_seconds": 600.0}
 
@@ -34,9 +33,9 @@ def against(base: Summary, **ours: Any) -> Comparison:
     return build_report(changed(**ours), "run", scale=Scale(weights=WEIGHTS), baselines=[("base", base)]).comparisons[0]
 
 
-def data(kind: str) -> tuple[DataView, ...]:
+def data(kind: str) -> tuple[DataRead, ...]:
     name = "imagenet-classic" if kind == "classic" else "imagenet"
-    return (DataView(name=name, kind=kind, scale=1.0, cache="cold"),)
+    return (DataRead(name=name, kind=kind, scale=1.0, cache="cold"),)
 
 
 @pytest.mark.parametrize(

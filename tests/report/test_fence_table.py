@@ -7,14 +7,13 @@ from make_records import fence
 
 from milabench_ng.records.isolation import CachePart, Isolation, Usage
 from milabench_ng.report.html.details_tables import fence_section
-from milabench_ng.report.html.folder_details import FenceEvidence, FolderDetails
+from milabench_ng.report.html.folder_details import FolderDetails
 from milabench_ng.report.render.cells import Cell
 
 
 def shown(*fences: Isolation) -> list[dict[str, Cell]]:
     """The rows by heading, of launches on device 0."""
-    seen = tuple(msgspec.convert(msgspec.to_builtins(one), FenceEvidence) for one in fences)
-    details = FolderDetails(hosts=(), courses=(), fences={"0": seen}, sampled=(), manifests=(), unread=())
+    details = FolderDetails(hosts=(), courses=(), fences={"0": fences}, sampled=(), manifests=())
     section = fence_section(details)
     return [dict(zip((at.title for at in section.headings), row, strict=True)) for row in section.rows]
 

@@ -142,7 +142,9 @@ def test_power_is_the_mean_of_what_the_recorder_kept_of_each_gpu(tmp_path: Path,
     make_records.write_run(tmp_path, whole)
     for path in tmp_path.glob("standard.vae.J0.*"):
         made = json.loads(path.read_text())
-        made["mnb"]["telemetry"] = recorder.telemetry([("gpu", f"GPU-{made['device']}")], 0.0, 10.0)
+        made["mnb"]["telemetry"] = msgspec.to_builtins(
+            recorder.telemetry([("gpu", f"GPU-{made['device']}")], 0.0, 10.0)
+        )
         path.write_text(json.dumps(made))
     assert load(tmp_path).tests["standard.vae"].power_w == 500.0  # of 400 and 600 W
 

@@ -69,7 +69,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         1.25,
         unit=HOSTILE,
         telemetry={HOSTILE: {"power_w": {"n": 3, "span_s": 1.0, "min": 1.0, "mean": 2.0, "max": 3.0}}},
-        bound=HOSTILE,
     )
     for path in run.glob("quick.*.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"hostname": HOSTILE}))
@@ -279,13 +278,12 @@ def test_what_cannot_be_read_is_named_and_no_bug(tmp_path: Path) -> None:
     run = make(tmp_path / "run")
     path = next(run.glob("quick.vae.J0.0.*"))
     made = json.loads(path.read_text())
-    made["mnb"]["telemetry"] = {"GPU-0": {"power_w": {"mean": 1.0, "span_s": 1.0}}}
-    made["mnb"]["unit"] = "a\u202eb"
+    made["mnb"]["telemetry"] = {"GPU-0": {"power_w": {"mean": "a\u202eb"}}}
     path.write_text(json.dumps(made))
     file = tmp_path / "page.html"
     assert call(["report", str(run), "--html", str(file), "-o", str(tmp_path / "x.txt")]) == 1
     text = file.read_text()
-    assert f"its evidence could not be read: {path.name}" in text
+    assert "not a readable record: Expected" in text
     assert "\u202e" not in text
 
 

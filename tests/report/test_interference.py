@@ -238,7 +238,7 @@ def test_the_state_of_the_cache_is_told_and_hides_no_cell(tmp_path: Path) -> Non
         ),
         (
             "i.vae_alone.J2.1.*",
-            {"precision": {"asked": "fp16", "ran_before": "fp16", "ran_after": "fp16", "dtypes": {}}},
+            {"precision": {"requested": "fp16", "ran_before": "fp16", "ran_after": "fp16", "dtypes": {}}},
             [
                 ("vae_alone", "ran alone, and nothing that ran in company is the same work"),
                 ("together", "not the work of vae_alone: other precision"),

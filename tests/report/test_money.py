@@ -20,7 +20,6 @@ from terminal_stream import Terminal
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.views import DataView
 from milabench_ng.report.procurement.bids import read_bids
 from milabench_ng.report.procurement.leave_one_out import leave_one_out
 from milabench_ng.report.procurement.offers import compare_bids
@@ -37,7 +36,7 @@ from milabench_ng.report.scoring.score import score
 from milabench_ng.report.scoring.scored import scored_tests
 from milabench_ng.report.statistics.intervals import log_stat, t_quantile
 from milabench_ng.report.summary.folder import encode_summary, load_baseline
-from milabench_ng.report.summary.summary import EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
+from milabench_ng.report.summary.summary import DataRead, EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
 from milabench_ng.report.writers import write_report, write_tender
 
 WEIGHTS = {"standard.vae": 1.0, "standard.convnet": 3.0}
@@ -472,7 +471,7 @@ def rebid(file: Path, **summaries: Summary) -> Tender:
     return compare_bids(file)
 
 
-DATA = DataView(name="imagenet", kind="twin", scale=1.0, cache="cold")
+DATA = DataRead(name="imagenet", kind="twin", scale=1.0, cache="cold")
 
 
 def with_options(made: Summary, **more: Any) -> Summary:

@@ -10,6 +10,7 @@ from typing import Any
 import make_records
 import msgspec
 import pytest
+from make_node import inventory
 from make_records import PER_GPU
 
 from milabench_ng.cli import call
@@ -30,6 +31,11 @@ def gpus(*uuids: str, models: Sequence[str] = ()) -> list[Device]:
         Device(index=index, kind="gpu", uuid=uuid, name=name, numa_node=0)
         for index, (uuid, name) in enumerate(zip(uuids, names, strict=True))
     ]
+
+
+def visible(devices: list[Device]) -> Any:
+    """What `run.json` says of these GPUs."""
+    return msgspec.to_builtins(inventory(devices).gpus)
 
 
 def cpus(count: int = 2) -> list[Device]:
@@ -132,7 +138,7 @@ def test_a_device_that_was_replaced_is_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize("manifest", [True, False])
 def test_one_gpu_of_several_does_not_stand_for_the_node(tmp_path: Path, manifest: bool) -> None:
     both = gpus("GPU-1", "GPU-2")
-    shown = [{"uuid": "GPU-1"}, {"uuid": "GPU-2"}]
+    shown = visible(both)
     run(tmp_path / "first", "a", both)
     run(tmp_path / "second", "b", both[:1], gpus=shown, manifest=manifest)
     with pytest.raises(InputError, match=r"they worked on 2 devices \(0, 1\) and on device 0\. Report"):
@@ -140,7 +146,8 @@ def test_one_gpu_of_several_does_not_stand_for_the_node(tmp_path: Path, manifest
 
 
 def test_nor_do_single_gpus_together(tmp_path: Path) -> None:
-    both, shown = gpus("GPU-1", "GPU-2"), [{"uuid": "GPU-1"}, {"uuid": "GPU-2"}]
+    both = gpus("GPU-1", "GPU-2")
+    shown = visible(both)
     for name, index in (("a", 0), ("b", 1)):
         run(tmp_path / name, name, both, gpus=shown)
         made = json.loads((tmp_path / name / "run.json").read_text())
@@ -235,7 +242,7 @@ def test_runs_with_other_software_are_not_repeats(tmp_path: Path, second: dict[s
 
 def test_two_models_on_one_node_are_not_averaged_over_runs(tmp_path: Path) -> None:
     one, other = gpus("GPU-1", "GPU-2", models=["Small", "Big"])
-    shown = [{"uuid": "GPU-1"}, {"uuid": "GPU-2"}]
+    shown = visible([one, other])
     run(tmp_path / "first", "a", [one], gpus=shown)
     run(tmp_path / "second", "b", [msgspec.structs.replace(other, index=0)], gpus=shown)
     with pytest.raises(InputError, match="device 0 was GPU-1 and GPU-2; they ran on Small and on Big"):

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.reading import ReadRecord, read_record
-from milabench_ng.records.record import Record, encode_record
-from milabench_ng.records.views import MnbView
+from milabench_ng.records.record import Mnb, Record, encode_record
 from milabench_ng.report.html.details_tables import telemetry_section
-from milabench_ng.report.html.folder_details import FenceEvidence, read_evidence
+from milabench_ng.report.html.folder_details import read_evidence
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.summary.summary import TestSummary
 from milabench_ng.report.verification.opening import opened
@@ -32,14 +32,14 @@ def empty(thing: object, names: tuple[str, ...]) -> set[str]:
     return {name for name in names if getattr(thing, name) in (None, (), {}, "", [], 0)}
 
 
-def test_every_field_of_the_view_is_there() -> None:
+def test_every_field_is_there() -> None:
     found = read_record(RECORD.read_bytes(), RECORD.name)
     assert isinstance(found, ReadRecord)
-    mnb = found.view.mnb
-    assert mnb is not None
-    made_before = {"sampled", "host_pace", "derived", "gpu_load"}
-    assert empty(mnb, MnbView.__struct_fields__) == {"failure", "marks", *made_before}  # it did not fail
-    assert all(at.power_w is not None for key, at in mnb.telemetry.items() if key.startswith("gpu:"))
+    mnb = found.record.mnb
+    made_before = {"sampled", "host_pace", "derived", "exit_status"}
+    left_out = {"environment", "dropped_environment"}
+    assert empty(mnb, Mnb.__struct_fields__) == {"failure", "marks", *made_before, *left_out}  # it did not fail
+    assert all("power_w" in at for key, at in mnb.telemetry.items() if key.startswith("gpu:"))
 
 
 def test_records_of_one_slot_per_device_are_written_as_they_were_before_there_were_slots() -> None:
@@ -72,6 +72,7 @@ def test_every_field_of_the_row_is_filled(folder: Path) -> None:
         *without_a_plan,
         *("ranks", "origin", "estimate", "departures", "derived", "latency", "sessions", "gpu_load", "read_limits"),
         *("company", "company_units", "pressing", "notes", "kernels"),
+        *("power_w", "power_basis", "power_launches"),  # made before `sampled`
     }
     assert summary.provenance.hardware == "1 x NVIDIA H200"
 
@@ -95,5 +96,5 @@ def test_telemetry_and_fence_are_found(folder: Path) -> None:
         str(cells[0]) for cells in section.rows
     }
     (fence,) = evidence.fences["0"]
-    assert empty(fence, FenceEvidence.__struct_fields__) == {"notes"}
+    assert empty(fence, Isolation.__struct_fields__) == {"io", "notes"}
     assert (fence.tier, fence.disjoint) == ("full", True)

@@ -74,7 +74,7 @@ def test_a_record_that_would_fill_the_memory_is_one_failed_launch(
     large.write_text(large.read_text().replace('"gpu_monitor":', f'"odd": [{"[]," * 10_000}[]], "gpu_monitor":'))
     row = make_report(folder).summary.tests["standard.vae"]
     assert (row.n, row.failures) == (2, 1)
-    (reason,) = [why for why in ruling(folder, "R12").reasons if "not a whole record" in why]
+    (reason,) = [why for why in ruling(folder, "R12").reasons if "not a readable record" in why]
     assert "it would take more than 1 MiB of memory" in reason
 
 

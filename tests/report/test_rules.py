@@ -282,17 +282,17 @@ def test_a_stop_may_be_late_if_the_orchestrator_stood_still(folder: Path, keys: 
 def test_a_slice_of_no_length_is_no_record(folder: Path, keys: Path) -> None:
     """Everything divides by it."""
     record(lambda content: content["mnb"]["ranks"][0]["slices"][-10].__setitem__(1, 0.0))(folder)
-    assert "not a whole record" in " ".join(by_id(found(folder, keys))["R12"].reasons)
+    assert "not a readable record" in " ".join(by_id(found(folder, keys))["R12"].reasons)
 
 
 @pytest.mark.parametrize(
     ("schema", "version", "said"),
     [
-        (0, "0.0.9", "made by an earlier version of mnb, 0.0.9, schema 0; this is mnb"),
-        (RECORD_SCHEMA + 1, "9.0.0", f"made by a later version of mnb, 9.0.0, schema {RECORD_SCHEMA + 1}; this is mnb"),
+        (0, "0.0.9", f"record schema 0: mnb writes {RECORD_SCHEMA}"),
+        (RECORD_SCHEMA + 1, "9.0.0", f"record schema {RECORD_SCHEMA + 1}: this is mnb"),
         (RECORD_SCHEMA, "0.0.9", f"made by another version of mnb, 0.0.9, schema {RECORD_SCHEMA}; this is mnb"),
         (RECORD_SCHEMA, __version__, "or made before that release"),
-        (None, None, "does not say by which version"),
+        (None, None, f"record schema None: mnb writes {RECORD_SCHEMA}"),
     ],
 )
 def test_a_record_that_lacks_a_field_says_which_version_made_it(
@@ -304,7 +304,7 @@ def test_a_record_that_lacks_a_field_says_which_version_made_it(
 
     record(age)(folder)
     reasons = " ".join(by_id(found(folder, keys))["R12"].reasons)
-    assert "not a whole record" in reasons
+    assert "not a readable record" in reasons
     assert said in reasons
     assert "has no record" not in reasons
 

@@ -16,7 +16,7 @@ from make_records import PER_GPU
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
-from milabench_ng.records.views import ManifestView
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.report.procurement.acceptance import accept
 from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.procurement.tender import Tender
@@ -76,7 +76,7 @@ def test_the_suites_have_one_order_whatever_the_nonce() -> None:
     first = {nonce: two_suites(1, nonce).batches[0].launches[0].suite for nonce in ("a", "n2")}
     assert first == {"a": "mine", "n2": "standard"}
     for nonce in first:
-        manifest = msgspec.convert(make_records.manifest(two_suites(1, nonce)), ManifestView)
+        manifest = msgspec.convert(make_records.manifest(two_suites(1, nonce)), Manifest)
         assert suites_of(Folder(source="here", results=(), manifests=(manifest,))) == ("mine", "standard")
 
 

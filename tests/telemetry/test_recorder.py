@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from milabench_ng.bounds import Spread
+from milabench_ng.records.record import Gauge
 from milabench_ng.telemetry.messages import Dropped, Sample, Supported
 from milabench_ng.telemetry.recorder import Recorder
 
@@ -22,8 +24,8 @@ def recorder() -> Recorder:
 
 def test_spreads_are_of_the_samples_inside_both_ends_included() -> None:
     assert recorder().spreads("gpu", UUID, 10.0, 11.0) == {
-        "utilization_pct": {"n": 3, "min": 20, "mean": 50, "max": 90, "span_s": 1.0},
-        "memory_used_mib": {"n": 3, "min": 100, "mean": 200, "max": 400, "span_s": 1.0},
+        "utilization_pct": Spread(3, 20, 50, 90, 1.0),
+        "memory_used_mib": Spread(3, 100, 200, 400, 1.0),
     }
 
 
@@ -32,8 +34,8 @@ def test_a_value_that_was_read_once_counts_once() -> None:
     filled.feed(gpu_sample(12.0, utilization_pct=10, energy_j=7))
     filled.feed(gpu_sample(12.5, utilization_pct=30))
     assert filled.spreads("gpu", UUID, 12.0, 13.0) == {
-        "utilization_pct": {"n": 2, "min": 10, "mean": 20, "max": 30, "span_s": 0.5},
-        "energy_j": {"n": 1, "min": 7, "mean": 7, "max": 7, "span_s": 0.0},
+        "utilization_pct": Spread(2, 10, 20, 30, 0.5),
+        "energy_j": Spread(1, 7, 7, 7, 0.0),
     }
 
 
@@ -45,11 +47,11 @@ def test_the_load_of_a_gpu_over_time_is_a_fraction() -> None:
 
 
 def test_gpu_monitor_has_the_shape_of_2020() -> None:
-    none = {"min": -1, "mean": -1, "max": -1}
+    none = Gauge(-1, -1, -1)
     assert recorder().gpu_monitor({"0": UUID, "1": "GPU-none", "2": None}, 10.0, 11.0) == {
         "0": {
-            "load": {"min": 0.2, "mean": 0.5, "max": 0.9},
-            "memory": {"min": 100, "mean": 200, "max": 400},
+            "load": Gauge(0.2, 0.5, 0.9),
+            "memory": Gauge(100, 200, 400),
             "temperature": none,
         },
         "1": {"load": none, "memory": none, "temperature": none},
@@ -60,7 +62,7 @@ def test_gpu_monitor_has_the_shape_of_2020() -> None:
 def test_telemetry_names_source_and_key() -> None:
     keys = (("tenant", UUID), ("host", "node"))
     assert recorder().telemetry(keys, 0.0, 99.0) == {
-        f"tenant:{UUID}": {"memory_used_mib": {"n": 1, "min": 5, "mean": 5, "max": 5, "span_s": 0.0}},
+        f"tenant:{UUID}": {"memory_used_mib": Spread(1, 5, 5, 5, 0.0)},
         "host:node": {},
     }
 
@@ -70,7 +72,7 @@ def test_the_oldest_samples_go_first() -> None:
     for second in range(5):
         small.feed(gpu_sample(float(second), power_w=second))
     # Two are always kept; two more were thrown away when the fifth found the room for four full.
-    assert small.spreads("gpu", UUID, 0.0, 9.0) == {"power_w": {"n": 3, "min": 2, "mean": 3, "max": 4, "span_s": 2.0}}
+    assert small.spreads("gpu", UUID, 0.0, 9.0) == {"power_w": Spread(3, 2, 3, 4, 2.0)}
 
 
 def test_what_the_sampler_says_of_itself_is_kept() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
+from milabench_ng.bounds import Spread
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.storage import Storage
 from milabench_ng.orchestrator.execution.batch import Timeline
@@ -19,7 +19,7 @@ from milabench_ng.plan import Launch
 from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation, Share
-from milabench_ng.records.record import Data, Failure, Neighbours, SamplingSpan
+from milabench_ng.records.record import Data, Failure, Gauge, Gauge2020, Neighbours, SamplingSpan
 from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import Window
 
@@ -75,8 +75,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """How far the page caches of the batch's tenants are apart, as a part of a share."""
     host_pace: Mapping[str, tuple[HostPace, HostPace]]
     """Pace of its shares by slot, before and after."""
-    gpu_monitor: dict[str, Any]
-    telemetry: dict[str, dict[str, dict[str, float]]]
+    gpu_monitor: dict[str, dict[Gauge2020, Gauge]]
+    telemetry: dict[str, dict[str, Spread]]
     gpu_load: dict[str, list[tuple[float, float]]]
     """Times and utilisation, 0 to 1, of each GPU from start to stop."""
     sampled: SamplingSpan

@@ -28,7 +28,6 @@ from milabench_ng.records.record import (
     timing_name,
 )
 from milabench_ng.records.window import SliceRow, Window, backlog_edges
-from milabench_ng.units import utc_iso
 
 
 def make_record(facts: SessionFacts, seen: Observation) -> Record:
@@ -71,7 +70,7 @@ def argv(launch: Launch) -> tuple[str, ...]:
     return tuple(word for flag, value in pairs for word in (flag, str(value)))
 
 
-def metrics(ranks: Sequence[RankLog]) -> dict[str, float]:
+def metrics(ranks: Sequence[RankLog]) -> dict[str, float | None]:
     """Numbers only, as in 2020: the last loss read."""
     losses = [loss for rank in ranks for loss in rank.losses.values()]
     return {"loss": losses[-1]} if losses and losses[-1] is not None else {}
@@ -115,7 +114,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
     return Mnb(
         version=__version__,
         run_id=facts.begun.name.run_id,
-        started_utc=utc_iso(seen.started),
+        started_utc=seen.started,
         session=facts.begun.name.session,
         attempt=seen.attempt,
         batch=seen.batch,

@@ -8,13 +8,10 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, read_json
-from milabench_ng.plain import plain, short
-from milabench_ng.plan import Launch
+from milabench_ng.files import LARGE, read_content
+from milabench_ng.plain import plain
 from milabench_ng.profile import Scheme, name_of
-from milabench_ng.records.isolation import CacheParts, IoEvidence
-from milabench_ng.records.origin import RECORD_SCHEMA, require_schema
-from milabench_ng.records.record import Data, Neighbours
+from milabench_ng.records.reading import Problem, ReadRecord, read_record
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -28,39 +25,17 @@ class Again(msgspec.Struct, frozen=True):
     """Whether its tenants had parts of the last-level cache of their own."""
 
 
-class _Asked(msgspec.Struct, frozen=True):
-    cache: CacheParts = msgspec.UNSET
-
-
-class _Fenced(msgspec.Struct, frozen=True):
-    requested: _Asked = _Asked()
-    io: IoEvidence | None = None
-
-
-class _Ours(msgspec.Struct, frozen=True):
-    launch: Launch
-    neighbours: Neighbours
-    data: Data | None = None
-    isolation: dict[str, _Fenced] = {}
-
-
-class _Record(msgspec.Struct, frozen=True):
-    mnb: _Ours
-
-
 def profile_of(record: Path) -> Again:
     """The profile that repeats the launch of ``record``. A launch over K devices again uses K devices."""
     if record.is_dir():
         known = next((path for path in sorted(record.glob("*.J*.json"))), None)
         instead = f"; give a record in it, such as {plain(known)}" if known else ""
         raise InputError(f"{plain(record)}: a folder, and not a file{instead}")
-    raw = read_json(record, LARGE)
-    if isinstance(raw, dict) and isinstance(raw.get("mnb"), dict):
-        require_schema(raw["mnb"].get("schema"), "record", RECORD_SCHEMA, str(record))
-    try:
-        ours = msgspec.convert(raw, _Record).mnb
-    except msgspec.ValidationError as error:
-        raise InputError(f"{plain(record)}: not a record of mnb: {short(error)}") from None
+    found = read_record(read_content(record, LARGE), str(record))
+    if not isinstance(found, ReadRecord):
+        why = found.reason if isinstance(found, Problem) else "not the record of a launch of mnb"
+        raise InputError(f"{plain(record)}: {why}")
+    ours = found.record.mnb
     launch = ours.launch
     if launch.slots is not msgspec.UNSET or ours.neighbours.who is not msgspec.UNSET:
         raise InputError(

@@ -10,8 +10,8 @@ import msgspec
 
 from milabench_ng.cgroup_files import format_ids
 from milabench_ng.grouping import grouped
-from milabench_ng.records.isolation import cache_text
-from milabench_ng.report.html.folder_details import FenceEvidence, FolderDetails, SampledQuantity
+from milabench_ng.records.isolation import Isolation, cache_text
+from milabench_ng.report.html.folder_details import FolderDetails, SampledQuantity
 from milabench_ng.report.render.cells import Cell, number, whole
 from milabench_ng.report.render.sections import Heading, Section
 from milabench_ng.telemetry.messages import telemetry_key
@@ -95,12 +95,12 @@ _OF_CACHES = (
 )
 
 
-def _parts(fence: FenceEvidence) -> tuple[Cell, ...]:
+def _parts(fence: Isolation) -> tuple[Cell, ...]:
     """Parts of last-level caches."""
     return tuple((cache_text(at.cache) or None) if at else None for at in (fence.requested, fence.effective))
 
 
-def _counted(group: Sequence[FenceEvidence]) -> tuple[Cell, ...]:
+def _counted(group: Sequence[Isolation]) -> tuple[Cell, ...]:
     """The most that resctrl counted."""
     used = [at.usage for at in group if at.usage]
     in_caches = [at.cache_bytes for at in used if at.cache_bytes is not msgspec.UNSET]
@@ -108,7 +108,7 @@ def _counted(group: Sequence[FenceEvidence]) -> tuple[Cell, ...]:
     return tuple(format_bytes(max(sizes)) if sizes else None for sizes in (in_caches, traffic))
 
 
-def _asked(fence: FenceEvidence) -> tuple[Cell, ...]:
+def _asked(fence: Isolation) -> tuple[Cell, ...]:
     asked, held, later = fence.requested, fence.effective, fence.effective_end
     return (
         fence.tier,
@@ -122,7 +122,7 @@ def _asked(fence: FenceEvidence) -> tuple[Cell, ...]:
     )
 
 
-def _used(group: Sequence[FenceEvidence]) -> tuple[Cell, ...]:
+def _used(group: Sequence[Isolation]) -> tuple[Cell, ...]:
     peaks = [at.usage.memory_peak_bytes for at in group if at.usage and at.usage.memory_peak_bytes is not None]
     kills = [
         at.events_after.oom_kill - (at.events_before.oom_kill if at.events_before else 0)
@@ -148,7 +148,7 @@ def telemetry_section(evidence: FolderDetails, label: str) -> Section | None:
     ]
     return Section(
         key=f"telemetry-{label}",
-        title="telemetry of the averaging window (of older records from start to stop)",
+        title="telemetry of the averaging window",
         headings=(
             Heading("quantity"),
             Heading("in"),

@@ -13,49 +13,16 @@ from typing import Any
 
 import msgspec
 
+from milabench_ng.bounds import Spread
 from milabench_ng.errors import InputError
 from milabench_ng.files import LARGE, parse_json, read_content
-from milabench_ng.plain import short
-from milabench_ng.records.isolation import Effective, GroupEvents, Share, Tier, Usage
-from milabench_ng.records.reading import ReadRecord, decode_record, read_folder, read_record
-from milabench_ng.records.views import ManifestView
+from milabench_ng.records.isolation import Isolation
+from milabench_ng.records.manifest import Manifest
+from milabench_ng.records.reading import ReadRecord, read_folder, read_record
 from milabench_ng.report.launch.load_course import LoadCourse, load_courses
 from milabench_ng.report.launch.timeline import Course, courses
 from milabench_ng.report.layouts.data_loading import EPOCH, SUITE
-
-
-class FenceEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """The fence around one tenant according to its record; None for what is not recorded."""
-
-    backend: str
-    tier: Tier
-    requested: Share | None = None
-    effective: Effective | None = None
-    effective_end: Effective | None = None
-    disjoint: bool | None = None
-    usage: Usage | None = None
-    events_before: GroupEvents | None = None
-    events_after: GroupEvents | None = None
-    notes: tuple[str, ...] = ()
-
-
-class Reading(msgspec.Struct, frozen=True):
-    """Samples of one quantity while a launch worked."""
-
-    min: float
-    mean: float
-    max: float
-
-
-class _Mnb(msgspec.Struct, frozen=True, kw_only=True):
-    label: str
-    isolation: dict[str, FenceEvidence] = {}
-    telemetry: dict[str, dict[str, Reading]] = {}
-
-
-class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    hostname: str = ""
-    mnb: _Mnb | None = None
+from milabench_ng.stats import mean
 
 
 class SampledQuantity(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,16 +46,11 @@ class FolderDetails(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...]
     courses: tuple[Course, ...]
     loads: tuple[LoadCourse, ...] = ()
-    fences: dict[str, tuple[FenceEvidence, ...]]
+    fences: dict[str, tuple[Isolation, ...]]
     """By device."""
     sampled: tuple[SampledQuantity, ...]
     manifests: tuple[dict[str, Any], ...]
     """Every ``run.json``, unchanged."""
-    unread: tuple[str, ...]
-    """Records with unreadable evidence."""
-
-
-_decoder = msgspec.json.Decoder(_Record)
 
 
 def read_evidence(folder: Path) -> FolderDetails:
@@ -96,30 +58,23 @@ def read_evidence(folder: Path) -> FolderDetails:
     hosts: dict[str, None] = {}
     found: list[Course] = []
     loads: list[LoadCourse] = []
-    fences: dict[str, list[FenceEvidence]] = defaultdict(list)
-    readings: dict[tuple[str, str, str], list[Reading]] = defaultdict(list)
-    unread = []
+    fences: dict[str, list[Isolation]] = defaultdict(list)
+    readings: dict[tuple[str, str, str], list[Spread]] = defaultdict(list)
     for read in read_folder(folder):
-        if not isinstance(read, ReadRecord) or read.view.mnb is None:
+        if not isinstance(read, ReadRecord):
             continue
-        measured = read.view.mnb.launch.measured
+        mnb = read.record.mnb
+        measured = mnb.launch.measured
         if measured:
             found += courses(read)
-            if read.view.mnb.label.startswith(f"{SUITE}."):
+            if mnb.label.startswith(f"{SUITE}."):
                 loads += load_courses(read, EPOCH)
-        try:
-            record = decode_record(read_content(folder / read.file, LARGE, os.O_NOFOLLOW), read.file, _decoder)
-        except (InputError, msgspec.MsgspecError) as error:
-            unread.append(f"{read.file}: {short(error)}")
-            continue
-        hosts.setdefault(record.hostname)
-        if record.mnb is None:
-            continue
-        for device, fence in record.mnb.isolation.items():
+        hosts.setdefault(read.record.hostname)
+        for device, fence in mnb.isolation.items():
             fences[device].append(fence)
-        for source, quantities in record.mnb.telemetry.items() if measured else ():
+        for source, quantities in mnb.telemetry.items() if measured else ():
             for quantity, reading in quantities.items():
-                readings[record.mnb.label, source, quantity].append(reading)
+                readings[mnb.label, source, quantity].append(reading)
     return FolderDetails(
         hosts=tuple(hosts),
         courses=tuple(found),
@@ -127,7 +82,6 @@ def read_evidence(folder: Path) -> FolderDetails:
         fences={device: tuple(fences[device]) for device in sorted(fences)},
         sampled=tuple(_sampled(*key, values) for key, values in readings.items()),
         manifests=tuple(_manifests(folder)),
-        unread=tuple(unread),
     )
 
 
@@ -136,17 +90,18 @@ def is_counter(quantity: str) -> bool:
     return quantity.endswith(("_j", "_s")) and not quantity.endswith("_per_s")
 
 
-def _sampled(label: str, source: str, quantity: str, readings: list[Reading]) -> SampledQuantity:
+def _sampled(label: str, source: str, quantity: str, readings: list[Spread]) -> SampledQuantity:
     counter = is_counter(quantity)
-    values = [Reading(*[at.max - at.min] * 3) for at in readings] if counter else readings
+    values = [(at.max - at.min,) * 3 if counter else (at.min, at.mean, at.max) for at in readings]
+    least, means, most = zip(*values, strict=True)
     return SampledQuantity(
         label=label,
         source=source,
         quantity=quantity,
         launches=len(values),
-        min=min(value.min for value in values),
-        mean=sum(value.mean for value in values) / len(values),
-        max=max(value.max for value in values),
+        min=min(least),
+        mean=mean(means),
+        max=max(most),
         counter=counter,
     )
 
@@ -156,7 +111,7 @@ def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(folder.rglob("run.json")):
         try:
             content = read_content(path, LARGE, os.O_NOFOLLOW)
-            if isinstance(read_record(content, path.name), ManifestView):
+            if isinstance(read_record(content, path.name), Manifest):
                 yield parse_json(content, str(path))
         except InputError:
             continue

@@ -11,7 +11,7 @@ from milabench_ng.bounds import LARGEST, Amount
 from milabench_ng.grouping import grouped
 from milabench_ng.plain import short
 from milabench_ng.records.host_pace import PACE_LIMIT, HostPace, moved
-from milabench_ng.records.views import MnbView
+from milabench_ng.records.record import Mnb
 from milabench_ng.stats import median
 
 Pace = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
@@ -101,7 +101,7 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(said)
 
 
-def launch_paces(mnb: MnbView) -> tuple[PaceSeen, ...]:
+def launch_paces(mnb: Mnb) -> tuple[PaceSeen, ...]:
     """The paces of a launch's shares; empty for a record from before they were measured."""
     return tuple(
         PaceSeen(
@@ -109,8 +109,8 @@ def launch_paces(mnb: MnbView) -> tuple[PaceSeen, ...]:
             session=mnb.session,
             batch=mnb.batch,
             device=device,
-            before=edges.before,
-            after=edges.after,
+            before=edges["before"],
+            after=edges["after"],
         )
         for device, edges in mnb.host_pace.items()
     )

@@ -27,13 +27,14 @@ def load_courses(read: ReadRecord, epoch: int) -> Iterator[LoadCourse]:
 
     Nothing for a launch that failed, or whose utilisation is not recorded.
     """
-    mnb = read.view.mnb
-    if mnb is None or mnb.start_s is None or not read.view.success or len(mnb.gpu_load) != 1 or len(mnb.ranks) != 1:
+    mnb = read.record.mnb
+    seen = {} if mnb.gpu_load is msgspec.UNSET else mnb.gpu_load
+    if mnb.start_s is None or not read.record.success or len(seen) != 1 or len(mnb.ranks) != 1:
         return
-    (samples,) = mnb.gpu_load.values()
+    (samples,) = seen.values()
     loads = course(samples, mnb.ranks[0].slices, mnb.start_s, epoch)
     if loads:
-        yield LoadCourse(label=mnb.label, job_id=read.view.job_id, loads=loads)
+        yield LoadCourse(label=mnb.label, job_id=read.record.job_id, loads=loads)
 
 
 def course(

@@ -48,10 +48,8 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def courses(read: ReadRecord) -> tuple[Course, ...]:
-    """One course per rank; none for a record of 2020, whose slices have no times."""
-    mnb = read.view.mnb
-    if mnb is None:
-        return ()
+    """One course per rank."""
+    mnb = read.record.mnb
     ranks = [rank.slices for rank in mnb.ranks]
     first = min((rows[0].start_s for rows in ranks if rows), default=0.0)
     start = first if mnb.start_s is None else mnb.start_s
@@ -70,14 +68,13 @@ def courses(read: ReadRecord) -> tuple[Course, ...]:
 
 
 def _course(read: ReadRecord, device: str, rows: Sequence[SliceRow], start_s: float, window: Window | None) -> Course:
-    mnb = read.view.mnb
-    assert mnb is not None
+    mnb = read.record.mnb
     points = thinned(rows)
     settled = settled_since(rows, start_s, mnb.window_rule)
     judged_from = settled if window is None else min(settled, window.start_s)
     return Course(
         label=mnb.label,
-        job_id=read.view.job_id,
+        job_id=read.record.job_id,
         session=mnb.run_id,
         run=mnb.launch.run,
         batch=mnb.batch,
@@ -89,7 +86,7 @@ def _course(read: ReadRecord, device: str, rows: Sequence[SliceRow], start_s: fl
         rates=tuple(_brief(at.count / at.length_s) for at in points),
         window=None if window is None else (round(window.start_s - start_s, 2), round(window.end_s - start_s, 2)),
         change=change([row for row in rows if row.start_s >= judged_from]),
-        failed=mnb.failure is not None or not read.view.success,
+        failed=mnb.failure is not None or not read.record.success,
     )
 
 

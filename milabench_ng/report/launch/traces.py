@@ -18,7 +18,7 @@ from milabench_ng.catalogue import Scalar
 from milabench_ng.files import convert_json, parse_json, read_content, refuse
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.origin import release
-from milabench_ng.records.views import DataView, MnbView
+from milabench_ng.records.record import Data, Mnb
 from milabench_ng.shipped import find
 
 TRACES_SCHEMA = 3
@@ -140,7 +140,7 @@ class Traced(msgspec.Struct, frozen=True):
     """The version of mnb that made the record."""
 
 
-def traced(mnb: MnbView) -> Traced:
+def traced(mnb: Mnb) -> Traced:
     """Extract the traced values from a launch's record."""
     precision = (mnb.precision.ran if mnb.precision else None) or "unknown"
     places = [(f"{mnb.launch.slot_ids[number]}/{number}", rank) for number, rank in enumerate(mnb.ranks)]
@@ -165,7 +165,7 @@ def traced(mnb: MnbView) -> Traced:
     )
 
 
-def _data(data: DataView | None) -> tuple[str, str, float] | None:
+def _data(data: Data | None) -> tuple[str, str, float] | None:
     return None if data is None else (data.name, data.kind, data.scale)
 
 

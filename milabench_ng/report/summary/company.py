@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from milabench_ng.plan import Launch
 from milabench_ng.profile import name_of
-from milabench_ng.records.views import ManifestView
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.summary import Pressing
 from milabench_ng.stats import mean
@@ -18,7 +18,7 @@ Beside = dict[str, float]
 """Items per second of the other tests that ran at the same time, by name; a failed launch counts as 0."""
 
 
-def company_of(manifests: Sequence[ManifestView], results: Iterable[LaunchResult]) -> dict[str, Beside]:
+def company_of(manifests: Sequence[Manifest], results: Iterable[LaunchResult]) -> dict[str, Beside]:
     """By row, who ran beside it on the node's other devices; nobody if it ran alone.
 
     Rows whose test ran on all slots at the same time, as usual, or uses all devices, are left out.
@@ -46,7 +46,7 @@ def units_of(results: Iterable[LaunchResult]) -> dict[str, str]:
     return {name_of(result.test): result.unit for result in results}
 
 
-def pressing_of(manifests: Sequence[ManifestView]) -> dict[str, Pressing]:
+def pressing_of(manifests: Sequence[Manifest]) -> dict[str, Pressing]:
     """By name, the tests that are only company and state the share of the time in which they press."""
     return {
         name_of(launch.test): Pressing(workload=launch.workload, busy=busy)

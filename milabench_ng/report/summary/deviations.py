@@ -12,8 +12,8 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Plan
 from milabench_ng.profile import Test, build_profile, name_of, parse_profile
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.marks import Mark, MarkKind
-from milabench_ng.records.views import ManifestView
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.provenance import node_devices
 
@@ -23,7 +23,7 @@ TEST_2020 = Test(workload="")
 """Profiles of 2020 state neither scale nor company."""
 
 
-def with_deviations(results: Sequence[LaunchResult], manifests: Sequence[ManifestView]) -> tuple[LaunchResult, ...]:
+def with_deviations(results: Sequence[LaunchResult], manifests: Sequence[Manifest]) -> tuple[LaunchResult, ...]:
     """The results, with marks for how their runs departed from the profile."""
     runs = {manifest.run_id: _of_manifest(manifest) for manifest in manifests}
     return tuple(
@@ -40,7 +40,7 @@ class _Run(msgspec.Struct, frozen=True):
     company: Mapping[str, Mark]
 
 
-def _of_manifest(manifest: ManifestView) -> _Run:
+def _of_manifest(manifest: Manifest) -> _Run:
     stated = _stated(manifest)
     return _Run(
         marks=tuple(_of_run(manifest)),
@@ -55,7 +55,7 @@ def _marked(result: LaunchResult, run: _Run) -> LaunchResult:
     return msgspec.structs.replace(result, marks=(*result.marks, *added))
 
 
-def _of_run(manifest: ManifestView) -> Iterator[Mark]:
+def _of_run(manifest: Manifest) -> Iterator[Mark]:
     planned = manifest.plan
     if planned.order == "file" and planned.repeat > 1:
         yield Mark(kind="order", what=planned.order)
@@ -65,11 +65,11 @@ def _of_run(manifest: ManifestView) -> Iterator[Mark]:
         yield Mark(kind="devices left out", value=len(planned.devices), limit=node_devices(manifest))
 
 
-def _shared(manifest: ManifestView) -> str:
+def _shared(manifest: Manifest) -> str:
     """What several tenants share, and how."""
     if all(device.kind == "cpu" for device in manifest.plan.devices):
         return "CPU partition"
-    return "GPU, through MPS" if manifest.inventory and manifest.inventory.mps else "GPU, in turns"
+    return "GPU, through MPS" if manifest.inventory.mps else "GPU, in turns"
 
 
 def _of_data(result: LaunchResult, scales: Mapping[str, float]) -> Iterator[Mark]:
@@ -105,9 +105,9 @@ def _expected(label: str, stated: Mapping[str, Test], beside: Collection[str], s
     return {ids[names[i % len(names)]] for i in range(slots - 1 if names else 0)}
 
 
-def _stated(manifest: ManifestView) -> dict[str, Test]:
+def _stated(manifest: Manifest) -> dict[str, Test]:
     """The tests as the profile states them (`suite.test`); empty if it cannot be read."""
-    suite, text = manifest.plan.suite, manifest.profile.text if manifest.profile else ""
+    suite, text = manifest.plan.suite, manifest.profile.text
     try:
         tests, of_2020 = parse_profile(text, "run.json: profile")
         if of_2020:

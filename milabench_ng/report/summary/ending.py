@@ -22,7 +22,7 @@ def interrupted(folder: Folder) -> bool:
 
 def between_sessions(folder: Folder) -> bool:
     """Whether a run of several sessions ended one of them by itself, and has more to come."""
-    several = any(manifest.request.sessions > 1 for manifest in folder.manifests)
+    several = any(manifest.sessions > 1 for manifest in folder.manifests)
     return several and interrupted(folder) and ended_by_itself(folder.events)
 
 

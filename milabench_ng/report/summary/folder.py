@@ -17,10 +17,18 @@ from milabench_ng.plain import plain, printed_json, short
 from milabench_ng.profile import Scheme, suite_of
 from milabench_ng.records.borders import asked
 from milabench_ng.records.ledger import AnyLedgerEvent
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.origin import require_schema
-from milabench_ng.records.reading import Problem, ReadRecord, is_going_on, read_folder, read_ledger, read_record
-from milabench_ng.records.views import ManifestView
+from milabench_ng.records.reading import (
+    Problem,
+    Read2020,
+    ReadRecord,
+    is_going_on,
+    read_folder,
+    read_ledger,
+    read_record,
+)
 from milabench_ng.report.launch.first_losses import compare_first_loss
 from milabench_ng.report.launch.traces import ReferenceTrace, compare, load_traces
 from milabench_ng.report.summary.contradictions import contradictions
@@ -52,9 +60,9 @@ def load(source: Path, name: str = "") -> Summary:
         return summarise(collect(source, name))
     content = read_content(source, LARGE)
     found = read_record(content, name)
-    if isinstance(found, ReadRecord):
+    if isinstance(found, ReadRecord | Read2020):
         return summarise(Folder(source=name, results=(reduce_record(found),)))
-    if isinstance(found, ManifestView):
+    if isinstance(found, Manifest):
         raise InputError(f"{name}: the manifest of a run; give its folder")
     return decode_summary(content, name)
 
@@ -81,12 +89,12 @@ def collect(folder: Path, name: str = "") -> Folder:
     """
     going_on = is_going_on(folder)  # asked first, so that launches that end while we read are merely pending
     results: list[LaunchResult] = []
-    manifests: list[ManifestView] = []
+    manifests: list[Manifest] = []
     problems: list[Problem] = []
     for found in read_folder(folder):
-        if isinstance(found, ReadRecord):
+        if isinstance(found, ReadRecord | Read2020):
             results.append(reduce_record(found))
-        elif isinstance(found, ManifestView):
+        elif isinstance(found, Manifest):
             manifests.append(found)
         elif os.path.basename(found.file) == MANIFEST:
             raise InputError(_why_unread(name or plain(folder), folder, found))
@@ -103,7 +111,7 @@ def collect(folder: Path, name: str = "") -> Folder:
     )
 
 
-def _asked(manifest: ManifestView, events: Sequence[AnyLedgerEvent]) -> ManifestView:
+def _asked(manifest: Manifest, events: Sequence[AnyLedgerEvent]) -> Manifest:
     """The manifest with the part of its plan that its rule for stopping asked for."""
     if manifest.stopping is None:
         return manifest
@@ -120,7 +128,7 @@ def _why_unread(called: str, folder: Path, manifest: Problem) -> str:
     )
 
 
-def against_traces(results: list[LaunchResult], manifests: list[ManifestView]) -> tuple[LaunchResult, ...]:
+def against_traces(results: list[LaunchResult], manifests: list[Manifest]) -> tuple[LaunchResult, ...]:
     """Compare each result with its suite's shipped traces: add marks for deviations, and whether it was compared."""
     suites = {suite_of(result.test) for result in results}
     known = {label: trace for suite in suites for label, trace in load_traces(suite).items()}

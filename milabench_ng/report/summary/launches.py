@@ -18,8 +18,9 @@ from milabench_ng.records.isolation import Tier, weakest_tier
 from milabench_ng.records.latency import merged
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.prefetched import prefetched
-from milabench_ng.records.reading import ReadRecord
-from milabench_ng.records.views import DataView, MnbView, RecordView
+from milabench_ng.records.reading import Read2020, ReadRecord
+from milabench_ng.records.record import Data, Mnb, Rank, Record
+from milabench_ng.records.record_2020 import Record2020
 from milabench_ng.records.window import (
     SliceRow,
     Window,
@@ -106,7 +107,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
     """Samples of telemetry that were lost."""
     tier: Tier | None = None
-    data: DataView | None = None
+    data: Data | None = None
     data_scale: float = 1.0
     """The scale that was asked for; a data set that cannot be scaled has its own."""
     precision: str | None = None
@@ -120,28 +121,28 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was compared with reference traces, in words; empty if unknown (2020)."""
 
 
-def reduce_record(read: ReadRecord) -> LaunchResult:
+def reduce_record(read: ReadRecord | Read2020) -> LaunchResult:
     """Reduce one record to its result."""
-    return _ours(read, read.view.mnb) if read.view.mnb is not None else _of_2020(read)
+    return _ours(read) if isinstance(read, ReadRecord) else _of_2020(read)
 
 
-def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
-    view = read.view
+def _ours(read: ReadRecord) -> LaunchResult:
+    record, mnb = read.record, read.record.mnb
     measured = _measured(mnb)
     perf = measured.perf
-    cause, detail = _failure(view, mnb, perf)
+    cause, detail = _failure(record, perf)
     return LaunchResult(
         file=read.file,
         test=mnb.launch.test,
         label=mnb.label,
-        job_id=view.job_id,
+        job_id=record.job_id,
         run_id=mnb.run_id,
         scheme=mnb.launch.scheme,
         measured=mnb.launch.measured,
         batch=mnb.batch,
         devices=mnb.launch.slot_ids,
         hardware=mnb.devices,
-        hostname=view.hostname or "",
+        hostname=record.hostname,
         unit=mnb.unit,
         classic_factor=mnb.classic_factor,
         derived=mnb.derived,
@@ -156,10 +157,10 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
         rank_rates=measured.rank_rates,
         workload=mnb.launch.workload,
         options=mnb.launch.arguments,
-        kernels=tuple(dict.fromkeys(" ".join(item) for rank in mnb.ranks for item in rank.kernels.items())),
+        kernels=tuple(dict.fromkeys(" ".join(item) for rank in mnb.ranks for item in _kernels(rank).items())),
         shapes=measured.shapes,
-        program_s=_program_s(view),
-        peak_memory_mib=_peak_memory(view, _visible(view)),
+        program_s=_program_s(record),
+        peak_memory_mib=_peak_memory(record),
         wait_share=measured.wait_share if cause is None else None,
         latencies=measured.latencies if cause is None else (),
         notes=measured.notes if cause is None else {},
@@ -177,14 +178,18 @@ def _ours(read: ReadRecord, mnb: MnbView) -> LaunchResult:
     )
 
 
-def _gpu_load(mnb: MnbView) -> float | None:
+def _kernels(rank: Rank) -> dict[str, str]:
+    return {} if rank.kernels is msgspec.UNSET else rank.kernels
+
+
+def _gpu_load(mnb: Mnb) -> float | None:
     """The mean over the devices of a launch; None without samples of each from inside the window."""
     seen = [mnb.telemetry.get(telemetry_key("gpu", device.uuid or "")) for device in mnb.devices]
-    loads = [one.utilization_pct.mean / 100 for one in seen if one and one.utilization_pct]
+    loads = [one["utilization_pct"].mean / 100 for one in seen if one and "utilization_pct" in one]
     return mean(loads) if mnb.sampled and loads and len(loads) == len(mnb.devices) else None
 
 
-def _read_limit(mnb: MnbView) -> ReadLimit | None:
+def _read_limit(mnb: Mnb) -> ReadLimit | None:
     """The limit of its shares, which are alike."""
     limited = (share.io for share in mnb.isolation.values() if share.io and share.io.read_bytes_per_s)
     return next((ReadLimit(each.read_bytes_per_s or 1, each.method) for each in limited), None)
@@ -205,7 +210,7 @@ class _Measured(msgspec.Struct, frozen=True):
     """Marks that follow from the slices, and that the record has not got: older versions did not make them."""
 
 
-def _measured(mnb: MnbView) -> _Measured:
+def _measured(mnb: Mnb) -> _Measured:
     slices = [rank.slices for rank in mnb.ranks]
     if mnb.start_s is None or mnb.stop_s is None:
         return _Measured()
@@ -252,12 +257,13 @@ def _shapes(rows: Sequence[SliceRow], window: Window, rule: WindowRule, start_s:
             yield found
 
 
-def _failure(view: RecordView, mnb: MnbView, perf: float) -> tuple[str | None, str]:
-    if mnb.failure is not None:
-        return mnb.failure.cause, mnb.failure.detail
-    if not view.success:
+def _failure(record: Record, perf: float) -> tuple[str | None, str]:
+    failure = record.mnb.failure
+    if failure is not None:
+        return failure.cause, failure.detail
+    if not record.success:
         return "exit", "the record says that it failed, and not why"
-    bad = [name for name, value in view.metrics.items() if value is None or _is_nan(value)]
+    bad = [name for name, value in record.metrics.items() if value is None]
     if bad:
         return "nan", f"metric {bad[0]} is not a number"
     if not math.isfinite(perf):
@@ -267,12 +273,12 @@ def _failure(view: RecordView, mnb: MnbView, perf: float) -> tuple[str | None, s
     return None, ""
 
 
-def _of_2020(read: ReadRecord) -> LaunchResult:
-    view = read.view
+def _of_2020(read: Read2020) -> LaunchResult:
+    view = read.record
     scheme = _scheme(view.job)
     samples = tuple(_tail_rate(timing.rates or ()) for name, timing in view.timings.items() if name.startswith("train"))
     cause, detail = _failure_2020(view, samples)
-    visible = _visible(view)
+    visible = _visible(view.environ)
     return LaunchResult(
         file=read.file,
         test=view.name,
@@ -287,11 +293,11 @@ def _of_2020(read: ReadRecord) -> LaunchResult:
         samples=samples if cause is None else (),
         rank_rates=samples if cause is None else (),
         program_s=_program_s(view),
-        peak_memory_mib=_peak_memory(view, visible),
+        peak_memory_mib=_peak_2020(view, visible),
     )
 
 
-def _failure_2020(view: RecordView, samples: Sequence[float]) -> tuple[str | None, str]:
+def _failure_2020(view: Record2020, samples: Sequence[float]) -> tuple[str | None, str]:
     """As in 2020, except that a launch without a rate is a failure: it used to be a success that spoiled the mean."""
     if not view.success:
         return "exception", (view.error or "").strip().rpartition("\n")[2]
@@ -323,25 +329,30 @@ def _scheme(job: Mapping[str, Any] | None) -> Scheme:
     return Scheme.PROGRESSION if stated == Scheme.PROGRESSION else Scheme.PER_GPU
 
 
-def _program_s(view: RecordView) -> float | None:
+def _program_s(view: Record | Record2020) -> float | None:
     program = view.timings.get("program")
     return program.time if program else None
 
 
-def _visible(view: RecordView) -> list[str]:
+def _visible(environ: Mapping[str, Any]) -> list[str]:
     """The devices in ``CUDA_VISIBLE_DEVICES``."""
-    text = view.environ.get("CUDA_VISIBLE_DEVICES")
+    text = environ.get("CUDA_VISIBLE_DEVICES")
     return [part.strip() for part in text.split(",") if part.strip()] if isinstance(text, str) else []
 
 
-def _peak_memory(view: RecordView, visible: Sequence[str]) -> float:
-    """MiB on the launch's device, or on any of the node's for several devices (as in 2020); 0 without samples."""
+def _peak_memory(record: Record) -> float:
+    """MiB on the busiest of the launch's devices (as in 2020); 0 without samples."""
+    return max([0.0, *(gauges["memory"].max for gauges in record.gpu_monitor.values())])
+
+
+def _peak_2020(view: Record2020, visible: Sequence[str]) -> float:
+    """MiB on the launch's device, or on any of the node's for several devices; 0 without samples."""
     monitor = view.gpu_monitor or {}
     chosen = [monitor[visible[0]]] if len(visible) == 1 and visible[0] in monitor else list(monitor.values())
     return max([0.0, *(entry.memory.max for entry in chosen if entry.memory and entry.memory.max is not None)])
 
 
-def _tier(mnb: MnbView, cause: str | None) -> Tier | None:
+def _tier(mnb: Mnb, cause: str | None) -> Tier | None:
     """The weakest tier of the launch's shares; None for a launch that died before they were read back."""
     if mnb.isolation:
         return weakest_tier([share.tier for share in mnb.isolation.values()])

@@ -21,7 +21,7 @@ from milabench_ng.errors import InputError
 from milabench_ng.grouping import grouped
 from milabench_ng.plain import plain, short
 from milabench_ng.plan import Device
-from milabench_ng.records.views import ManifestView
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.units import format_bytes
 
@@ -72,7 +72,7 @@ class MadeOn(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def check_one_node(source: str, manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> None:
+def check_one_node(source: str, manifests: Sequence[Manifest], results: Sequence[LaunchResult]) -> None:
     """Raise InputError unless the runs in the folder ``source`` are repeats on one node with the same software."""
 
     def joined(known: MadeOn, other: MadeOn) -> MadeOn:
@@ -89,7 +89,7 @@ def check_one_node(source: str, manifests: Sequence[ManifestView], results: Sequ
         reduce(joined, made)
 
 
-def _made(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> Iterator[MadeOn]:
+def _made(manifests: Sequence[Manifest], results: Sequence[LaunchResult]) -> Iterator[MadeOn]:
     """What each run's manifest says or, for a run without one, its records."""
     groups = grouped(results, lambda result: (result.run_id, result.hostname))
     places = {result.run_id: os.path.dirname(result.file) for result in reversed(results)}  # of its first record
@@ -101,18 +101,16 @@ def _made(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) ->
             yield _by_records(host, group, places[run_id] or (f"run {run_id}" if run_id else f"records of {host}"))
 
 
-def _by_manifest(manifest: ManifestView, place: str) -> MadeOn:
+def _by_manifest(manifest: Manifest, place: str) -> MadeOn:
     node, devices = manifest.inventory, manifest.plan.devices
     made = MadeOn(
         place=place,
         worked=frozenset(device.index for device in devices),
-        profiles={manifest.plan.suite: manifest.profile.sha256} if manifest.profile else {},
+        profiles={manifest.plan.suite: manifest.profile.sha256},
         devices=_uuids(devices),
         models=frozenset(device.name for device in devices if device.name),
         versions={"mnb": manifest.version, **manifest.software},
     )
-    if node is None:
-        return made
     own = {"driver": node.nvidia_driver, "kernel": node.kernel}
     return msgspec.structs.replace(
         made,

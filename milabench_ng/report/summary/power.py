@@ -12,21 +12,19 @@ from typing import Literal, get_args
 
 import msgspec
 
-from milabench_ng.records.views import GaugeView, MnbView, SampledView, TelemetryView
+from milabench_ng.bounds import Spread
+from milabench_ng.records.record import Mnb, SamplingSpan
 from milabench_ng.report.summary.summary import TestSummary
 from milabench_ng.stats import mean
 from milabench_ng.telemetry.messages import telemetry_key
 
-PowerBasis = Literal[
-    "energy counter", "samples", "counter and samples disagree", "few samples", "samples from start to stop"
-]
-"""What a power figure rests on, best first; the last is for older records and includes the ramp."""
+PowerBasis = Literal["energy counter", "samples", "counter and samples disagree", "few samples"]
+"""What a power figure rests on, best first."""
 
 _BEST_FIRST: tuple[PowerBasis, ...] = get_args(PowerBasis)
 _DOUBTS: dict[PowerBasis, str] = {
     "counter and samples disagree": "rests on the samples, as counter and samples disagree",
     "few samples": "rests on few samples",
-    "samples from start to stop": "is that from start to stop, the ramp included",
 }
 ENOUGH = 0.5
 """Share of the window that the counter must cover, and share of the window's samples that must be present."""
@@ -46,7 +44,7 @@ class DevicePower(msgspec.Struct, frozen=True):
     basis: PowerBasis
 
 
-def launch_power(mnb: MnbView) -> DevicePower | None:
+def launch_power(mnb: Mnb) -> DevicePower | None:
     """The mean over the devices of a launch; None if one is unknown or shares its GPU."""
     # A MIG device shares its board's, and so do several tenants of one GPU.
     alone = [device.uuid or "" for device in mnb.devices if device.kind == "gpu"]
@@ -58,11 +56,11 @@ def launch_power(mnb: MnbView) -> DevicePower | None:
     return DevicePower(mean([power.watts for power in known]), max((one.basis for one in known), key=_BEST_FIRST.index))
 
 
-def _power(seen: TelemetryView, sampled: SampledView | None) -> DevicePower | None:
-    gauge = seen.power_w
+def _power(seen: Mapping[str, Spread], sampled: SamplingSpan | None) -> DevicePower | None:
     if sampled is None:
-        return None if gauge is None else DevicePower(gauge.mean, "samples from start to stop")
-    watts = _counted(seen.energy_j, sampled)
+        return None
+    gauge = seen.get("power_w")
+    watts = _counted(seen.get("energy_j"), sampled)
     if gauge is None:
         return None if watts is None else DevicePower(watts, "energy counter")
     if watts is not None and abs(watts - gauge.mean) <= _AGREEMENT * gauge.mean:
@@ -73,7 +71,7 @@ def _power(seen: TelemetryView, sampled: SampledView | None) -> DevicePower | No
     return DevicePower(gauge.mean, "samples" if enough else "few samples")
 
 
-def _counted(counter: GaugeView | None, sampled: SampledView) -> float | None:
+def _counted(counter: Spread | None, sampled: SamplingSpan) -> float | None:
     """Watts by an energy counter; None unless it ran for enough of the sampled time, and no longer."""
     if counter is None or counter.max <= counter.min or not _is_sane(sampled):
         return None
@@ -83,7 +81,7 @@ def _counted(counter: GaugeView | None, sampled: SampledView) -> float | None:
     return (counter.max - counter.min) / counter.span_s
 
 
-def _is_sane(sampled: SampledView) -> bool:
+def _is_sane(sampled: SamplingSpan) -> bool:
     return sampled.end_s > sampled.start_s and 0 < sampled.interval_s <= _LONGEST_S
 
 

@@ -9,11 +9,12 @@ from typing import TypeVar
 
 import msgspec
 
+from milabench_ng.node.inventory import Inventory
 from milabench_ng.plan import Plan
 from milabench_ng.profile import suite_of
 from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Damaged, Enough, Finished, Resumed, Session
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.reading import Problem
-from milabench_ng.records.views import InventoryView, ManifestView
 from milabench_ng.report.launch.host_paces import PaceSeen, without_pace
 from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.summary import Provenance
@@ -27,7 +28,7 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     results: tuple[LaunchResult, ...]
-    manifests: tuple[ManifestView, ...] = ()
+    manifests: tuple[Manifest, ...] = ()
     problems: tuple[Problem, ...] = ()
     events: tuple[AnyLedgerEvent, ...] = ()
     """The events of the ledger."""
@@ -38,14 +39,14 @@ def distinct(values: Iterable[T | None]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(value for value in values if value is not None))
 
 
-def device_count(manifests: Sequence[ManifestView], results: Sequence[LaunchResult]) -> int:
+def device_count(manifests: Sequence[Manifest], results: Sequence[LaunchResult]) -> int:
     """How many tenants a plan measures: one per device, or per slot; without a plan, the devices that launches name."""
     if manifests:
         return max(max(len(made.plan.devices), len(made.plan.measured_slots)) for made in manifests)
     return max(1, len({device for result in results for device in result.devices}))
 
 
-def side_by_side(manifests: Sequence[ManifestView]) -> Counter[str]:
+def side_by_side(manifests: Sequence[Manifest]) -> Counter[str]:
     """How many launches of each row the plan runs at the same time: normally one per device."""
     found: Counter[str] = Counter()
     for manifest in manifests:
@@ -54,10 +55,10 @@ def side_by_side(manifests: Sequence[ManifestView]) -> Counter[str]:
     return found
 
 
-def node_devices(manifest: ManifestView) -> int:
+def node_devices(manifest: Manifest) -> int:
     """The number of GPUs and MIG instances in the node; 0 if unknown, or if processors did the work."""
     on_gpus = all(device.kind != "cpu" for device in manifest.plan.devices)
-    return len(manifest.inventory.gpus) if manifest.inventory and on_gpus else 0
+    return len(manifest.inventory.gpus) if on_gpus else 0
 
 
 def order_of(plan: Plan) -> str | None:
@@ -106,10 +107,8 @@ def provenance_of(folder: Folder, models: Mapping[str, str]) -> Provenance:
     )
 
 
-def _node(inventory: InventoryView | None) -> dict[str, str]:
+def _node(inventory: Inventory) -> dict[str, str]:
     """The node in words."""
-    if inventory is None:
-        return {}
     return {
         "machine": inventory.virtualization or "bare metal",
         "processors": inventory.cpus.text,

@@ -44,6 +44,7 @@ from milabench_ng.report.summary.provenance import (
 )
 from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, sessions_by_repeat, stat_of
 from milabench_ng.report.summary.summary import (
+    DataRead,
     FailedLaunch,
     Latency,
     StepTally,
@@ -296,7 +297,7 @@ def _test(
         items_per_step=mean(of_steps) if of_steps else None,
         started_utc=min((result.started_utc for result in readable if result.started_utc), default=None),
         tiers=distinct(result.tier for result in readable),
-        data=distinct(result.data for result in readable),
+        data=distinct(DataRead.of(result.data) if result.data else None for result in readable),
         precision=distinct(result.precision for result in readable),
         kernels=distinct(kernel for result in readable for kernel in result.kernels),
         marks=merged(mark for result in readable for mark in result.marks),
@@ -308,9 +309,9 @@ def measured_again(results: Sequence[LaunchResult]) -> list[LaunchResult]:
     """The good results that count no longer, since a retry measured them again beside the neighbours that they lost."""
     return superseded(
         [
-            Good(one, (one.run_id, one.job_id), one.started_utc.isoformat() if one.started_utc else "", one.marks)
+            Good(one, (one.run_id, one.job_id), one.started_utc, one.marks)
             for one in results
-            if one.cause is None
+            if one.cause is None and one.started_utc is not None
         ]
     )
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from milabench_ng.bounds import Amount, Latencies
+from milabench_ng.bounds import Amount, Factor, Latencies, Utc
 from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.profile import Scheme, suite_of
 from milabench_ng.records.isolation import Tier, weakest_tier
@@ -20,8 +20,8 @@ from milabench_ng.records.latency import batches, quantile_s
 from milabench_ng.records.ledger import NOT_TRIED
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
+from milabench_ng.records.record import Data
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
-from milabench_ng.records.views import DataView, Factor, Utc
 from milabench_ng.report.launch.host_paces import Paces
 from milabench_ng.report.statistics.intervals import LogStat
 from milabench_ng.stats import mean, population_std
@@ -136,6 +136,20 @@ class Pressing(msgspec.Struct, frozen=True, kw_only=True):
     busy: Amount
 
 
+class DataRead(msgspec.Struct, frozen=True):
+    """What launches read."""
+
+    name: str
+    kind: str
+    scale: Amount
+    cache: str
+
+    @classmethod
+    def of(cls, data: Data) -> DataRead:
+        """What a record says of it."""
+        return cls(name=data.name, kind=data.kind, scale=data.scale, cache=data.cache)
+
+
 class StepTally(msgspec.Struct, frozen=True, kw_only=True):
     """How many steps a launch did: the median over the launches of a row."""
 
@@ -244,7 +258,7 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     started_utc: Utc | None = None
     """When its first launch started; None if not recorded."""
     tiers: tuple[Tier, ...] = ()
-    data: tuple[DataView, ...] = ()
+    data: tuple[DataRead, ...] = ()
     precision: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
     """What of torch's libraries worked, such as ``attention flash``; empty if nothing of it was seen."""

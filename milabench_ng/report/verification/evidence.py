@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 import msgspec
 
@@ -134,7 +135,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         """The records of launches that did not fail."""
         return tuple(kept for kept in self.records if kept.record.success)
 
-    def batches(self) -> dict[tuple[int, str], list[StoredRecord]]:
+    def batches(self) -> dict[tuple[int, datetime], list[StoredRecord]]:
         """The records by batch and the time (UTC) at which it began: each group worked at the same time."""
         return grouped(self.records, lambda kept: (kept.record.mnb.batch, kept.record.mnb.started_utc))
 

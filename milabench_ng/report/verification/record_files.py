@@ -6,14 +6,11 @@ import hashlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-import msgspec
-
 from milabench_ng.errors import InputError
 from milabench_ng.files import MIB
 from milabench_ng.plan import Plan
 from milabench_ng.records.names import RECORD_NAME
-from milabench_ng.records.origin import RECORD_SCHEMA, written_by
-from milabench_ng.records.reading import Problem, decode_record, decoded_size, problem, record_content
+from milabench_ng.records.reading import Problem, ReadRecord, decoded_size, problem, read_record, record_content
 from milabench_ng.records.record import Record
 from milabench_ng.report.verification.evidence import StoredRecord
 
@@ -25,7 +22,6 @@ _SHORTEST_S = 0.1
 """Slices that are asked to be shorter are counted as if they were so long."""
 _MORE_SLICES = 1_000
 """For the steps after a stop, and for an orchestrator that stood still."""
-_record = msgspec.json.Decoder(Record)
 
 
 def read_records(
@@ -45,19 +41,23 @@ def read_records(
                 raise InputError(f"the records of the folder hold more than {MAX_RECORDS // MIB} MiB")
             if left_decoded < 0:
                 raise InputError(f"the records of the folder would take more than {MAX_DECODED // MIB} MiB of memory")
-            kept.append(_stored(name, content, longest_s))
-        except (InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-            unreadable.append(problem(name, f"not a whole record: {error}"))
+            found = read_record(content, name)
+            if isinstance(found, ReadRecord):
+                kept.append(_stored(found, content, longest_s))
+            else:
+                unreadable.append(found if isinstance(found, Problem) else problem(name, "not a record of this mnb"))
+        except InputError as error:
+            unreadable.append(problem(name, f"not a readable record: {error}"))
     return tuple(kept), tuple(unreadable)
 
 
-def _stored(name: str, content: bytes, longest_s: float | None) -> StoredRecord:
-    """The record ``name``. Raises InputError, or msgspec's errors, for what the rules must not see."""
-    record = _whole(content, name)
+def _stored(read: ReadRecord, content: bytes, longest_s: float | None) -> StoredRecord:
+    """The record in a file. Raises InputError for what the rules must not see."""
+    record = read.record
     require_possible(record, longest_s)
     if not record.mnb.launch.devices or not record.mnb.devices:
         raise InputError("its launch has no device")
-    return StoredRecord(file=name, sha256=hashlib.sha256(content).hexdigest(), record=record)
+    return StoredRecord(file=read.file, sha256=hashlib.sha256(content).hexdigest(), record=record)
 
 
 def longest(plan: Plan) -> float | None:
@@ -78,13 +78,3 @@ def require_possible(record: Record, longest_s: float | None) -> None:
         if len(rank.slices) > most:
             possible = f"{longest_s:g} s, its max_seconds, have at most {longest_s / least_s:.0f} of {least_s:g} s"
             raise InputError(f"rank {rank.rank} has {len(rank.slices):,} slices; {possible}")
-
-
-def _whole(content: bytes, name: str) -> Record:
-    """The record with all that the rules examine. Raises msgspec's errors, naming the version that made it."""
-    try:
-        return decode_record(content, name, _record)
-    except (InputError, msgspec.ValidationError) as error:
-        raw = msgspec.json.decode(content)
-        made = written_by(raw.get("mnb") if isinstance(raw, dict) else None, RECORD_SCHEMA)
-        raise msgspec.ValidationError(f"{error}; {made}") from None

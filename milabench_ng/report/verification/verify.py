@@ -17,13 +17,13 @@ from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST
 from milabench_ng.records.origin import RUN_SCHEMA, require_schema, written_by
 from milabench_ng.records.reading import (
+    Read2020,
     ReadRecord,
     is_going_on,
     read_ledger,
     read_record,
     record_content,
 )
-from milabench_ng.records.views import ManifestView
 from milabench_ng.report.baselines.peaks import same_models
 from milabench_ng.report.scoring.scale import Scale, files_of, scales_of
 from milabench_ng.report.scoring.weights import WeightsFile, read_weights
@@ -191,7 +191,7 @@ def _scales(there: Opened, asked: Mapping[str, WeightsFile | None], summary: Sum
 def _is_read(path: Path) -> bool:
     """Whether the report takes numbers from a file that belongs to no run."""
     try:
-        return isinstance(read_record(record_content(path), path.name), ReadRecord | ManifestView)
+        return isinstance(read_record(record_content(path), path.name), ReadRecord | Read2020 | Manifest)
     except InputError:
         return False
 

@@ -61,7 +61,8 @@ def overclocked(evidence: Evidence) -> Iterator[str]:
                 ("cores", settings.max_sm_clock_mhz, "sm_clock_mhz"),
                 ("memory", settings.max_memory_clock_mhz, "memory_clock_mhz"),
             ):
-                seen = [sampled.get(key, {}).get("max"), *(getattr(state, key) for state in states)]
+                spread = sampled.get(key)
+                seen = [spread.max if spread else None, *(getattr(state, key) for state in states)]
                 highest = max((clock for clock in seen if clock is not None), default=0)
                 if limit is not None and highest > limit:
                     yield f"{name}: the {kind} of {uuid} ran at {highest:g} MHz, {limit} MHz is their highest clock"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -125,7 +126,7 @@ def _named(labels: Iterable[str]) -> str:
 
 def _not_requested(manifest: Manifest) -> Iterator[str]:
     """What the request asked for and the manifest has otherwise; one of an older version may lack keys."""
-    asked, planned, sessions = manifest.request, manifest.plan, manifest.request.get("sessions")
+    asked, planned = manifest.request, manifest.plan
     made: dict[str, object] = {
         "suite": planned.suite,
         "order": planned.order,
@@ -134,7 +135,7 @@ def _not_requested(manifest: Manifest) -> Iterator[str]:
         "stopping": msgspec.to_builtins(manifest.stopping),
         "rule": msgspec.to_builtins(manifest.window_rule),
         "slots_per_device": planned.tenants_per_device,
-        "repeat": planned.repeat // (sessions if type(sessions) is int and sessions > 0 else 1),
+        "repeat": planned.repeat // manifest.sessions,
     }
     for name, value in made.items():
         if name in asked and asked[name] != value:
@@ -223,7 +224,7 @@ def _wrong_order(evidence: Evidence, planned: Plan, nonce: str) -> Iterator[str]
 
 def _out_of_order(evidence: Evidence) -> Iterator[str]:
     """Batches whose first attempts did not start in order."""
-    first: dict[int, str] = {}
+    first: dict[int, datetime] = {}
     for kept in evidence.records:
         mnb = kept.record.mnb
         first[mnb.batch] = min(first.get(mnb.batch, mnb.started_utc), mnb.started_utc)

@@ -48,7 +48,7 @@ def set_by_s(mnb: Mnb) -> float | None:
 
 def spans_of(evidence: Evidence) -> list[Span]:
     """All batches whose conditions were read at both edges, in the order of their dates."""
-    found: dict[tuple[int, str], Span] = {}
+    found: dict[tuple[int, datetime], Span] = {}
     for (number, utc), kept in evidence.batches().items():
         edges = kept[0].record.mnb.conditions
         before, after = edges.get("before"), edges.get("after")
@@ -84,9 +84,7 @@ def undated(evidence: Evidence) -> Iterator[str]:
     entries = evidence.ledger.entries if evidence.ledger else ()
     yield from (f"ledger, line {one.number + 1}: it has no date in UTC" for one in entries if moment(one.utc) is None)
     for name, record in evidence.named():
-        mnb = record.mnb
-        dates = (mnb.started_utc, *(edge.utc for edge in mnb.conditions.values()))
-        if any(moment(date) is None for date in dates):
+        if any(moment(edge.utc) is None for edge in record.mnb.conditions.values()):
             yield f"{name}: it has no date in UTC"
 
 

@@ -44,8 +44,8 @@ def _within(record: Record) -> Iterator[str]:
         return
     if abs(moved_s) > CLOCK_LIMIT_S:
         yield f"the date went on by {moved_s:.2f} s more than the monotonic clock, from its first conditions on"
-    begun = seconds(mnb.started_utc)
-    if begun is not None and mnb.start_s is not None:
+    if mnb.start_s is not None:
+        begun = mnb.started_utc.timestamp()
         started = first + mnb.start_s - before.time_s
         if not first - CLOCK_LIMIT_S <= begun <= started + CLOCK_LIMIT_S:
             yield f"its date is {begun - first:.1f} s after its first conditions, its start {started - first:.1f} s"

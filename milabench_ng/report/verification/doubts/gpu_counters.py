@@ -26,18 +26,18 @@ def _of_launch(mnb: Mnb) -> Iterator[str]:
     span_s, window_s = after.time_s - before.time_s, mnb.sampled.end_s - mnb.sampled.start_s
     for uuid in before.gpus.keys() & after.gpus.keys():
         first, last = before.gpus[uuid].energy_mj, after.gpus[uuid].energy_mj
-        power = mnb.telemetry.get(telemetry_key("gpu", uuid), {}).get("power_w", {})
-        if first is None or last is None or not {"mean", "max"} <= power.keys():
+        power = mnb.telemetry.get(telemetry_key("gpu", uuid), {}).get("power_w")
+        if first is None or last is None or power is None:
             continue
         settings = before.settings.gpus.get(uuid) if before.settings else None
         most = settings.power_limit_w if settings else None
-        if most is not None and power["mean"] > most * _POWER:
-            yield f"{uuid} took {power['mean']:.0f} W on average, its power limit is {most:g} W"
-        joules, in_window = (last - first) / 1000, power["mean"] * window_s
-        around = max(power["max"], most or 0.0) * (span_s - window_s)
+        if most is not None and power.mean > most * _POWER:
+            yield f"{uuid} took {power.mean:.0f} W on average, its power limit is {most:g} W"
+        joules, in_window = (last - first) / 1000, power.mean * window_s
+        around = max(power.max, most or 0.0) * (span_s - window_s)
         if not in_window / _POWER <= joules <= (in_window + around) * _POWER:
             yield (
-                f"{uuid} used {joules:.0f} J in {span_s:.1f} s, and {power['mean']:.0f} W in the {window_s:.1f} s of "
+                f"{uuid} used {joules:.0f} J in {span_s:.1f} s, and {power.mean:.0f} W in the {window_s:.1f} s of "
                 "its window"
             )
 

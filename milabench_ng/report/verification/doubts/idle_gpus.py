@@ -51,11 +51,11 @@ def _work(name: str, mnb: Mnb) -> _Work | None:
     window = mnb.window
     sources = [telemetry_key("gpu", device.uuid) for device in mnb.devices if device.uuid is not None]
     known = [mnb.telemetry[source] for source in sources if source in mnb.telemetry]
-    powers = [one["power_w"]["mean"] for one in known if "mean" in one.get("power_w", {})]
+    powers = [one["power_w"].mean for one in known if "power_w" in one]
     if window is None or not sources or len(powers) < len(sources):
         return None
     items = sum(window.part(row) * row.count for rank in mnb.ranks for row in rank.slices)
-    busy = [one["utilization_pct"]["mean"] for one in known if "mean" in one.get("utilization_pct", {})]
+    busy = [one["utilization_pct"].mean for one in known if "utilization_pct" in one]
     seconds = window.end_s - window.start_s
     return _Work(name, sum(powers) * seconds / items, min(busy, default=None)) if items > 0 else None
 
