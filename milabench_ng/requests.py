@@ -116,9 +116,9 @@ class Prepare(Request, frozen=True, kw_only=True):
 
 
 class InspectCode(Request, frozen=True, kw_only=True):
-    """Ask which code the server runs. ``wheels``: installed packages of which all files are to be compared."""
+    """Ask which code the server runs. ``wheels``: distributions to compare with their RECORD; None for all."""
 
-    wheels: tuple[str, ...]
+    wheels: tuple[str, ...] | None
 
 
 class ReadData(Request, frozen=True, kw_only=True):

@@ -22,12 +22,12 @@ from milabench_ng.orchestrator.execution.waiting import in_thread
 from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.records.ledger import AnyLedgerEvent, CodeSeen, DataSeen
-from milabench_ng.records.proof import WHEELS, DataProof
+from milabench_ng.records.proof import DataProof
 from milabench_ng.sources import loaded_elsewhere
 from milabench_ng.units import format_bytes
 
 WHEELS_VARIABLE = "MNB_WHEELS"
-"""Which wheels are compared, for development: R21 breaks where one is left out, and R31 names the variable."""
+"""Which distributions are compared, for development: R31 names the variable."""
 GIT_S = 10.0
 """How long git may take to name a commit."""
 _COMMIT = re.compile("[0-9a-f]{40,64}")
@@ -42,8 +42,8 @@ async def prove(
     Raises InputError for a data set that is damaged before the work. After it, the wheels are compared too.
     """
     await server.ready()
-    wheels = os.environ.get(WHEELS_VARIABLE, " ".join(WHEELS)).split()
-    code = await server.inspect(tuple(wheels) if edge == "after" else ())
+    only = os.environ.get(WHEELS_VARIABLE)
+    code = await server.inspect(() if edge == "before" else None if only is None else tuple(only.split()))
     own = loaded_elsewhere(Path(milabench_ng.__file__).parent)
     commit = await known_commit(Path(milabench_ng.__file__).parents[1], tell)
     code = msgspec.structs.replace(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated
 
 import msgspec
 
-WHEELS = ("torch", "torchvision", "numpy")
-"""What computes."""
-
 
 class WheelCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of an installed package, compared with the checksums in its RECORD (PEP 627)."""
+    """The files of an installed distribution, compared with the checksums in its RECORD (PEP 627)."""
 
     version: str
     folder: str
@@ -19,7 +17,7 @@ class WheelCheck(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     """SHA-256 of the RECORD's lines about the wheel's own files: the same wherever the same wheel is installed."""
     files: int
-    """How many files were read: all of its Python and those that the worker server has mapped."""
+    """How many files were read: all of its Python and all of its libraries."""
     differing: tuple[str, ...] = ()
     """Files that are not those of the wheel."""
 
@@ -34,7 +32,10 @@ class CodeProof(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: tuple[str, ...]
     """Loaded modules of this package that are none of its Python files."""
     wheels: dict[str, WheelCheck | None] = {}
-    """By package; None where it has no RECORD. Read after the work only."""
+    """By distribution, or by package where it has no RECORD (None). Read after the work only; earlier versions read
+    torch, torchvision and numpy."""
+    strays: tuple[str, ...] = ()
+    """Loaded files that lie among those of a distribution, and that no RECORD has."""
     base: str
     """Folder of the Python installation."""
     prefix: str
@@ -43,6 +44,12 @@ class CodeProof(msgspec.Struct, frozen=True, kw_only=True):
     """The folder that this package is imported from."""
     seconds: float
     """What it took to read all of this."""
+
+    @property
+    def libraries(self) -> str:
+        """SHA-256 over names, versions and sums of all distributions: the same wherever the same are installed."""
+        told = sorted(f"{name} {one.version} {one.sha256}" for name, one in self.wheels.items() if one)
+        return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
 
 class DataProof(msgspec.Struct, frozen=True, kw_only=True):

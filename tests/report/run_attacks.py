@@ -5,9 +5,13 @@ Each is done as well as its author could, short of lying about what was read: no
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from tampering import Change, Tamper, ours, proof, record
+import msgspec
+from tampering import Change, Tamper, add_session, ledger_events, ours, proof, record
+
+from milabench_ng.records.ledger import CodeSeen
 
 
 def patched_meter(event: dict[str, Any]) -> None:
@@ -50,6 +54,21 @@ def import_path(content: dict[str, Any]) -> None:
     content["import_path"] = ["/venv/bin", "/usr/lib/python3.11", "/evil"]
 
 
+def stray(event: dict[str, Any]) -> None:
+    event["code"]["strays"] = ["/site/nvidia/cublas/lib/libcublas.so.13 (deleted)"]
+
+
+def another_torch(folder: Path) -> None:
+    after = [event for _, event in ledger_events(folder) if "code" in event]
+    patched = msgspec.convert(after, list[CodeSeen])
+    wheels = patched[-1].code.wheels
+    torch = wheels["torch"]
+    assert torch is not None
+    other = {**wheels, "torch": msgspec.structs.replace(torch, sha256="5" * 64)}
+    code = msgspec.structs.replace(patched[-1].code, wheels=other)
+    add_session(folder, [patched[0], msgspec.structs.replace(patched[-1], code=code)])
+
+
 def wheel(**changes: Any) -> Change:
     return lambda event: event["code"]["wheels"]["torch"].update(changes)
 
@@ -78,6 +97,16 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "R21",
         proof("code", "after", patched_torch),
         "torch 2.15.0 is not as it was installed: /site/torch",
+    ),
+    "a library of NVIDIA replaced while it was loaded": (
+        "R21",
+        proof("code", "after", stray),
+        "files were loaded that no installed package has: /site/nvidia/cublas/lib/libcublas.so.13 (deleted)",
+    ),
+    "another torch in another session": (
+        "R21",
+        another_torch,
+        "session 2: torch 2.15.0 has other files than in an earlier session",
     ),
     "no file of torch read": ("R21", proof("code", "after", wheel(files=0)), "none of the files of torch"),
     "another torch than was recorded": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -64,7 +65,7 @@ def test_torch_without_a_record_cannot_be_compared_unless_its_sum_is_demanded(fo
     """Other installers than pip leave none."""
     proof("code", "after", torch_without_record)(folder)
     assert rulings(folder)["R21"].result == "unknown"
-    demanded = msgspec.structs.replace(CLOSED, wheels={"torch": ("0" * 64,)})
+    demanded = msgspec.structs.replace(CLOSED, libraries=("0" * 64,))
     assert rulings(folder, demanded)["R21"].result == "fail"
 
 
@@ -148,8 +149,10 @@ def test_the_buyer_may_list_more(folder: Path) -> None:
     assert verify(folder, lax).doubts[0].reasons == ("the kernel was started with nohz_full=1-3",)
 
 
-def test_the_buyer_may_pin_wheels(folder: Path) -> None:
-    known, other = (msgspec.structs.replace(CLOSED, wheels={"torch": (sum_ * 64,)}) for sum_ in "01")
+def test_the_buyer_may_pin_all_libraries(folder: Path) -> None:
+    shown = re.search("[0-9a-f]{64}", verify(folder, CLOSED).facts["libraries"])
+    assert shown is not None
+    known, other = (msgspec.structs.replace(CLOSED, libraries=("1" * 64, *sums)) for sums in ((shown[0],), ()))
     assert results(folder, known) == ["pass"] * 3
     assert "which is not among those demanded" in rulings(folder, other)["R21"].reasons[0]
 

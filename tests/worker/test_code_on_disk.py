@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from milabench_ng.records.proof import WheelCheck
 from milabench_ng.sources import loaded_elsewhere, package_digests
-from milabench_ng.worker.code_on_disk import check_wheel, mapped_files, record_hash
+from milabench_ng.worker.code_on_disk import check_wheels, installed, loaded_files, record_hash, required
 
 TEXT = "VALUE = 1\n"
 
@@ -34,21 +35,27 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     importlib.invalidate_caches()
     importlib.import_module("toy_wheel")
     yield package
-    for name in [name for name in sys.modules if name.partition(".")[0] == "toy_wheel"]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("toy_wheel", "toy_bare")]:
         del sys.modules[name]
 
 
-def differing(mapped: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    found = check_wheel("toy_wheel", mapped)
+def checked(*more: str) -> tuple[WheelCheck | None, tuple[str, ...]]:
+    """What is found of ``toy_wheel`` where it and ``more`` files are loaded, and the files of no RECORD."""
+    found, strays = check_wheels(loaded_files().union(more), ["toy-wheel"])
+    return found["toy-wheel"], strays
+
+
+def differing() -> tuple[str, ...]:
+    found, _ = checked()
     assert found is not None
     return found.differing
 
 
 @pytest.mark.usefixtures("wheel")
 def test_a_wheel_as_it_was_installed_differs_in_nothing() -> None:
-    found = check_wheel("toy_wheel", frozenset())
+    found, strays = checked()
     assert found is not None
-    assert (found.version, found.files, found.differing) == ("1.0", 2, ())
+    assert (found.version, found.files, found.differing, strays) == ("1.0", 2, (), ())
 
 
 def test_a_changed_file_is_named_whether_it_was_loaded_or_not(wheel: Path) -> None:
@@ -56,29 +63,45 @@ def test_a_changed_file_is_named_whether_it_was_loaded_or_not(wheel: Path) -> No
     assert differing() == (str(wheel / "lazy.py"),)
 
 
+def test_a_file_that_two_wheels_have_is_that_of_either(wheel: Path) -> None:
+    other = wheel.parent / "toy_other-1.0.dist-info"
+    shutil.copytree(wheel.parent / "toy_wheel-1.0.dist-info", other)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: toy_other\nVersion: 1.0\n")
+    (wheel / "lazy.py").write_text("VALUE = 2\n")
+    record = f"toy_wheel/lazy.py,sha256={record_hash(str(wheel / 'lazy.py'))},10\n"
+    (other / "RECORD").write_text(record)
+    assert differing() == ()
+
+
 def test_so_is_a_module_that_the_wheel_has_not_got(wheel: Path) -> None:
     (wheel / "extra.py").write_text(TEXT)
     importlib.import_module("toy_wheel.extra")
-    assert differing() == (str(wheel / "extra.py"),)
+    assert checked()[1] == (str(wheel / "extra.py"),)
 
 
-def test_and_a_library_that_is_mapped_from_its_folder(wheel: Path) -> None:
-    odd = str(wheel / "_C.so (deleted)")
-    assert differing(frozenset({odd, "/usr/lib/libc.so.6"})) == (odd,)
+def test_and_a_library_that_was_replaced_or_lies_deeper(wheel: Path) -> None:
+    odd, deep = str(wheel / "_C.so (deleted)"), str(wheel / "new" / "lib.so.12")
+    assert checked(odd, deep, "/usr/lib/libc.so.6")[1] == (odd, deep)
 
 
-def test_a_package_without_a_record_cannot_be_compared(wheel: Path) -> None:
-    (wheel.parent / "toy_wheel-1.0.dist-info" / "RECORD").unlink()
-    assert check_wheel("toy_wheel", frozenset()) is None
-    assert check_wheel("no-such-wheel", frozenset()) is None
+@pytest.mark.parametrize("installer", [None, "conda"])
+def test_a_package_without_a_record_is_told_and_accused_of_nothing(wheel: Path, installer: str | None) -> None:
+    info = wheel.parent / "toy_wheel-1.0.dist-info"
+    (info / "INSTALLER").write_text(f"{installer}\n") if installer else (info / "RECORD").unlink()
+    (wheel / "lazy.py").write_text("VALUE = 2\n")
+    (wheel.parent / "toy_bare.py").write_text(TEXT)
+    importlib.import_module("toy_bare")
+    found, strays = check_wheels(loaded_files(), ["toy-wheel"])
+    assert (found["toy_wheel"], found["toy_bare"], strays) == (None, None, ())
 
 
-def test_numpy_here_is_as_it_was_installed_with_its_libraries() -> None:
-    importlib.import_module("numpy")
-    found = check_wheel("numpy", mapped_files())
-    assert found is not None
-    assert found.differing == ()
-    assert any("numpy" in path and ".so" in path for path in mapped_files())
+def test_what_mnb_requires_is_compared_loaded_or_not() -> None:
+    asked = required("milabench-ng", installed())
+    assert {"numpy", "torch", "ale-py", "h5py"} <= asked, "and what its extras do"
+    assert not asked & {"pytest", "ruff"}
+    assert any(name.startswith("nvidia-") for name in asked), "by torch"
+    found, _ = check_wheels(frozenset(), ["numpy", "nvidia-cublas"])
+    assert [(name, one and one.differing) for name, one in found.items()] == [("numpy", ()), ("nvidia-cublas", ())]
 
 
 @pytest.fixture

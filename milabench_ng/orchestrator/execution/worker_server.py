@@ -138,8 +138,8 @@ class WorkerServer:
             if isinstance(answer, DataProgress | Prepared):
                 yield answer
 
-    async def inspect(self, wheels: tuple[str, ...]) -> CodeProof:
-        """The code that it runs; the files of ``wheels`` are compared with their checksums."""
+    async def inspect(self, wheels: tuple[str, ...] | None) -> CodeProof:
+        """The code that it runs; the files of ``wheels``, or with None of all, are compared with their checksums."""
         return (await self._answer(Inspected, InspectCode(id=self._next(), wheels=wheels))).code
 
     async def read(self, name: str, dataroot: Path, scale: float, processes: int) -> DataProof:

@@ -11,7 +11,7 @@ from milabench_ng.report.summary.marked import Marked, count_marks
 from milabench_ng.report.verification.bundle import ClaimedScore
 from milabench_ng.report.verification.checks.check_books import attempts_fact
 from milabench_ng.report.verification.checks.check_plan import tests_fact
-from milabench_ng.report.verification.checks.check_proof import ran_commit, twins_fact, wheels_fact
+from milabench_ng.report.verification.checks.check_proof import libraries_fact, ran_commit, twins_fact
 from milabench_ng.report.verification.checks.clocks import gaps_fact
 from milabench_ng.report.verification.evidence import Evidence, Pinned
 
@@ -34,7 +34,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "attempts": attempts_fact(evidence),
         "failures": failure_rate(evidence.summary).text,
         "gaps": gaps_fact(evidence),
-        "wheels": wheels_fact(evidence),
+        "libraries": libraries_fact(evidence),
         "twins": twins_fact(evidence),
         "ledger head": evidence.ledger.head if evidence.ledger else "none",
         "signed by": evidence.signer.principal or evidence.signer.problem or "nobody",

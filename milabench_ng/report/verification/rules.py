@@ -25,6 +25,10 @@ Proportion = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A share, from 0 to 1."""
 
 
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+"""A SHA-256 in hexadecimal."""
+
+
 class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file that must be identical: the name of a shipped one, its SHA-256, or both."""
 
@@ -115,8 +119,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R20) ``memory`` is tmpfs."""
     closed: bool = False
     """(R21, R31) Whether the code must be that of the verifying version of mnb, unchanged, and all settings listed."""
-    wheels: dict[str, tuple[str, ...]] = {}
-    """(R21) SHA-256 of the files of torch, torchvision and numpy, by name, as a verdict shows them; with ``closed``."""
+    libraries: tuple[Sha256, ...] = ()
+    """(R21) SHA-256 of all distributions that the workers use, as a verdict shows it; any of these, with ``closed``."""
     listed: tuple[str, ...] = ()
     """(R31) What may be set beyond the list of the closed division: variables, kernel parameters as they are given,
     clock sources, folders of the import path."""

@@ -10,7 +10,7 @@ from milabench_ng.grouping import grouped
 from milabench_ng.known_twins import KnownTwin
 from milabench_ng.node.edge import Edge
 from milabench_ng.records.ledger import AnyLedgerEvent, Chain, CodeSeen, DataSeen, Session, Started
-from milabench_ng.records.proof import WHEELS, CodeProof, DataProof
+from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.records.record import Data
 from milabench_ng.report.verification.checks.clocks import moment
 from milabench_ng.report.verification.evidence import Evidence
@@ -20,6 +20,8 @@ SAYS_WHAT_WAS_READ = 2
 _NAMED = 3
 """How many twins a line names."""
 _LONGEST = 80
+_TOLD = ("torch", "torchvision", "numpy")
+"""The distributions whose versions a verdict shows."""
 SetKey = tuple[str, float]
 """A data set and its scale."""
 
@@ -56,13 +58,16 @@ def unproven_code(evidence: Evidence) -> Iterator[str]:
     if not sessions:
         yield "no session says which code it ran"
         return
+    sums: dict[str, str] = {}
     for session in sessions:
         if "before" not in session.code:
             yield f"session {session.number} does not say which code it began with"
         for edge, code in session.code.items():
             yield from (f"session {session.number}: {what} {edge} the work" for what in _changed(evidence, code))
         if "after" in session.code:
-            yield from (f"session {session.number}: {what}" for what in _wheels(evidence, session.code["after"]))
+            code = session.code["after"]
+            yield from (f"session {session.number}: {what}" for what in _wheels(evidence, code))
+            yield from (f"session {session.number}: {what}" for what in _exchanged(code, sums))
     if other_commit(evidence):
         yield with_what(evidence)
     if "after" not in sessions[-1].code:
@@ -105,36 +110,48 @@ def _changed(evidence: Evidence, code: CodeProof) -> Iterator[str]:
 
 
 def _wheels(evidence: Evidence, code: CodeProof) -> Iterator[str]:
-    for name in WHEELS:
-        wheel = code.wheels.get(name)
-        demanded = evidence.rules.wheels.get(name, ())
+    demanded = evidence.rules.libraries
+    for name, wheel in code.wheels.items():
         if wheel is None:
-            yield from [f"{name} has no RECORD of its files, and its SHA-256 is demanded"] if demanded else []
+            yield from [f"{name} has no RECORD of its files, and the SHA-256 of all is demanded"] if demanded else []
             continue
         if wheel.differing:
             yield f"{name} {wheel.version} is not as it was installed: {', '.join(wheel.differing)}"
         if not wheel.files:
             yield f"none of the files of {name} {wheel.version} was read"
-        stated = evidence.manifest.software.get(name)
+        stated = evidence.manifest.software.get(name, wheel.version)
         if stated != wheel.version:
             yield f"{name} {wheel.version} was read, run.json says {stated}"
-        if demanded and wheel.sha256 not in demanded:
-            yield f"{name} {wheel.version} has SHA-256 {wheel.sha256[:12]}, which is not among those demanded"
+    if code.strays:
+        yield f"files were loaded that no installed package has: {', '.join(code.strays)}"
+    if demanded and code.libraries not in demanded:
+        yield f"the libraries have SHA-256 {code.libraries[:12]}, which is not among those demanded"
 
 
-def unrecorded_wheels(evidence: Evidence) -> str:
-    """Which wheels cannot be compared, as an installer other than pip leaves them; empty if all can."""
+def _exchanged(code: CodeProof, sums: dict[str, str]) -> Iterator[str]:
+    """Distributions that an earlier session had with other files; ``sums`` has those so far."""
+    for name, wheel in code.wheels.items():
+        if wheel and sums.setdefault(name, wheel.sha256) != wheel.sha256:
+            yield f"{name} {wheel.version} has other files than in an earlier session"
+
+
+def uncompared(evidence: Evidence) -> str:
+    """What computed and could not be compared, as an installer other than pip leaves it; empty if all was."""
     codes = [session.code["after"] for session in proofs_of(evidence.ledger or Chain()) if "after" in session.code]
-    bare = [name for name in WHEELS if any(code.wheels.get(name) is None for code in codes)]
-    return f"{', '.join(bare)} without a RECORD of its files: nothing to compare them with" if bare else ""
+    bare = sorted({name for code in codes for name, wheel in code.wheels.items() if wheel is None})
+    if any(not any(code.wheels.values()) for code in codes):
+        return "a session compared no library with its RECORD"
+    shown = f"{', '.join(bare[:_NAMED])}{_more(bare)}"
+    return f"{shown} without a RECORD of its files: nothing to compare them with" if bare else ""
 
 
-def wheels_fact(evidence: Evidence) -> str:
+def libraries_fact(evidence: Evidence) -> str:
     """What the last session computed with: no list has all wheels, but results of one version can be compared."""
     sessions = proofs_of(evidence.ledger or Chain())
     code = sessions[-1].code.get("after") if sessions else None
-    wheels = {name: code.wheels.get(name) for name in WHEELS} if code else {}
-    return ", ".join(f"{name} {one.version} ({one.sha256[:12]})" for name, one in wheels.items() if one)
+    known = {name: one.version for name, one in code.wheels.items() if one} if code else {}
+    versions = [f"{name} {known[name]}" for name in _TOLD if name in known]
+    return f"{len(known)} distributions with SHA-256 {code.libraries}: {', '.join(versions)}" if code and known else ""
 
 
 def unproven_data(evidence: Evidence) -> Iterator[str]:

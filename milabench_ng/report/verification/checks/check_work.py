@@ -17,9 +17,9 @@ from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
 from milabench_ng.records.surroundings import marks_of_surroundings
 from milabench_ng.report.verification.checks.check_proof import (
     other_commit,
+    uncompared,
     unproven_code,
     unproven_data,
-    unrecorded_wheels,
     with_what,
 )
 from milabench_ng.report.verification.checks.clocks import set_by_s
@@ -191,7 +191,7 @@ def code(evidence: Evidence) -> Finding:
         return judged([other]) if demanded else OFF
     if demanded:
         found = judged([*_foreign_code(evidence), *unproven_code(evidence)])
-        bare = unrecorded_wheels(evidence)
+        bare = uncompared(evidence)
         return unknown(bare) if bare and found.result == "pass" else found
     rooms = other_commit(evidence)
     return (
