@@ -20,6 +20,7 @@ from milabench_ng.node.cpu_totals import cpu_totals
 from milabench_ng.node.edge import Edge
 from milabench_ng.node.gpu_conditions import THROTTLE_FIELDS, GpuSettings, GpuState, read_gpu_settings, read_gpu_state
 from milabench_ng.node.gpus import Gpu, Nvml
+from milabench_ng.node.kernel_mounts import covered
 from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.node.topology import meminfo
 from milabench_ng.units import utc_iso, utc_now
@@ -45,6 +46,8 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
     swap_total_bytes: int | None
     clock_source: str | None = None
     """What the kernel reads the time from; None in records of earlier versions."""
+    covered: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What is mounted over files of the kernel (`node.kernel_mounts`); omitted where that is unknown."""
 
 
 class HostState(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +85,8 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     time_s: float
     """Monotonic time."""
+    raw_s: float | msgspec.UnsetType = msgspec.UNSET
+    """The same clock as the hardware counts it, which nothing adjusts (CLOCK_MONOTONIC_RAW)."""
     utc: str
     host: HostState
     gpus: dict[str, GpuState]
@@ -102,12 +107,13 @@ def read_conditions(
     ``own_pids`` are processes that belong to the run; every other compute process on a GPU is reported as foreign.
     Makes no query that sleeps (PcieThroughput does); the energy counter is the slowest, with some milliseconds per GPU.
     """
-    moment, utc = time.monotonic(), utc_iso(utc_now())
+    moment, raw, utc = time.monotonic(), time.clock_gettime(time.CLOCK_MONOTONIC_RAW), utc_iso(utc_now())
     boards = {gpu.board: (gpu, nvml.reader(gpu.board)) for gpu in devices}
     states = {uuid: read_gpu_state(reader, own_pids) for uuid, (_, reader) in boards.items()}
     gpu_settings = {uuid: read_gpu_settings(gpu, reader) for uuid, (gpu, reader) in boards.items()}
     return Conditions(
         time_s=moment,
+        raw_s=raw,
         utc=utc,
         host=_host_state(root),
         gpus=states,
@@ -169,6 +175,7 @@ def _host_settings(root: Path) -> HostSettings:
     cpus = root / "sys/devices/system/cpu"
     weaknesses = {path.name: kernel_text(path) or "unreadable" for path in sorted(cpus.glob("vulnerabilities/*"))}
     balancing = kernel_text(root / "proc/sys/kernel/numa_balancing")
+    mounts = kernel_text(root / "proc/self/mountinfo")
     return HostSettings(
         kernel=kernel_text(root / "proc/sys/kernel/osrelease") or "unknown",
         command_line=kernel_text(root / "proc/cmdline"),
@@ -180,6 +187,7 @@ def _host_settings(root: Path) -> HostSettings:
         numa_balancing=None if balancing is None else balancing != "0",
         swap_total_bytes=meminfo(root / "proc").get("SwapTotal"),
         clock_source=kernel_text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        covered=msgspec.UNSET if mounts is None else covered(mounts),
     )
 
 

@@ -17,6 +17,10 @@ StorageKind = Literal["disk", "memory", "network", "overlay", "other"]
 _MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs"})
 _RAM_DISKS = ("ram", "zram")
 """Block devices that are memory (brd, zram); a partition has its disk's name."""
+_DELETED = " (deleted)"
+"""What the kernel adds to the name of a file that is open and gone."""
+UNKNOWN = "unknown"
+"""The file system of a file that cannot be seen."""
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "9p", "virtiofs", "afs", "wekafs"}
 )
@@ -40,7 +44,8 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes: int
     """Space available to an ordinary user."""
     rests_on: tuple[Storage, ...] = ()
-    """What is below a loop device: the storage of its file; records of before 0.3 do not say it."""
+    """What is below a loop device: the storage of its file, `UNKNOWN` if that was deleted or lies elsewhere; records of
+    before 0.3 do not say it."""
     inside: tuple[Storage, ...] = ()
     """The file systems that are mounted below the path."""
 
@@ -110,8 +115,23 @@ def _storage(path: Path, mount: Mount, mounts: tuple[Mount, ...], sysfs: Path) -
 def _below(block: Path, mounts: tuple[Mount, ...], sysfs: Path) -> Iterator[Storage]:
     """What the file of a loop device lies on (Documentation/ABI/testing/sysfs-block-loop)."""
     file = kernel_text(block / "loop/backing_file")
-    if file is not None and os.path.exists(file):
+    if file is None:
+        return
+    if os.path.exists(file) and not file.endswith(_DELETED):
         yield _storage(Path(file), mount_of(Path(file), mounts), mounts, sysfs)
+    else:
+        yield Storage(
+            path=file,
+            mount_point="",
+            filesystem=UNKNOWN,
+            kind="other",
+            source="",
+            device=None,
+            options=(),
+            rotational=None,
+            total_bytes=0,
+            free_bytes=0,
+        )
 
 
 def _parse_line(line: str) -> Mount:

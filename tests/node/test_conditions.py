@@ -28,6 +28,7 @@ def node(root: Path) -> Path:
     files = {
         "proc/sys/kernel/osrelease": "6.1.0",
         "proc/cmdline": "quiet isolcpus=3",
+        "proc/self/mountinfo": "1 0 0:5 / /proc rw - proc proc rw\n2 1 0:6 /x /proc/stat ro - ext4 /dev/vda rw",
         "proc/stat": "cpu  100 0 50 800 10 5 5 30 40 0\ncpu0 100 0 50 800 10 5 5 30 40 0",
         "proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 600 kB\nCached: 100 kB\nSwapTotal: 50 kB\nSwapFree: 20 kB",
         "proc/vmstat": "pswpin 7\npswpout 8\noom_kill 1",
@@ -98,6 +99,9 @@ def test_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert host.mitigations == {"spectre_v2": "Mitigation: Retpolines"}
     assert host.governors == {"performance": 1, "powersave": 1}
     assert (host.boost, host.transparent_hugepages, host.numa_balancing) == (False, "madvise", None)
+    assert host.covered == ("ext4 on /proc/stat",)
+    assert conditions.raw_s is not msgspec.UNSET
+    assert conditions.raw_s > 0
     state = conditions.host
     assert state.load == (1.5, 0.75, 0.25)
     assert (state.memory_available_bytes, state.swap_used_bytes) == (600 * 1024, 30 * 1024)

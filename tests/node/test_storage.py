@@ -120,6 +120,17 @@ def test_a_loop_device_rests_on_its_file(tmp_path: Path) -> None:
     assert [(one.path, one.kind) for one in found.rests_on] == [(f"{tmp_path}/shm/disk.img", "memory")]
 
 
+@pytest.mark.parametrize("decoy", [False, True])
+def test_a_file_that_was_deleted_lies_nobody_knows_where(tmp_path: Path, decoy: bool) -> None:
+    table = rooted(tmp_path, ["1 0 7:0 / / rw - ext4 /dev/loop0 rw"])
+    if decoy:
+        (tmp_path / "disk.img (deleted)").write_bytes(b"")
+    (block(tmp_path / "sys", "7:0", "loop0") / "loop").mkdir()
+    (tmp_path / "sys/devices/loop0/loop/backing_file").write_text(f"{tmp_path}/disk.img (deleted)\n")
+    (below,) = read_storage(tmp_path / "sys", mountinfo=table, sysfs=tmp_path / "sys").rests_on
+    assert (below.path, below.filesystem, below.kind) == (f"{tmp_path}/disk.img (deleted)", "unknown", "other")
+
+
 def test_what_is_mounted_inside_is_named(tmp_path: Path) -> None:
     (tmp_path / "data/imagenet").mkdir(parents=True)
     mounts = ["1 0 254:1 / / rw - ext4 /dev/vda1 rw", f"2 1 0:5 / {tmp_path}/data/imagenet rw - tmpfs tmpfs rw"]

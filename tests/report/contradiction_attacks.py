@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tampering import Tamper, manifest, record, recount, rewrite
+from tampering import Tamper, gpu, manifest, record, recount, rewrite
 
 
 def above_the_limit(content: dict[str, Any]) -> None:
@@ -114,10 +114,23 @@ def jittered(folder: Path) -> None:
 
 def smaller_devices(content: dict[str, Any]) -> None:
     """GPUs that are said to have a quarter of their memory: tests that need more are not planned."""
+    named(content)
+    for one in content["inventory"]["gpus"]:
+        one["memory_bytes"] = 35 * 2**30
+
+
+def lifted(folder: Path) -> None:
+    """GPUs whose firmware says that more power is the default."""
+    manifest(named)(folder)
+    record(gpu(power_limit_w=800.0, default_power_limit_w=800.0), "*.J*.json")(folder)
+
+
+def named(content: dict[str, Any]) -> None:
+    """GPUs with a data sheet."""
     if not content["inventory"]["gpus"]:
         raise LookupError("a GPU")
-    for gpu in content["inventory"]["gpus"]:
-        gpu["name"], gpu["memory_bytes"] = gpu["name"] if "H200" in gpu["name"] else "NVIDIA H200", 35 * 2**30
+    for one in content["inventory"]["gpus"]:
+        one["name"] = one["name"] if "H200" in one["name"] else "NVIDIA H200"
 
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
@@ -133,6 +146,11 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "process in another group": ("R16", record(process_elsewhere), "its process is in none of its groups"),
     "shared siblings without their mark": ("R22", record(shared_siblings), "SMT siblings shared between tenants, and"),
     "an idle GPU with all items": ("idle-gpus", idle, "an item took"),
+    "firmware that lifts the power limit": (
+        "gpu-limits",
+        lifted,
+        "is 800 W, the data sheet says 700 W",
+    ),
     "a quarter of the GPUs' memory": (
         "gpu-memory",
         manifest(smaller_devices),

@@ -69,6 +69,7 @@ def conditions(time_s: float, devices: Sequence[int], utc: str = "2026-01-06T16:
         "command_line": "quiet",
         "mitigations": {},
         "governors": {},
+        "covered": (),
     }
     names = [f"GPU-{index}" for index in devices]
     return Conditions(

@@ -50,6 +50,12 @@ def host(**changes: Any) -> Change:
     return lambda content: content["mnb"]["conditions"]["before"]["settings"]["host"].update(changes)
 
 
+def slowed(content: dict[str, Any]) -> None:
+    before, after = (content["mnb"]["conditions"][edge] for edge in ("before", "after"))
+    before["raw_s"] = before["time_s"]
+    after["raw_s"] = before["raw_s"] + 1.01 * (after["time_s"] - before["time_s"]) + 0.05
+
+
 def import_path(content: dict[str, Any]) -> None:
     content["import_path"] = ["/venv/bin", "/usr/lib/python3.11", "/evil"]
 
@@ -178,6 +184,21 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "unlisted-settings",
         record(host(clock_source="jiffies")),
         "the kernel reads the time from jiffies",
+    ),
+    "a clock that was slowed by one in a hundred": (
+        "clock-steps",
+        record(slowed),
+        "passed by the clock that measures, and the hardware counted",
+    ),
+    "a file over the kernel's": (
+        "unlisted-settings",
+        record(host(covered=["tmpfs on /proc/acpi", "fuse.shown on /proc/stat"])),
+        "what the kernel tells is covered: fuse.shown on /proc/stat",
+    ),
+    "mitigations off in another way": (
+        "unlisted-settings",
+        record(host(mitigations={"spectre_v2": "Vulnerable"})),
+        "the kernel does not work around spectre_v2: Vulnerable",
     ),
     "a plugin of NCCL": ("R31", record(environment(NCCL_TUNER_PLUGIN="/evil.so")), "NCCL_TUNER_PLUGIN=/evil.so"),
     "modules of UCX": ("R31", record(environment(UCX_MODULE_DIR="/evil")), "the environment has UCX_MODULE_DIR=/evil"),

@@ -459,6 +459,16 @@ def everywhere_named(folder: Path, name: str) -> None:
     make_records.write_ledger(folder, tampering.plan_of(folder))
 
 
+def test_r20_a_disk_whose_file_was_deleted_lies_nobody_knows_where(folder: Path) -> None:
+    def deleted(content: dict[str, Any]) -> None:
+        root = content["storage"]["dataroot"]
+        root["rests_on"] = [root | {"path": "/x (deleted)", "filesystem": "unknown", "kind": "other"}]
+
+    tampering.manifest(deleted)(folder)
+    found = {ruling.id: ruling for ruling in verify(folder, STRICT).rulings}["R20"]
+    assert (found.result, found.reasons) == ("unknown", ("nobody can tell where /x (deleted) lies",))
+
+
 def test_a_lost_neighbour_that_the_record_marks_breaks_only_what_refuses_marks(folder: Path) -> None:
     """A launch that fails ends the comparability of its neighbours, and they say so: that is honest."""
 

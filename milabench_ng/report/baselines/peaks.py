@@ -30,6 +30,10 @@ class Peak(msgspec.Struct, frozen=True):
     source: str
     fp8: float | None = None
     """fp8 with fp32 accumulation, on tensor cores; None if the device lacks it."""
+    watts: float | None = None
+    """The highest power that it is made for; None if that depends on the board."""
+    clock_mhz: int | None = None
+    """The highest clock of its cores, as NVML showed it on nodes of ours; None if none was seen."""
 
     def arithmetic(self, kind: Arithmetic) -> float | None:
         """The peak of this kind; None if the device lacks it."""
@@ -48,17 +52,17 @@ _A100 = "NVIDIA A100 Tensor Core GPU data sheet (2020, 2021)"
 _H200 = f"NVIDIA H200 Tensor Core GPU data sheet (2024); {_HALVED}"
 _H100 = f"NVIDIA H100 Tensor Core GPU data sheet (2023); {_HALVED}"
 
-# Name, architecture, fp32, TF32, half, memory, size, source, fp8.
+# Name, architecture, fp32, TF32, half, memory, size, source, fp8, watts, clock.
 PEAKS = (
-    Peak("H200 SXM", "hopper", 66.9, 494.7, 989.4, 4800.0, 141, _H200, 1979.0),
-    Peak("H100 SXM", "hopper", 66.9, 494.7, 989.4, 3350.0, 80, _H100, 1979.0),
-    Peak("H100 PCIe", "hopper", 51.2, 378.0, 756.0, 2000.0, 80, _H100, 1513.0),
-    Peak("A100-SXM4-80GB", "ampere", 19.5, 156.0, 312.0, 2039.0, 80, _A100),
-    Peak("A100-SXM4-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, 40, _A100),
-    Peak("A100-PCIE-80GB", "ampere", 19.5, 156.0, 312.0, 1935.0, 80, _A100),
-    Peak("A100-PCIE-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, 40, _A100),
-    Peak("V100-SXM2-32GB", "volta", 15.7, None, 125.0, 900.0, 32, _V100),
-    Peak("V100-SXM2-16GB", "volta", 15.7, None, 125.0, 900.0, 16, _V100),
+    Peak("H200 SXM", "hopper", 66.9, 494.7, 989.4, 4800.0, 141, _H200, 1979.0, 700, 1980),
+    Peak("H100 SXM", "hopper", 66.9, 494.7, 989.4, 3350.0, 80, _H100, 1979.0, 700, 1980),
+    Peak("H100 PCIe", "hopper", 51.2, 378.0, 756.0, 2000.0, 80, _H100, 1513.0, 350),
+    Peak("A100-SXM4-80GB", "ampere", 19.5, 156.0, 312.0, 2039.0, 80, _A100, None, 400),
+    Peak("A100-SXM4-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, 40, _A100, None, 400),
+    Peak("A100-PCIE-80GB", "ampere", 19.5, 156.0, 312.0, 1935.0, 80, _A100, None, 300),
+    Peak("A100-PCIE-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, 40, _A100, None, 250),
+    Peak("V100-SXM2-32GB", "volta", 15.7, None, 125.0, 900.0, 32, _V100, None, 300),
+    Peak("V100-SXM2-16GB", "volta", 15.7, None, 125.0, 900.0, 16, _V100, None, 300),
     Peak("Quadro RTX 8000", "turing", 16.3, None, 130.5, 672.0, 48, "NVIDIA Quadro RTX 8000 data sheet (2018)"),
 )
 

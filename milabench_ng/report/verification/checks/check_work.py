@@ -9,7 +9,7 @@ import msgspec
 
 from milabench_ng.catalogue import data_set_of
 from milabench_ng.node.conditions import CLOCK_LIMIT_S
-from milabench_ng.node.storage import Storage, StorageKind, in_memory
+from milabench_ng.node.storage import UNKNOWN, Storage, StorageKind, in_memory
 from milabench_ng.records.isolation import handicaps
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import FP32_ERROR, PrecisionSeen
@@ -157,7 +157,16 @@ def storage(evidence: Evidence) -> Finding:
     refused, found = evidence.rules.storage_refused, evidence.manifest.storage
     if not refused:
         return OFF
-    return judged([*_unsaid(evidence), *_refused(found.values(), refused)])
+    broken = judged([*_unsaid(evidence), *_refused(found.values(), refused)])
+    unseen = [one.path for one in _parts(found.values()) if one.filesystem == UNKNOWN]
+    return unknown(f"nobody can tell where {unseen[0]} lies") if unseen and broken.result == "pass" else broken
+
+
+def _parts(found: Iterable[Storage]) -> Iterator[Storage]:
+    """Storage, what it rests on and what is mounted inside it."""
+    for one in found:
+        yield one
+        yield from _parts((*one.rests_on, *one.inside))
 
 
 def _unsaid(evidence: Evidence) -> Iterator[str]:

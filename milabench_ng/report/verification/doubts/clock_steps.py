@@ -1,9 +1,11 @@
-"""Wall clock and monotonic clock that passed different times: the clock was set, or a date was edited."""
+"""Clocks that passed different times: the wall clock was set, a date was edited, or the node's clock was slowed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+
+import msgspec
 
 from milabench_ng.grouping import grouped
 from milabench_ng.node.conditions import CLOCK_LIMIT_S
@@ -14,10 +16,13 @@ from milabench_ng.report.verification.evidence import Evidence
 
 _RATE = 1e-3
 """How far the two clocks may drift apart: honest runs differ by 1e-6, and NTP slews by at most 5e-4."""
+_BETWEEN_S = 0.05
+"""How long after the other a clock may be read."""
 
 
 def _steps(evidence: Evidence) -> Iterator[str]:
     """Nothing of a run whose marks say that the clock was set: that is known, and rules may refuse it."""
+    yield from _slowed(evidence)
     if any(mark.kind == "clock set" for _, record in evidence.named() for mark in record.mnb.marks):
         return
     for name, record in evidence.named():
@@ -25,6 +30,16 @@ def _steps(evidence: Evidence) -> Iterator[str]:
     for spans in grouped(spans_of(evidence), lambda span: span.session).values():
         steps = [why for one, next_ in pairwise(spans) if (why := _between(one, next_))]
         yield from steps or filter(None, [_between(spans[0], spans[-1])])
+
+
+def _slowed(evidence: Evidence) -> Iterator[str]:
+    """Launches in which the clock that measures them went on at another pace than the hardware (adjtimex(2))."""
+    for name, record in evidence.named():
+        before, after = record.mnb.conditions.get("before"), record.mnb.conditions.get("after")
+        if before and after and before.raw_s is not msgspec.UNSET and after.raw_s is not msgspec.UNSET:
+            own, counted = after.time_s - before.time_s, after.raw_s - before.raw_s
+            if abs(own - counted) > _RATE * abs(counted) + _BETWEEN_S:
+                yield f"{name}: {own:.2f} s passed by the clock that measures, and the hardware counted {counted:.2f} s"
 
 
 def _between(one: Span, other: Span) -> str:

@@ -11,6 +11,7 @@ from milabench_ng.report.verification.doubts import (
     clock_steps,
     copied_slices,
     gpu_counters,
+    gpu_limits,
     gpu_memory,
     idle_gpus,
     late_stops,
@@ -36,6 +37,7 @@ DOUBTS: tuple[Doubt, ...] = (
     idle_gpus.DOUBT,
     gpu_counters.DOUBT,
     gpu_memory.DOUBT,
+    gpu_limits.DOUBT,
     outside_traces.DOUBT,
 )
 

@@ -1,4 +1,4 @@
-"""Parameters of the kernel and clocks that hardly any node has: nobody can list all that installers set."""
+"""Settings of the kernel that hardly any node has: nobody can list all that installers set."""
 
 from __future__ import annotations
 
@@ -27,6 +27,13 @@ logs, how memory is paged and which devices it drives (kernel-parameters.rst).""
 _CLOCK_SOURCES = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
 """Clocks that the CPU counts (timekeeping.rst); others cost a system call, or are emulated."""
 
+_MASKED = re.compile(
+    r"\w+ (\S+ )?on (/proc/(acpi|asound|interrupts|kcore|keys|latency_stats|timer_list|timer_stats|sched_debug|scsi"
+    r"|sysrq-trigger|driver/nvidia)|/sys/(firmware|fs/cgroup|devices/virtual/powercap"
+    r"|devices/system/cpu/cpu\d+/thermal_throttle))(/.*)?"
+)
+"""What container runtimes hide, and NVIDIA's toolkit shows."""
+
 
 def _unlisted(evidence: Evidence) -> Iterator[str]:
     edges = (edge for one in evidence.records for edge in one.record.mnb.conditions.values())
@@ -38,11 +45,17 @@ def _unlisted(evidence: Evidence) -> Iterator[str]:
     for source in dict.fromkeys(host.clock_source for host in hosts):
         if source is not None and source not in _CLOCK_SOURCES and source not in evidence.rules.listed:
             yield f"the kernel reads the time from {source}"
+    for mount in dict.fromkeys(mount for host in hosts for mount in host.covered or ()):
+        if not _MASKED.fullmatch(mount) and mount not in evidence.rules.listed:
+            yield f"what the kernel tells is covered: {mount}"
+    for fault, state in dict.fromkeys(pair for host in hosts for pair in host.mitigations.items()):
+        if state.startswith("Vulnerable") and "no microcode" not in state and fault not in evidence.rules.listed:
+            yield f"the kernel does not work around {fault}: {state}"
 
 
 DOUBT = Doubt(
     name="unlisted-settings",
-    title="kernel parameters or a clock that few nodes have",
+    title="settings of the kernel that few nodes have",
     ask="ask what they are for; `listed` in the rules accepts them",
     look=_unlisted,
 )

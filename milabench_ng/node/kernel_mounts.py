@@ -1,0 +1,32 @@
+"""What is mounted over files of ``/proc`` and ``/sys``: whoever reads them reads that instead of the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from milabench_ng.node.storage import Mount, parse_mountinfo
+
+_OF_THE_KERNEL = frozenset(
+    {
+        *("proc", "sysfs", "cgroup", "cgroup2", "securityfs", "debugfs", "tracefs", "pstore", "bpf", "configfs"),
+        *("fusectl", "efivarfs", "selinuxfs", "smackfs", "resctrl", "binfmt_misc", "autofs", "nfsd", "xenfs"),
+    }
+)
+"""File systems that the kernel itself has below these folders."""
+
+
+def covered(mountinfo: str) -> tuple[str, ...]:
+    """The mounts below ``/proc`` and ``/sys`` that are not the kernel's own: ``tmpfs on /proc/acpi``. Pure."""
+    return tuple(dict.fromkeys(_odd(parse_mountinfo(mountinfo))))
+
+
+def _odd(mounts: tuple[Mount, ...]) -> Iterator[str]:
+    for mount in mounts:
+        top, _, inside = mount.point.removeprefix("/").partition("/")
+        if top not in ("proc", "sys") or mount.point == "/sys/fs/cgroup":
+            continue
+        if mount.filesystem not in _OF_THE_KERNEL:
+            yield f"{mount.filesystem} on {mount.point}"
+        elif mount.filesystem == {"proc": "proc", "sys": "sysfs"}[top] and Path(mount.root) != Path("/") / inside:
+            yield f"{mount.filesystem} {mount.root} on {mount.point}"
