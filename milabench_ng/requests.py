@@ -63,6 +63,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The whole environment: nothing is inherited."""
     requested_s: float
     """When the orchestrator requested it (monotonic)."""
+    late_steps: tuple[int, ...] = ()
+    """Steps beyond the usual ones of which it tells what it computed (`records.late_steps`)."""
     trial_steps: int = 0
     """For a trial of a batch size: steps after which the launch is full."""
     unfit: Failed | None = None

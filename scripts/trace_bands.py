@@ -16,6 +16,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.grouping import grouped
+from milabench_ng.records.record import PROBED_STEPS
 from milabench_ng.report.launch.traces import (
     Bands,
     ReferenceTrace,
@@ -117,6 +118,8 @@ def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> ReferenceTrace
     digests: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for one, software_key in launches:
         for key, digest in one.digests.items():
+            if int(key.rpartition("/")[2]) not in PROBED_STEPS:  # other nonces draw others
+                continue
             digests[software_key][key].append(digest)
     return ReferenceTrace(
         since=first.version,

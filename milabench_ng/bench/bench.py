@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,13 +62,15 @@ class Bench:
         mark_interval_s: float = INTERVAL_S,
         close_in_children: tuple[int, ...] = (),
         read_bytes_per_s: int | None = None,
+        late_steps: Collection[int] = (),
     ) -> None:
         """``tenant``: the slot's number, which the data order depends on. ``data_path``: where the data set is.
         ``tenants``: processes like this one that work on the node at the same time.
 
         ``mark_interval_s``: see `ahead`; 0 marks every step, as ranks in lockstep need. ``close_in_children``: file
         descriptors that loader processes, and others that the workload starts, must not keep.
-        ``read_bytes_per_s``: budget of all readers of the data set together; None for no limit.
+        ``read_bytes_per_s``: budget of all readers of the data set together; None for no limit. ``late_steps``: see
+        `TraceRecorder`.
         """
         self.device = device
         self.rank = rank
@@ -88,7 +90,7 @@ class Bench:
         self._layer_type = LayerType()
         self._kernels = LibraryKernels()
         self._meter: Meter | None = None
-        self._trace = TraceRecorder(channel, rank, self._precision.scale)
+        self._trace = TraceRecorder(channel, rank, self._precision.scale, late_steps)
         self._feeds: list[feeding.Feed] = []
         self.notes = Notes(device)
         """What the workload notes of its steps; formulas of derived units know the mean per step, by name."""

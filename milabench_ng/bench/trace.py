@@ -1,4 +1,4 @@
-"""What a launch computed: loss and gradient norm of a few steps, and a digest of the parameters.
+"""What a launch computed: loss and gradient norm of a few steps to its end, and a digest of the parameters.
 
 They are computed on the device after their step and read when the next slice is closed, so they cost no extra
 synchronisation.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -27,11 +28,14 @@ PIECE = 1 << 24
 class TraceRecorder:
     """Watches the modules and losses of one process."""
 
-    def __init__(self, channel: Channel, rank: int, scale: Unscaled | None = None) -> None:
-        """``scale``: the loss scale, whose skipped steps are counted."""
+    def __init__(
+        self, channel: Channel, rank: int, scale: Unscaled | None = None, late_steps: Collection[int] = ()
+    ) -> None:
+        """``scale``: the loss scale, whose skipped steps are counted. ``late_steps``: more steps that are told."""
         self._channel = channel
         self._rank = rank
         self._scale = scale
+        self._probed = frozenset((*PROBED_STEPS, *late_steps))
         self._modules: list[nn.Module] = []
         self._steps = 0
         self._last: Tensor | None = None
@@ -47,14 +51,14 @@ class TraceRecorder:
 
     def gradients(self, gradients: list[Tensor]) -> None:
         """Note the next step's ``gradients``, unscaled and not yet clipped."""
-        if self._steps + 1 in PROBED_STEPS:
+        if self._steps + 1 in self._probed:
             self._norms[self._steps + 1] = gradient_norm(gradients)
 
     def step(self, loss: Tensor) -> None:
         """Note that an optimizer step is done."""
         self._steps += 1
         self._last = loss
-        if self._steps in PROBED_STEPS:
+        if self._steps in self._probed:
             self._losses[self._steps] = loss.detach().clone()
         if self._steps == DIGEST_STEP:
             self._keep(parameter_sums(self._modules))
@@ -66,7 +70,7 @@ class TraceRecorder:
         """
         floating = [tensor.flatten() for tensor in tensors(outputs) if tensor.is_floating_point()]
         self._steps += 1
-        if self._steps in PROBED_STEPS and floating:
+        if self._steps in self._probed and floating:
             self._losses[self._steps] = torch.cat(floating).abs().mean()
         if self._steps == DIGEST_STEP:
             self._keep(bit_sums(tensors(outputs)))
@@ -74,7 +78,7 @@ class TraceRecorder:
     def result(self, value: Tensor) -> None:
         """Note that a step is done whose result is ``value``, in words of 8 bytes: its digest stands for it."""
         self._steps += 1
-        if self._steps in PROBED_STEPS:
+        if self._steps in self._probed:
             self._keep(value.detach().clone())
 
     def report(self) -> None:

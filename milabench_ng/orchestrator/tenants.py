@@ -13,6 +13,7 @@ from milabench_ng.orchestrator.execution.logs import Log
 from milabench_ng.orchestrator.execution.tenant import Tenant
 from milabench_ng.orchestrator.outcome.run_context import RunContext
 from milabench_ng.plan import Batch, Launch
+from milabench_ng.records.late_steps import late_steps
 from milabench_ng.requests import Seat, Task
 
 
@@ -60,6 +61,7 @@ def make_tenant(
         read_bytes_per_s=reader_budget(planned.io.get(launch.test)),
         environment=own,
         requested_s=requested_s,
+        late_steps=late_steps(planned.plan.nonce, launch.label),
         **task_fields,
     )
     return Tenant(launch, task, groups, log)

@@ -115,7 +115,8 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PROBED_STEPS = (1, 2, 5, 10, 100)
-"""Step 1 is on the same batch for all tenants; step 2 shows the parameters that step 1 left."""
+"""Step 1 is on the same batch for all tenants; step 2 shows the parameters that step 1 left. More follow later
+(`records.late_steps`)."""
 DIGEST_STEP = 100
 """Of training and inference; what has no model gives a digest at all probed steps."""
 
@@ -132,7 +133,7 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     backlog: tuple[float, float] | None
     """Items made but not yet requested, at the edges of the window; null if nothing is made ahead."""
     losses: dict[str, float | None] = {}
-    """By step, of `PROBED_STEPS`; null if not finite."""
+    """By step, of `PROBED_STEPS` and `records.late_steps`; null if not finite."""
     gradient_norms: dict[str, float | None]
     """By the same steps: the 2-norm of all gradients, unscaled and not clipped; null if not finite."""
     skipped: Skipped | None

@@ -92,6 +92,7 @@ def run_rank(
         mark_interval_s=0.0 if definition.distributed else INTERVAL_S,
         close_in_children=(3, 4),
         read_bytes_per_s=task.read_bytes_per_s,
+        late_steps=task.late_steps,
     )
     definition(bench, **own)
     if task.trial_steps:

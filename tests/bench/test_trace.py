@@ -16,6 +16,7 @@ from milabench_ng.bench.loss_scale import Dynamic
 from milabench_ng.bench.precision import MODES
 from milabench_ng.bench.trace import TraceRecorder, bit_sums, gradient_norm
 from milabench_ng.events import Digest, GradientNorm, Loss
+from milabench_ng.records.late_steps import late_steps
 
 
 def trained(seed: int, flip: bool = False, module: nn.Module | None = None) -> str:
@@ -55,6 +56,19 @@ def test_losses_of_a_few_steps_are_told_when_the_device_is_idle() -> None:
         (10, 2.5, 1),
         (100, 25.0, 1),
     ]
+
+
+def test_late_steps_are_told_like_the_others_and_their_gradients_too() -> None:
+    channel = Recording()
+    late = late_steps("a nonce", "standard.vae")
+    trace = TraceRecorder(channel, rank=0, late_steps=late)
+    for step in range(1, 600):
+        trace.gradients([torch.tensor([3.0, 4.0])])
+        trace.step(torch.tensor(float(step)))
+    trace.report()
+    told = [1, 2, 5, 10, 100, late[0], late[1], *(step for step in late[2:] if step < 600)]
+    assert [event.step for event in channel.all(Loss)] == [event.step for event in channel.all(GradientNorm)] == told
+    assert 128 <= late[0] < 256 <= late[1] < 512
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

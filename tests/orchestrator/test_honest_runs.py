@@ -7,6 +7,7 @@ import os
 import msgspec
 import pytest
 
+from milabench_ng.records.late_steps import late_steps
 from milabench_ng.records.window import MEASURED_BY
 from milabench_ng.report.verification.rules import Rules, load_rules
 from milabench_ng.report.verification.verify import verify
@@ -44,6 +45,10 @@ def test_an_honest_run_keeps_the_shipped_rules(run_profile: Runner, options: dic
     done = run_profile({"toy_reg": {"workload": "toy_reg"}, "cart": {"workload": "cart"}}, rule=MEASURED_BY, **options)
     assert done.outcome.failed == 0
     assert {ruling.id: ruling.reasons for ruling in verify(done.folder, Rules()).having("fail")} == {}
+    for mnb in (record.mnb for record in done.records if record.mnb.label.endswith("toy_reg")):
+        told, steps = {int(step) for step in mnb.ranks[0].losses}, sum(row.steps for row in mnb.ranks[0].slices)
+        assert told >= {step for step in late_steps(None, mnb.label) if step <= steps}
+        assert max(told) > 100
     rules = msgspec.structs.replace(SHORTENED, marks_accepted=SHORTENED.marks_accepted | BUSY | OF_A_FENCE)
     found = verify(done.folder, rules)
     assert {ruling.id: ruling.reasons for ruling in found.having("fail")} == {}

@@ -17,6 +17,7 @@ from tampering import NONCE, WHOLE, manifest, proof, record, records
 
 from milabench_ng import __version__
 from milabench_ng.known_twins import KnownTwin, encode_known
+from milabench_ng.records.late_steps import late_steps
 from milabench_ng.report.verification import verify as verifying
 from milabench_ng.report.verification.findings import Ruling
 from milabench_ng.report.verification.rules import DataRule, Rules
@@ -155,6 +156,26 @@ def test_the_buyer_may_pin_all_libraries(folder: Path) -> None:
     known, other = (msgspec.structs.replace(CLOSED, libraries=("1" * 64, *sums)) for sums in ((shown[0],), ()))
     assert results(folder, known) == ["pass"] * 3
     assert "which is not among those demanded" in rulings(folder, other)["R21"].reasons[0]
+
+
+def test_a_launch_tells_its_late_steps_if_its_session_does(tmp_path: Path) -> None:
+    """Earlier versions had none; ``vae`` is a test that trains, and whose steps reach 128 to 255."""
+    make_records.write_run(tmp_path / "r", WHOLE, slices=60)
+
+    def late(content: dict[str, Any]) -> None:
+        for step in late_steps(NONCE, content["mnb"]["label"]):
+            for rank in content["mnb"]["ranks"] if step <= 300 else ():
+                rank["losses"][str(step)] = rank["gradient_norms"][str(step)] = 1.0
+
+    def forgotten(content: dict[str, Any]) -> None:
+        del content["mnb"]["ranks"][0]["losses"][str(late_steps(NONCE, "standard.vae")[0])]
+
+    assert rulings(tmp_path / "r")["R33"].result == "pass"
+    records(late)(tmp_path / "r")
+    assert rulings(tmp_path / "r")["R33"].result == "pass"
+    record(forgotten)(tmp_path / "r")
+    step = late_steps(NONCE, "standard.vae")[0]
+    assert f"rank 0 has no loss at step {step}" in rulings(tmp_path / "r")["R33"].reasons[0]
 
 
 def test_trusted_data_is_refused_where_it_is_demanded(folder: Path) -> None:

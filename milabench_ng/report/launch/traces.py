@@ -18,7 +18,7 @@ from milabench_ng.catalogue import Scalar
 from milabench_ng.files import convert_json, parse_json, read_content, refuse
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.origin import release
-from milabench_ng.records.record import Data, Mnb
+from milabench_ng.records.record import PROBED_STEPS, Data, Mnb
 from milabench_ng.shipped import find
 
 TRACES_SCHEMA = 3
@@ -281,7 +281,8 @@ def _unlearned(seen: Traced, losses: Mapping[str, TraceBand], norms: Mapping[str
     lost = {(place, step): loss for place, step, loss in seen.losses}
     for place, step, norm in seen.gradient_norms:
         learned = any(int(known) <= int(step) and band.holds(0.0) for known, band in norms.items())
-        if norm == 0 and norms and not learned and lost.get((place, step)) != 0:
+        late = int(step) > max(PROBED_STEPS)  # by then, one half of a pair that compete may have won
+        if norm == 0 and norms and not late and not learned and lost.get((place, step)) != 0:
             yield Mark(kind="nothing learned", what=f"gradient norm at step {step}", value=norm)
     for each in dict.fromkeys(place for place, _, _ in seen.losses):
         own = {step: loss for place, step, loss in seen.losses if place == each}

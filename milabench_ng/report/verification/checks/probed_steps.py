@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from milabench_ng.records.late_steps import late_steps
 from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS, Rank
 from milabench_ng.report.launch.traces import SCALED
 from milabench_ng.report.verification.evidence import Evidence, StoredRecord
@@ -15,29 +16,40 @@ Told = Mapping[str, object]
 
 
 def untold_steps(evidence: Evidence) -> Iterator[str]:
-    """Launches that leave out what they computed at steps that they did, or its skipped steps."""
+    """Launches that leave out what they computed at steps that they did, or its skipped steps.
+
+    A session in which one rank tells late steps is of a version whose ranks all do.
+    """
+    nonce = evidence.manifest.plan.nonce
+    late = {kept.file: late_steps(nonce, kept.record.mnb.label) for kept in evidence.good}
+    telling = {kept.record.mnb.session for kept in evidence.good if _tells(kept.record.mnb.ranks, late[kept.file])}
     for kept in evidence.good:
         declared = evidence.declared.get(kept.record.mnb.launch.workload)
+        asked = (*PROBED_STEPS, *(late[kept.file] if kept.record.mnb.session in telling else ()))
         for rank in kept.record.mnb.ranks if declared else ():
-            found = _lacking(kept, rank, learned=bool(declared and LEARNS in declared.defaults))
+            found = _lacking(kept, rank, asked, learned=bool(declared and LEARNS in declared.defaults))
             yield from (f"{kept.name}: rank {rank.rank} has no {what}" for what in found)
 
 
-def _lacking(kept: StoredRecord, rank: Rank, *, learned: bool) -> Iterator[str]:
+def _tells(ranks: Iterable[Rank], late: Iterable[int]) -> bool:
+    return any(not rank.losses.keys().isdisjoint(map(str, late)) for rank in ranks)
+
+
+def _lacking(kept: StoredRecord, rank: Rank, asked: Iterable[int], *, learned: bool) -> Iterator[str]:
     seen = kept.record.mnb.precision
     steps, models = sum(row.steps for row in rank.slices), bool(seen and seen.dtypes)
     if learned or rank.losses:
-        yield from _missing("loss", rank.losses, steps)
+        yield from _missing("loss", rank.losses, asked, steps)
     elif models and not rank.digests and steps >= DIGEST_STEP:
         yield f"loss of its {steps} steps, and no digest"
     if learned:
-        yield from _missing("gradient norm", rank.gradient_norms, steps)
+        yield from _missing("gradient norm", rank.gradient_norms, asked, steps)
     if learned and models and steps >= DIGEST_STEP and str(DIGEST_STEP) not in rank.digests:
         yield f"digest of the parameters at step {DIGEST_STEP}"
     if learned and seen is not None and seen.requested in SCALED and rank.skipped is None:
         yield f"count of the steps that the loss scale of {seen.requested} skipped"
 
 
-def _missing(what: str, told: Told, steps: int) -> Iterator[str]:
+def _missing(what: str, told: Told, asked: Iterable[int], steps: int) -> Iterator[str]:
     """Steps that the rank did and does not tell. It may tell more: some train several times in a step."""
-    yield from (f"{what} at step {step}" for step in PROBED_STEPS if step <= steps and str(step) not in told)
+    yield from (f"{what} at step {step}" for step in asked if step <= steps and str(step) not in told)
