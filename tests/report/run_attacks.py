@@ -197,8 +197,8 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     ),
     "mitigations off in another way": (
         "unlisted-settings",
-        record(host(mitigations={"spectre_v2": "Vulnerable"})),
-        "the kernel does not work around spectre_v2: Vulnerable",
+        record(host(mitigations={"spectre_v2": "Vulnerable; IBPB: disabled"})),
+        "the kernel does not work around spectre_v2: Vulnerable; IBPB: disabled",
     ),
     "a plugin of NCCL": ("R31", record(environment(NCCL_TUNER_PLUGIN="/evil.so")), "NCCL_TUNER_PLUGIN=/evil.so"),
     "modules of UCX": ("R31", record(environment(UCX_MODULE_DIR="/evil")), "the environment has UCX_MODULE_DIR=/evil"),

@@ -34,6 +34,10 @@ _MASKED = re.compile(
 )
 """What container runtimes hide, and NVIDIA's toolkit shows."""
 
+_IN_SOFTWARE = ("meltdown", "spectre_v2")
+"""Faults of CPUs that every kernel works around by itself; others need what guests and old microcode lack."""
+_OFF = re.compile("Vulnerable([;,].*)?")
+
 
 def _unlisted(evidence: Evidence) -> Iterator[str]:
     edges = (edge for one in evidence.records for edge in one.record.mnb.conditions.values())
@@ -49,7 +53,7 @@ def _unlisted(evidence: Evidence) -> Iterator[str]:
         if not _MASKED.fullmatch(mount) and mount not in evidence.rules.listed:
             yield f"what the kernel tells is covered: {mount}"
     for fault, state in dict.fromkeys(pair for host in hosts for pair in host.mitigations.items()):
-        if state.startswith("Vulnerable") and "no microcode" not in state and fault not in evidence.rules.listed:
+        if fault in _IN_SOFTWARE and _OFF.fullmatch(state) and fault not in evidence.rules.listed:
             yield f"the kernel does not work around {fault}: {state}"
 
 
