@@ -23,10 +23,10 @@ from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, check_chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST
 from milabench_ng.records.record import Record
-from milabench_ng.records.window import WindowRule
+from milabench_ng.records.window import MEASURED_BY
 from tests.one_server import OneServer
 
-SHORT = WindowRule(settle_s=0.4, length_s=1.5, margin_s=0.3)
+SHORT = msgspec.structs.replace(MEASURED_BY, settle_s=0.4, length_s=1.5, margin_s=0.3)
 
 
 @pytest.fixture(autouse=True, scope="session")

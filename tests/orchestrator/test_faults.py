@@ -13,6 +13,7 @@ import pytest
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState, Slices
 from milabench_ng.report.reporting import make_report
 from tests.orchestrator.conftest import Runner
+from tests.orchestrator.shortened import accused
 
 HERE = "tests.orchestrator.broken"
 
@@ -40,7 +41,9 @@ class KillOne:
 
 @needs_two_cpus
 @pytest.mark.parametrize("start", ["warm", "cold"])
-def test_a_killed_worker_leaves_its_slices_and_its_neighbour_says_so(run_profile, start) -> None:  # type: ignore[no-untyped-def]
+def test_a_killed_worker_leaves_its_slices_and_its_neighbour_says_so(
+    run_profile: Runner, resume_run: Runner, start: str
+) -> None:
     kill = KillOne("trial.toy_reg", 0)
     finished = run_profile({"toy_reg": {"workload": "toy_reg"}}, kill, start=start)
     killed, alive = finished.records
@@ -65,6 +68,10 @@ def test_a_killed_worker_leaves_its_slices_and_its_neighbour_says_so(run_profile
     assert lost.seconds_before_stop > 0
     assert any(mark.kind == "neighbours lost" for mark in alive.mnb.marks)
     assert make_report(finished.folder).exit_code == 1
+    if start == "warm":  # the retry is the same
+        retried = resume_run(finished.folder, retry=2)
+        assert sorted(record.mnb.attempt for record in retried.records if record.success) == [1, 2, 2]
+        assert accused(finished.folder, failure_rate=None) == {}
 
 
 @needs_two_cpus

@@ -9,8 +9,8 @@ from milabench_ng.records.stopping import Stopping
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
-from tests.orchestrator.test_resume import STEADY
 
+STEADY = {"steady": {"workload": "tests.orchestrator.broken:steady"}}
 SOON = Stopping(width=99.0, least=2)
 """Any interval is as narrow as that: no timing decides."""
 

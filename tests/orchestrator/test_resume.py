@@ -36,10 +36,11 @@ from milabench_ng.records.manifest import Manifest
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
+from tests.orchestrator.shortened import accused
 
 ROOT = Path(__file__).parents[2]
 HERE = "tests.orchestrator.broken"
-STEADY: dict[str, object] = {"steady": {"workload": f"{HERE}:steady"}}
+STEADY: dict[str, object] = {"steady": {"workload": "toy_reg"}}
 
 needs_two_cpus = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs for two tenants")
 
@@ -109,6 +110,7 @@ def test_resume_runs_what_has_no_valid_record_and_no_more(interrupted, resume_ru
         "1 retries, 0 are allowed",
         "2 resumes, 1 are allowed",
     )
+    assert accused(interrupted.folder, failure_rate=None) == {}
 
 
 def test_a_record_that_was_changed_or_cut_short_is_made_again(run_profile, resume_run) -> None:  # type: ignore[no-untyped-def]
@@ -142,6 +144,7 @@ def test_who_lost_a_neighbour_is_measured_again_with_it(run_profile, tmp_path: P
     assert rulings["R22"].reasons
     assert not [why for why in rulings["R22"].reasons if "neighbours lost" in why]
     assert [rulings[rule].result for rule in ("R12", "R13", "R14", "R17")] == ["pass"] * 4
+    assert accused(finished.folder, failure_rate=None, closed=False) == {}, "the workload is the tests' own"
 
 
 def test_a_launch_that_always_fails_is_tried_as_often_as_asked(run_profile) -> None:  # type: ignore[no-untyped-def]
