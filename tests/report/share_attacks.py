@@ -93,11 +93,17 @@ def typed(*names: str) -> Change:
     return change
 
 
+def no_cpus(content: dict[str, Any]) -> None:
+    """Nobody can say then which share of them other programs took."""
+    content["inventory"]["cpus"] |= dict.fromkeys(("sockets", "cores", "threads"), 0)
+
+
 LIMIT = [{"device": "254:0", "write_bytes_per_s": 10_000_000}]
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "an eighth of its RAM": ("R16", record(of_shares(little_ram)), "it asked for memory_bytes 134217728, run.json"),
     "the CPUs of nobody": ("R16", record(on_cpus(lambda cpus: [cpu + 64 for cpu in cpus])), "it asked for CPUs 6"),
+    "a node without CPUs": ("R16", manifest(no_cpus), "and run.json says that the node has 0"),
     "fewer CPUs than its slot": ("R16", record(on_cpus(fewer)), "run.json gives it"),
     "more tenants than the plan": ("R16", more_tenants, "0.5 of its memory, and the plan has 1 tenants on each"),
     "few processes": ("R16", record(limits(pids=50)), "at its entry it might have 50 processes, it asked for 4096"),

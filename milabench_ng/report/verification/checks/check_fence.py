@@ -34,6 +34,7 @@ def isolation(evidence: Evidence) -> Finding:
             *_shares(evidence),
             *_overlaps(evidence),
             *_beyond_ram(evidence),
+            *_beyond_cpus(evidence),
             *_beyond_share(evidence),
             *own_shares(evidence),
         ]
@@ -146,6 +147,14 @@ def _beyond_ram(evidence: Evidence) -> Iterator[str]:
         if given > had:
             what = f"{format_bytes(given)} of RAM, the node had {format_bytes(had)}"
             yield f"batch {number}: its tenants were given {what}"
+
+
+def _beyond_cpus(evidence: Evidence) -> Iterator[str]:
+    """More CPUs than the node is said to have: nobody could then tell what other programs took of them."""
+    given = {cpu for share in evidence.manifest.shares.values() for cpu in share.cpus}
+    had = evidence.manifest.inventory.cpus.threads
+    if len(given) > (had or 0):
+        yield f"its tenants were given {len(given)} CPUs, and run.json says that the node has {had}"
 
 
 def _beyond_share(evidence: Evidence) -> Iterator[str]:
