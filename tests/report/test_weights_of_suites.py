@@ -58,6 +58,12 @@ def test_a_file_is_read_once_for_all_suites(tmp_path: Path, monkeypatch: pytest.
     assert read == [file]
 
 
+def test_a_suite_by_a_name_that_looks_like_another_is_told_apart(tmp_path: Path) -> None:
+    alike = msgspec.structs.replace(BOTH, suites=("st\u0430ndard", "modern"))
+    with pytest.raises(InputError, match=r"standard\.vae: the suites are modern and st\\u0430ndard"):
+        load_scales(written(tmp_path, "standard.vae"), alike)
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [

@@ -94,7 +94,7 @@ def weighed_suites(file: WeightsFile, suites: Collection[str], left_out: Collect
     """
     where = f"weights {plain(file.path)}"
     of = {label: suite_of_row(label) for label in file.labels}
-    asked = " and ".join(sorted(suites))
+    asked = " and ".join(map(short, sorted(suites)))
     foreign = [label for label, suite in of.items() if suite not in suites and suite not in left_out]
     if foreign:
         raise InputError(f"{where}: {short(foreign[0])}: the suites are {asked}; correct its name, or leave it out")
