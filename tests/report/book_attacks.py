@@ -130,6 +130,12 @@ def smaller_option(launch: dict[str, Any]) -> None:
         launch["arguments"]["max_count"] = 10
 
 
+def cyrillic(launch: dict[str, Any]) -> None:
+    """A test by a name that looks like that of the profile."""
+    if launch["test"].endswith(".vae"):
+        launch["test"] = launch["test"].replace(".vae", ".v\u0430e")
+
+
 def faster_learning(launch: dict[str, Any]) -> None:
     if launch["test"].endswith(".vae"):
         launch["arguments"]["learning_rate"] = 1.0
@@ -262,6 +268,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "the profile makes launches on 8,652,800 slots in all, at most 100,000 are planned",
     ),
     "test left out of the plan": ("R8", manifest(one_test_less), "1 of 4 tests are not in the plan: toy_reg"),
+    "a test by a name that looks alike": ("R8", everywhere(cyrillic), "the plan has standard.v\\u0430e run 0"),
     "test that the node is said to be too small for": (
         "R8",
         manifest(too_small_for_one),

@@ -8,6 +8,8 @@ from typing import Any
 import tampering
 from tampering import Change, Tamper, fence, record, records
 
+from milabench_ng import __version__
+
 
 def without(*names: str) -> Change:
     """Keys of the ``mnb`` part taken out."""
@@ -58,6 +60,16 @@ def version(name: str) -> Tamper:
     return tamper
 
 
+def told_less_by(name: str) -> Tamper:
+    """A version that is today's, written as if it were another, and told nothing of the node."""
+
+    def tamper(folder: Path) -> None:
+        version(name)(folder)
+        records(emptied("telemetry", {}))(folder)
+
+    return tamper
+
+
 def older_ledger(folder: Path) -> None:
     """A ledger as versions wrote it that did not read code and data: nobody asks for what they read."""
     events = tampering.ledger_events(folder)
@@ -90,6 +102,11 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "counters of an earlier run": ("R27", record(counters_fall), "machinery_cpu_s is 0, and was"),
     "newer version": ("R33", version("99.0.0"), "made with mnb 99.0.0, this is"),
     "older version": ("R33", version("0.0.1"), "or later is demanded"),
+    "telemetry left out of a version written otherwise": (
+        "R33",
+        told_less_by(f"{__version__}0"),
+        "it has no telemetry of host:node",
+    ),
     "older ledger": ("R33", older_ledger, "older version: its ledger is of schema 1"),
 }
 """By name: the rule that finds it, what is done, and part of the reason."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import make_records
 import tampering
-from tampering import Change, Tamper, manifest, record, records
+from tampering import Change, Tamper, manifest, ours, record, records
 
 
 def moved(folder: Path, **more: float) -> None:
@@ -113,6 +113,8 @@ def falling(place: int, since: int = 15) -> int:
 def worked_off(content: dict[str, Any]) -> None:
     """In the last part of the window, by six items a slice of 53, or as much of larger ones."""
     counts = [row[2] for row in content["mnb"]["ranks"][0]["slices"]]
+    if len(counts) < 24:
+        raise LookupError("a launch of 24 slices")
     times = max(1, round(sum(counts) / len(counts) / 53))
     backlog(320 * times, 287 * times, of=lambda place: 2 * times * falling(place))(content)
 
@@ -238,6 +240,7 @@ def empty_lists(content: dict[str, Any]) -> None:
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "tampered slice": ("R3", record(tampering.one_slice), "rates that rank 0 states are not those of its slices"),
+    "no slices at all": ("R4", records(ours(ranks=[])), "it has slices of 0 ranks ([]), and ran on 1"),
     "slice taken out": ("R4", record(tampering.without_a_slice), "slice 14 begins 0.5 s after the one before it"),
     "stop at the best moment": ("R36", earlier_stop, "vae J0.0: it was stopped -10.0 s after the last launch"),
     "every stop a second later": (
