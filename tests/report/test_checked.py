@@ -15,6 +15,7 @@ import tampering
 from make_records import PER_GPU
 from slice_attacks import multiplied
 from tampering import Tamper
+from tender_attacks import TWICE
 from test_money import node
 
 from milabench_ng.cli import call
@@ -83,6 +84,13 @@ def bids(place: Path, **results: str) -> Path:
     return file
 
 
+def ranked(file: Path, capsys: Any, *asked: str) -> tuple[dict[str, str], list[str]]:
+    """Which bids are refused, and why; the names of the others, by their rank."""
+    assert call(["bids", str(file), *asked, "--format", "json"]) == 1
+    made = json.loads(capsys.readouterr().out)
+    return made["refused"], [row["name"] for row in made["rows"]]
+
+
 @pytest.mark.parametrize("make", [edited, forged])
 @pytest.mark.parametrize("side", [0, 1])
 def test_accept_refuses_what_breaks_a_rule(make: Any, side: int, place: Path, capsys: Any) -> None:
@@ -110,22 +118,7 @@ def test_a_run_is_not_compared_with_itself(place: Path, capsys: Any) -> None:
     assert "umbra is the same run as acme" in capsys.readouterr().err
 
 
-def other_id(folder: Path) -> None:
-    """Another id of the run, in all of its files."""
-    for path in folder.iterdir():
-        path.write_text(path.read_text().replace(make_records.RUN_ID, "20260107-160000-fedcba"))
-    tampering.rehash(folder)
-
-
-def other_slices(folder: Path) -> None:
-    """The slices of another run."""
-    for path in folder.glob("*.J*.json"):
-        ranks = json.loads((folder.parent / "delivered" / path.name).read_bytes())["mnb"]["ranks"]
-        tampering.rewrite(path, tampering.ours(ranks=ranks))
-    tampering.rehash(folder)
-
-
-@pytest.mark.parametrize(("change", "trait"), [(other_id, "slices of the same lengths"), (other_slices, "the run id")])
+@pytest.mark.parametrize(("change", "trait"), TWICE.values(), ids=TWICE)
 def test_a_delivery_is_no_copy_of_the_bid(change: Tamper, trait: str, place: Path) -> None:
     copy = Path(shutil.copytree(place / "results", place / "copy"))
     change(copy)
@@ -190,11 +183,9 @@ def test_a_bid_that_cannot_be_read_spoils_nobody_elses(content: Any, why: str, p
     whole = pack(place / "results", place / "whole.tar.gz", weights=place / "weights.json").path
     (place / "straw").write_bytes(content(whole.read_bytes()))
     file = bids(place, a="whole.tar.gz", b="delivered", straw="straw")
-    assert call(["bids", str(file), "--format", "json"]) == 1
-    made = json.loads(capsys.readouterr().out)
-    assert list(made["refused"]) == ["straw"]
-    assert why in made["refused"]["straw"]
-    assert sorted(row["name"] for row in made["rows"]) == ["a", "b"]
+    refused, names = ranked(file, capsys)
+    assert (list(refused), sorted(names)) == (["straw"], ["a", "b"])
+    assert why in refused["straw"]
     assert call(["bids", str(file)]) == 1
     assert "refused straw: " in " ".join(capsys.readouterr().out.split())
     assert call(["bids", str(bids(place, straw="straw"))]) == 2
@@ -234,28 +225,23 @@ def test_a_bid_that_nothing_follows_from_spoils_nobody_elses(
         return absurd() if name == "straw" else build_report(summary, name, *rest, **more)
 
     monkeypatch.setattr("milabench_ng.report.procurement.offers.build_report", one_fails)
-    assert call(["bids", str(bids(place, a="results", straw="delivered")), "--format", "json"]) == 1
-    made = json.loads(capsys.readouterr().out)
-    assert (list(made["refused"]), [row["name"] for row in made["rows"]]) == (["straw"], ["a"])
-    assert "nothing can be computed from" in made["refused"]["straw"]
+    refused, names = ranked(bids(place, a="results", straw="delivered"), capsys)
+    assert (list(refused), names) == (["straw"], ["a"])
+    assert "nothing can be computed from" in refused["straw"]
 
 
 def test_a_folder_without_a_manifest_spoils_nobody_elses(place: Path, capsys: Any) -> None:
     (place / "straw").mkdir()
     (place / "straw" / "run.json").write_text("[]")
-    assert call(["bids", str(bids(place, a="results", straw="straw")), "--format", "json"]) == 1
-    made = json.loads(capsys.readouterr().out)
-    assert (list(made["refused"]), [row["name"] for row in made["rows"]]) == (["straw"], ["a"])
+    refused, names = ranked(bids(place, a="results", straw="straw"), capsys)
+    assert (list(refused), names) == (["straw"], ["a"])
 
 
 def test_one_run_as_two_bids_spoils_nobody_elses(place: Path, capsys: Any) -> None:
     pack(place / "results", place / "same.tar.gz", weights=place / "weights.json")
-    file = bids(place, acme="results", umbra="same.tar.gz", other="delivered")
-    assert call(["bids", str(file), "--format", "json"]) == 1
-    made = json.loads(capsys.readouterr().out)
-    assert list(made["refused"]) == ["acme", "umbra"]
-    assert "acme is the same run as umbra" in made["refused"]["acme"]
-    assert [row["name"] for row in made["rows"]] == ["other"]
+    refused, names = ranked(bids(place, acme="results", umbra="same.tar.gz", other="delivered"), capsys)
+    assert (list(refused), names) == (["acme", "umbra"], ["other"])
+    assert "acme is the same run as umbra" in refused["acme"]
 
 
 def test_a_summary_is_not_verifiable(place: Path, capsys: Any) -> None:
@@ -263,11 +249,8 @@ def test_a_summary_is_not_verifiable(place: Path, capsys: Any) -> None:
     call(["bids", str(bids(place, fine="results", b200="b200.json"))])
     assert "verified b200: not verifiable: numbers without the slices" in " ".join(capsys.readouterr().out.split())
     (place / "rules.json").write_text('{"repeat": 1}')
-    asked = ["--rules", str(place / "rules.json"), "--format", "json"]
-    assert call(["bids", str(bids(place, fine="results", b200="b200.json")), *asked]) == 1
-    made = json.loads(capsys.readouterr().out)
-    assert list(made["refused"]) == ["b200"]
-    assert [row["name"] for row in made["rows"]] == ["fine"]
+    refused, names = ranked(bids(place, fine="results", b200="b200.json"), capsys, "--rules", str(place / "rules.json"))
+    assert (list(refused), names) == (["b200"], ["fine"])
 
 
 def test_a_bid_is_signed_by_its_own_vendor(place: Path, capsys: Any) -> None:

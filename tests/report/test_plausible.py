@@ -7,7 +7,6 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import tampering
 from contradiction_attacks import measured_power
@@ -62,16 +61,6 @@ def test_items_follow_from_steps_and_options(folder: Path) -> None:
     told = found(folder)["R37"]
     for reason in ("93 images a step, its options allow 64", "tokens a step, its options allow 2240"):
         assert reason in told
-
-
-def test_slices_of_the_other_device_are_found(folder: Path) -> None:
-    source = msgspec.json.decode(next(folder.glob("*.convnet.J0.0.*")).read_bytes())["mnb"]["ranks"][0]
-
-    def change(content: dict[str, Any]) -> None:
-        content["mnb"]["ranks"][0] |= {key: source[key] for key in ("count", "full_s", "slices", "backlog")}
-
-    tampering.record(change, "*.convnet.J0.1.*")(folder)
-    assert "slices of the same lengths as" in tampering.told_by(verify(folder, Rules()), "copied-slices")
 
 
 def test_a_reason_is_told_once_for_all_launches_that_have_it() -> None:
