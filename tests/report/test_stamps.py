@@ -54,6 +54,9 @@ clock_precision_digits = 3
 """
 DEMANDED = Rules(stamps=StampRule(delay_s=600.0))
 
+KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+CERTIFICATE = ("openssl", "req", "-x509", "-days", "2", *KEY)
+
 
 class Keys(NamedTuple):
     """Who stamps, with the public side in files."""
@@ -71,17 +74,9 @@ class Keys(NamedTuple):
     def reply(self, query: Path) -> Path:
         """The authority's reply."""
         answer = self.place / f"reply-{query.stem}.tsr"
-        files = [
-            "-queryfile",
-            query,
-            "-signer",
-            self.authorities,
-            "-inkey",
-            self.place / "authority.key",
-            "-out",
-            answer,
-        ]
-        run("openssl", "ts", "-reply", "-config", self.place / "authority.cnf", "-section", "tsa", *files)
+        signed = ["-queryfile", query, "-signer", self.authorities, "-inkey", self.place / "authority.key"]
+        command = ["openssl", "ts", "-reply", "-config", self.place / "authority.cnf", "-section", "tsa"]
+        run(*command, *signed, "-out", answer)
         return answer
 
     def signature(self, text: Path) -> Path:
@@ -103,9 +98,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     (place / "authority.cnf").write_text(AUTHORITY.format(place=place))
     (place / "serial").write_text("01\n")
     made = ["-keyout", place / "authority.key", "-out", place / "authority.pem", "-config", place / "authority.cnf"]
-    run(
-        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", *made
-    )
+    run(*CERTIFICATE, *made)
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "buyer", "-f", place / "buyer")
     (place / "allowed").write_text(f'buyer@example.org namespaces="{NAMESPACE}" {(place / "buyer.pub").read_text()}')
     return Keys(place)
@@ -240,19 +233,7 @@ def test_stamps_by_nobody_who_counts(folder: Path, keys: Keys, tmp_path: Path) -
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other)
     allowed = tmp_path / "allowed"
     allowed.write_text(f"other@example.org {other.with_suffix('.pub').read_text()}")
-    run(
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-        *("-subj", "/CN=other", "-keyout", tmp_path / "k", "-out", tmp_path / "c"),
-    )
+    run(*CERTIFICATE, "-subj", "/CN=other", "-keyout", tmp_path / "k", "-out", tmp_path / "c")
     names = [f"stamps/{path.name}" for path in (folder / "stamps").iterdir()]
     problems = {one.problem.partition(":")[0] for one in read_stamps(folder, names, allowed, tmp_path / "c")}
     assert problems == {f"the key of the signature is not in {allowed}", f"no authority in {tmp_path / 'c'} made it"}
