@@ -46,15 +46,15 @@ MARKS: dict[MarkKind, str] = {
 """Marks that such a run has on any machine, and says so."""
 
 
-def accused(folder: Path, *marks: MarkKind, **lifted: object) -> dict[str, tuple[str, ...]]:
+def accused(folder: Path, **lifted: object) -> dict[str, tuple[str, ...]]:
     """What rules and refused doubts say against an honest run, without demands and by the shipped rules.
 
-    Beyond what no shortened run keeps, ``marks`` are accepted, and these demands ``lifted``. Prints the verdicts.
+    ``lifted``: what else this run cannot keep, and what is asked instead. Prints the verdicts, for who counts doubts.
     """
     window_s = read_manifest(folder).window_rule.length_s
     instead = {key: value for key, (value, _) in LIFTED.items()} | {"window_s": window_s} | lifted
     shipped = load_rules("procurement")
-    accepted = shipped.marks_accepted | dict.fromkeys((*MARKS, *marks))
+    accepted = shipped.marks_accepted | dict.fromkeys(MARKS)
     demanding = msgspec.structs.replace(shipped, marks_accepted=accepted, **instead)
     found = [verify(folder, rules) for rules in (Rules(window_s=window_s), demanding)]
     for one in found:
