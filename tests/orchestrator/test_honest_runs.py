@@ -5,26 +5,20 @@ Runs that are interrupted, retried or of several sessions are looked at where ot
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from milabench_ng.records.late_steps import late_steps
-from milabench_ng.records.ledger import Recorded, check_chain, lost_attempts
-from milabench_ng.records.names import LEDGER
 from milabench_ng.records.window import MEASURED_BY
-from tests import own_node
 from tests.orchestrator.conftest import Runner
-from tests.orchestrator.shortened import accused, backend
+from tests.orchestrator.shortened import accused
 
 ROOT = Path(__file__).parents[2]
 TOY: dict[str, object] = {"toy_reg": {"workload": "toy_reg"}}

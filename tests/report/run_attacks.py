@@ -176,12 +176,12 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     ),
     "compiled modules of another run": ("R31", record(environment(MNB_PYCACHE="/evil")), "has MNB_PYCACHE=/evil"),
     "mitigations that are not listed": (
-        "unlisted-settings",
+        "tuned-kernel",
         record(host(command_line="BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet mitigations=off")),
         "the kernel was started with mitigations=off",
     ),
     "a slow clock": (
-        "unlisted-settings",
+        "tuned-kernel",
         record(host(clock_source="jiffies")),
         "the kernel reads the time from jiffies",
     ),
@@ -191,12 +191,12 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "passed by the clock that measures, and the hardware counted",
     ),
     "a file over the kernel's": (
-        "unlisted-settings",
+        "tuned-kernel",
         record(host(covered=["tmpfs on /proc/acpi", "fuse.shown on /proc/stat"])),
         "what the kernel tells is covered: fuse.shown on /proc/stat",
     ),
     "mitigations off in another way": (
-        "unlisted-settings",
+        "tuned-kernel",
         record(host(mitigations={"spectre_v2": "Vulnerable; IBPB: disabled"})),
         "the kernel does not work around spectre_v2: Vulnerable; IBPB: disabled",
     ),

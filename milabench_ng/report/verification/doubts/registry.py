@@ -17,8 +17,8 @@ from milabench_ng.report.verification.doubts import (
     late_stops,
     outside_traces,
     shipped_rate,
+    tuned_kernel,
     unlike_steps,
-    unlisted_settings,
 )
 from milabench_ng.report.verification.doubts.doubt import CORPUS, Doubt
 from milabench_ng.report.verification.evidence import Evidence
@@ -33,7 +33,7 @@ DOUBTS: tuple[Doubt, ...] = (
     unlike_steps.DOUBT,
     late_stops.DOUBT,
     clock_steps.DOUBT,
-    unlisted_settings.DOUBT,
+    tuned_kernel.DOUBT,
     idle_gpus.DOUBT,
     gpu_counters.DOUBT,
     gpu_memory.DOUBT,
