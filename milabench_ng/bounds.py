@@ -30,15 +30,13 @@ Bucket = Annotated[int, Meta(ge=0, le=LAST_BUCKET)]
 Latencies = tuple[tuple[Bucket, Annotated[int, Meta(ge=1, le=10**12)]], ...]
 """``((bucket, count), ...)`` in the order of the buckets: ``count`` latencies in each (`latency.bucket_of`)."""
 
-Sampled = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
-
 
 class Spread(msgspec.Struct, frozen=True):
     """The samples of one quantity in the averaging window."""
 
     n: WholeNumber
-    min: Sampled
-    mean: Sampled
-    max: Sampled
+    min: Moment
+    mean: Moment
+    max: Moment
     span_s: Amount
     """Time from the first sample to the last. A counter rose by ``max - min`` in it."""

@@ -36,15 +36,19 @@ def digest(modules: dict[str, bytes]) -> str:
     return hashlib.sha256(b"".join(modules.values())).hexdigest()
 
 
+_OURS = {".py", ".so", ".json", ".j2", ".css", ".js"}
+"""Code and data of the package: notes and backups of editors are neither."""
+
+
 def package_digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of the package in ``folder``, by room: over paths and contents of all its files, compiled ones left out.
+    """SHA-256 of the package in ``folder``, by room: over paths and contents of its code and data.
 
     Shipped profiles, weights and baselines (``share``, in a wheel) are left out too: rules pin these.
     """
     rooms: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
-        if path.is_file() and not any(part == "__pycache__" or part.startswith(".") for part in parts):
+        if path.suffix in _OURS and path.is_file() and not any(part.startswith(("__pycache__", ".")) for part in parts):
             rooms.setdefault(parts[0], []).append(path)
     rooms.pop("share", None)
     return {room: _files_digest(folder, paths) for room, paths in rooms.items()}

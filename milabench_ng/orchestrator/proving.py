@@ -54,6 +54,10 @@ async def prove(
     said += [f"{one.name} ({format_bytes(one.bytes)}) in {one.seconds:.1f} s" for one in read]
     if said:
         tell(f"compared with its checksums {edge} the work: {', '.join(said)}")
+    for name, wheel in code.wheels.items():
+        if wheel is not None and wheel.differing:
+            changed = f"{name} {wheel.version} is not as it was installed ({wheel.differing[0]})"
+            tell(f"{changed}: a tender of the closed division refuses that; reinstall it, and run again")
     for one in read:
         _judge(edge, one, request, tell)
     return (CodeSeen(edge=edge, code=code), *(DataSeen(edge=edge, data=one) for one in read))

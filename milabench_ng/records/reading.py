@@ -143,7 +143,10 @@ def read_record(content: bytes, name: str) -> Found | None:
 
 def _made_by(content: bytes) -> str:
     """Which version made a record or manifest that is not whole."""
-    raw = msgspec.json.decode(content)
+    try:
+        raw = msgspec.json.decode(content)
+    except msgspec.DecodeError:  # of 2020, with NaN
+        raw = None
     ours = raw.get("mnb") if isinstance(raw, dict) else None
     return written_by(ours, RECORD_SCHEMA) if ours is not None else written_by(raw, RUN_SCHEMA)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from milabench_ng.bounds import Amount, Factor, Moment, Sampled, Spread, Utc, WholeNumber
+from milabench_ng.bounds import Amount, Factor, Moment, Spread, Utc, WholeNumber
 from milabench_ng.catalogue import Bound, Derived, Scalar
 from milabench_ng.events import Cause
 from milabench_ng.node.conditions import Conditions
@@ -251,9 +251,9 @@ Gauge2020 = Literal["load", "memory", "temperature"]
 class Gauge(msgspec.Struct, frozen=True):
     """The samples of one quantity (2020); -1 if there was none."""
 
-    min: Sampled
-    mean: Sampled
-    max: Sampled
+    min: Moment
+    mean: Moment
+    max: Moment
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import os
 import re
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
@@ -29,13 +30,17 @@ NAMED = 3
 class Installed(msgspec.Struct, frozen=True):
     """A distribution as its RECORD tells it, which others than Python's installers leave out, or do not keep to."""
 
+    name: str
+    """As PEP 503 writes it."""
     metadata: Distribution
     root: str
     """The folder of the import path in which it lies."""
+    files: frozenset[str]
+    """All that RECORD names."""
     sums: dict[str, str]
-    """Of all files with a sum, by their names in RECORD."""
+    """``algorithm=sum`` (PEP 376), of those that have one."""
     code: dict[str, str]
-    """Of its Python files and libraries, by the paths that the kernel shows."""
+    """Of its Python files and libraries with a sum, by the paths that the kernel shows."""
 
 
 def inspect_code(only: Collection[str] | None) -> CodeProof:
@@ -62,44 +67,67 @@ def check_wheels(
     A worker imports some of what mnb requires later than this process, so all of it counts. Also returns the loaded
     files that lie among those of a distribution and are in no RECORD.
     """
-    found = installed()
-    owners = {path: name for name, one in found.items() for path in one.code}
-    claims = {(path, value) for one in found.values() for path, value in one.code.items()}  # the last installed wins
+    every = installed()
+    found = first_of_name(every)
+    owners = {path: one.name for one in every for path in one.code}
+    claims: dict[str, set[str]] = {}  # the last installed wins, and a broken upgrade leaves two of a name
+    for path, value in (pair for one in every for pair in one.code.items()):
+        claims.setdefault(path, set()).add(value)
     chosen = sorted({*required(OWN, found), *(owners[path] for path in loaded & owners.keys())} - {OWN})
-    bare, strays = unowned(loaded - owners.keys(), {one.root for one in found.values()}, owners)
+    listed = {os.path.join(one.root, file) for one in every for file in one.files}
+    bare, strays = unowned(loaded - owners.keys() - listed, {one.root for one in every}, owners)
     wanted = {name: found[name] for name in chosen if only is None or name in only}
-    paths = list(dict.fromkeys(path for one in wanted.values() for path in one.code))
+    paths = sorted({path for one in wanted.values() for path in one.code if os.path.exists(path)})
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        read = zip(paths, pool.map(record_hash, paths), strict=True)
-        changed = {path for path, value in read if (path, value) not in claims}
-    checks = {name: _check(one, changed) for name, one in wanted.items() if one.code or not one.sums}
+        read = dict(zip(paths, pool.map(lambda path: _fits(path, claims[path]), paths), strict=True))
+    checks = {name: _check(one, read) for name, one in wanted.items() if one.code or not one.sums}
     return {**dict.fromkeys(bare), **checks}, strays[:NAMED]
 
 
-def _check(one: Installed, changed: Collection[str]) -> WheelCheck | None:
+def _fits(path: str, claims: Collection[str]) -> bool:
+    return any(record_hash(path, claim.partition("=")[0]) == claim for claim in claims)
+
+
+def _check(one: Installed, fits: Mapping[str, bool]) -> WheelCheck | None:
+    """``fits``: whether a file is as some RECORD has it. One that is gone was not loaded: images leave tests away."""
     if not one.sums:
         return None
     own = sorted(f"{file},{value}" for file, value in one.sums.items() if ".dist-info/" not in file)
+    present = sorted(one.code.keys() & fits.keys())
     return WheelCheck(
         version=one.metadata.version,
         folder=one.root,
         sha256=hashlib.sha256("\n".join(own).encode()).hexdigest(),
-        files=len(one.code),
-        differing=tuple(path for path in sorted(one.code) if path in changed)[:NAMED],
+        files=len(present),
+        differing=tuple(path for path in present if not fits[path])[:NAMED],
     )
 
 
-def installed() -> dict[str, Installed]:
-    """All distributions on the import path, by name as PEP 503 writes it; the first of a name is imported."""
+def installed() -> tuple[Installed, ...]:
+    """All distributions on the import path, in its order, but for folders without metadata that upgrades left."""
+    return tuple(_installed(one) for one in distributions() if one.read_text("METADATA") or one.read_text("PKG-INFO"))
+
+
+def first_of_name(every: Iterable[Installed]) -> dict[str, Installed]:
+    """By name: the first of a name is imported."""
     found: dict[str, Installed] = {}
-    for one in distributions():
-        if (name := _plain(one.name)) not in found:
-            root = os.path.realpath(str(one.locate_file("")))
-            listed = () if (one.read_text("INSTALLER") or "").strip() == "conda" else one.files or ()  # edits paths
-            sums = {str(file): file.hash.value for file in listed if file.hash and file.parts[0] != ".."}
-            code = {os.path.realpath(os.path.join(root, file)): value for file, value in sums.items() if _is_code(file)}
-            found[name] = Installed(one, root, sums, code)
+    for one in every:
+        found.setdefault(one.name, one)
     return found
+
+
+def _installed(one: Distribution) -> Installed:
+    root = os.path.realpath(str(one.locate_file("")))
+    conda = (one.read_text("INSTALLER") or "").strip() == "conda"  # it edits paths in files
+    record = "" if conda else one.read_text("RECORD") or ""
+    rows = [row for row in csv.reader(record.splitlines()) if len(row) == 3]
+    sums = {file: value for file, value, _ in rows if _is_known(value) and not file.startswith("..")}
+    code = {os.path.realpath(os.path.join(root, file)): value for file, value in sums.items() if _is_code(file)}
+    return Installed(_plain(one.name), one, root, frozenset(file for file, _, _ in rows), sums, code)
+
+
+def _is_known(value: str) -> bool:
+    return value.partition("=")[0] in hashlib.algorithms_guaranteed
 
 
 def required(name: str, found: Mapping[str, Installed]) -> set[str]:
@@ -143,14 +171,14 @@ def _mapped() -> Iterator[str]:
     return (row[5] for row in rows if len(row) == 6 and row[5].startswith("/"))
 
 
-def record_hash(path: str) -> str:
-    """SHA-256 of a file as a RECORD has it: base64 without padding (PEP 376); empty if it cannot be read."""
+def record_hash(path: str, algorithm: str = "sha256") -> str:
+    """``algorithm=sum`` of a file as a RECORD has it: base64 without padding (PEP 376); empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").digest()
+            digest = hashlib.file_digest(file, algorithm).digest()
     except OSError:
         return ""
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    return f"{algorithm}={base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
 
 def _is_code(file: str) -> bool:

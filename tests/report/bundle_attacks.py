@@ -114,7 +114,11 @@ BUNDLES: dict[str, tuple[str, BundleTamper, str]] = {
     "file changed in a bundle": ("R1", in_bundle(other_unit), "was changed after it was packed"),
     "file taken out of a bundle": ("R1", in_bundle(one_file_less), "is in the packing list and not in the bundle"),
     "more claimed than measured": ("R3", in_bundle(more_claimed), "perf was claimed as"),
-    "packing list changed after signing": ("R2", in_bundle(more_claimed), "the signature does not fit the bundle"),
+    "packing list changed after signing": (
+        "R2",
+        in_bundle(more_claimed),
+        "none of its allowed signers has signed this bundle",
+    ),
     "signature taken away": ("R2", in_bundle(unsigned), "it is not signed"),
     "signed by a stranger": ("R2", signed_by("stranger"), "the key of the signature is not in"),
     "signed by another vendor": ("R2", signed_by("other"), "other@example.org signed it, vendor@example.org should"),

@@ -149,7 +149,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "firmware that lifts the power limit": (
         "gpu-limits",
         lifted,
-        "is 800 W, the data sheet says 700 W",
+        "is 800 W, that of such GPUs 700 W",
     ),
     "a quarter of the GPUs' memory": (
         "gpu-memory",

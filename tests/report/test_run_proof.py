@@ -130,7 +130,7 @@ def test_the_commit_that_ran_is_told_and_to_be_checked_out(folder: Path) -> None
 
     for edge in ("before", "after"):
         proof("code", edge, committed)(folder)
-    said = f"check out commit {'0' * 40} of mnb, and verify with that"
+    said = f"check out commit {'0' * 40} of mnb, without files of your own (git status), and verify with that"
     assert rulings(folder, Rules())["R21"].reasons[0].endswith(said)
     assert said in " ".join(rulings(folder)["R21"].reasons)
     assert verify(folder, Rules()).facts["commit"] == "0" * 40

@@ -13,7 +13,7 @@ import pytest
 
 from milabench_ng.records.proof import WheelCheck
 from milabench_ng.sources import loaded_elsewhere, package_digests
-from milabench_ng.worker.code_on_disk import check_wheels, installed, loaded_files, record_hash, required
+from milabench_ng.worker.code_on_disk import check_wheels, first_of_name, installed, loaded_files, record_hash, required
 
 TEXT = "VALUE = 1\n"
 
@@ -28,7 +28,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (package / name).write_text(TEXT)
     (package / "data.txt").write_text("no code")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy_wheel\nVersion: 1.0\n")
-    rows = [f"toy_wheel/{name},sha256={record_hash(str(package / name))},10" for name in ("__init__.py", "lazy.py")]
+    rows = [f"toy_wheel/{name},{record_hash(str(package / name))},10" for name in ("__init__.py", "lazy.py")]
     rows += ["toy_wheel/data.txt,sha256=x,7", "toy_wheel/__pycache__/lazy.pyc,,", "toy_wheel-1.0.dist-info/RECORD,,"]
     (info / "RECORD").write_text("\n".join(rows) + "\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -68,9 +68,40 @@ def test_a_file_that_two_wheels_have_is_that_of_either(wheel: Path) -> None:
     shutil.copytree(wheel.parent / "toy_wheel-1.0.dist-info", other)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: toy_other\nVersion: 1.0\n")
     (wheel / "lazy.py").write_text("VALUE = 2\n")
-    record = f"toy_wheel/lazy.py,sha256={record_hash(str(wheel / 'lazy.py'))},10\n"
+    record = f"toy_wheel/lazy.py,{record_hash(str(wheel / 'lazy.py'))},10\n"
     (other / "RECORD").write_text(record)
     assert differing() == ()
+
+
+def test_leftovers_of_a_broken_upgrade_accuse_nobody(wheel: Path) -> None:
+    """Another RECORD of the same name, whose files are gone or newer, and a folder without metadata."""
+    old, bare = (wheel.parent / f"toy_wheel-{version}.dist-info" for version in ("0.9", "0.8"))
+    shutil.copytree(wheel.parent / "toy_wheel-1.0.dist-info", old)
+    (old / "RECORD").write_text("toy_wheel/lazy.py,sha256=older,10\ntoy_wheel/gone.py,sha256=gone,10\n")
+    bare.mkdir()
+    assert differing() == ()
+
+
+def test_a_file_that_an_image_left_away_differs_in_nothing(wheel: Path) -> None:
+    before, _ = checked()
+    (wheel / "lazy.py").unlink()
+    after, _ = checked()
+    assert before is not None
+    assert after is not None
+    assert (after.differing, after.files, after.sha256) == ((), 1, before.sha256)
+
+
+def test_other_sums_than_sha_256_are_compared_too(wheel: Path) -> None:
+    rows = [f"toy_wheel/{name},{record_hash(str(wheel / name), 'sha512')},10\n" for name in ("__init__.py", "lazy.py")]
+    (wheel.parent / "toy_wheel-1.0.dist-info" / "RECORD").write_text("".join(rows))
+    assert differing() == ()
+    (wheel / "lazy.py").write_text("VALUE = 2\n")
+    assert differing() == (str(wheel / "lazy.py"),)
+
+
+@pytest.mark.usefixtures("wheel")
+def test_data_that_a_wheel_has_is_no_stray(wheel: Path) -> None:
+    assert checked(str(wheel / "data.txt"), str(wheel / "other.dat"))[1] == (str(wheel / "other.dat"),)
 
 
 def test_so_is_a_module_that_the_wheel_has_not_got(wheel: Path) -> None:
@@ -96,7 +127,7 @@ def test_a_package_without_a_record_is_told_and_accused_of_nothing(wheel: Path, 
 
 
 def test_what_mnb_requires_is_compared_loaded_or_not() -> None:
-    asked = required("milabench-ng", installed())
+    asked = required("milabench-ng", first_of_name(installed()))
     assert {"numpy", "torch", "ale-py", "h5py"} <= asked, "and what its extras do"
     assert not asked & {"pytest", "ruff"}
     assert any(name.startswith("nvidia-") for name in asked), "by torch"

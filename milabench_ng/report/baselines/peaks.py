@@ -31,7 +31,7 @@ class Peak(msgspec.Struct, frozen=True):
     fp8: float | None = None
     """fp8 with fp32 accumulation, on tensor cores; None if the device lacks it."""
     watts: float | None = None
-    """The highest power that it is made for; None if that depends on the board."""
+    """The highest power that it is made for, with the coolers of all makers; None if that depends on the board."""
     clock_mhz: int | None = None
     """The highest clock of its cores, as NVML showed it on nodes of ours; None if none was seen."""
 
@@ -57,7 +57,7 @@ PEAKS = (
     Peak("H200 SXM", "hopper", 66.9, 494.7, 989.4, 4800.0, 141, _H200, 1979.0, 700, 1980),
     Peak("H100 SXM", "hopper", 66.9, 494.7, 989.4, 3350.0, 80, _H100, 1979.0, 700, 1980),
     Peak("H100 PCIe", "hopper", 51.2, 378.0, 756.0, 2000.0, 80, _H100, 1513.0, 350),
-    Peak("A100-SXM4-80GB", "ampere", 19.5, 156.0, 312.0, 2039.0, 80, _A100, None, 400),
+    Peak("A100-SXM4-80GB", "ampere", 19.5, 156.0, 312.0, 2039.0, 80, _A100, None, 500),
     Peak("A100-SXM4-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, 40, _A100, None, 400),
     Peak("A100-PCIE-80GB", "ampere", 19.5, 156.0, 312.0, 1935.0, 80, _A100, None, 300),
     Peak("A100-PCIE-40GB", "ampere", 19.5, 156.0, 312.0, 1555.0, 40, _A100, None, 250),

@@ -113,6 +113,7 @@ def launch_paces(mnb: Mnb) -> tuple[PaceSeen, ...]:
             after=edges["after"],
         )
         for device, edges in mnb.host_pace.items()
+        if {"before", "after"} <= edges.keys()
     )
 
 

@@ -44,7 +44,8 @@ class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
             return "no launch has finished"
         least = f"at least {100 * self.least:.1f} and " if self.fail else ""
         told = f"{self.fail} of {self.n} failed: {100 * self.rate:.3g} %"
-        return f"{told}, {least}at most {100 * self.most:.1f} % with 95 % confidence"
+        left = f"; {self.left} not run yet" if self.left else ""
+        return f"{told}, {least}at most {100 * self.most:.1f} % with 95 % confidence{left}"
 
     @property
     def excess(self) -> str:

@@ -342,7 +342,7 @@ def _visible(environ: Mapping[str, Any]) -> list[str]:
 
 def _peak_memory(record: Record) -> float:
     """MiB on the busiest of the launch's devices (as in 2020); 0 without samples."""
-    return max([0.0, *(gauges["memory"].max for gauges in record.gpu_monitor.values())])
+    return max([0.0, *(gauges["memory"].max for gauges in record.gpu_monitor.values() if "memory" in gauges)])
 
 
 def _peak_2020(view: Record2020, visible: Sequence[str]) -> float:

@@ -5,6 +5,7 @@ A signature proves that the holder of a key has seen these bytes. It does not pr
 
 from __future__ import annotations
 
+import codecs
 import os
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from milabench_ng.plain import short
 
 NAMESPACE = "mnb"
 _SECONDS = 60
+_FORM = 'a line of it is: vendor@example.org namespaces="mnb" ssh-ed25519 AAAA...'
 
 
 class Signer(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,8 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None, namespa
     """
     if allowed is not None and not os.path.isfile(allowed):
         raise InputError(f"--allowed-signers {allowed}: no such file; it holds the public keys of the vendors")
+    if allowed is not None and read_content(allowed).startswith(codecs.BOM_UTF8):
+        raise InputError(f"--allowed-signers {allowed}: it begins with a byte order mark; save it without")
     if signature is None:
         return Signer(present=False, problem="it is not signed", asked=allowed is not None)
     if allowed is None:
@@ -77,14 +81,14 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None, namespa
         found = _ssh_keygen(["-Y", "find-principals", "-s", file.name, "-f", str(allowed)], b"")
         if found.returncode != 0:
             return Signer(
-                present=True, asked=True, problem=f"the key of the signature is not in {allowed}{_why(found)}"
+                present=True, asked=True, problem=f"the key of the signature is not in {allowed}{_why(found)}; {_FORM}"
             )
         names = _principals(file.name, read_content(allowed).splitlines(keepends=True))
         command = ["-Y", "verify", "-n", namespace, "-s", file.name, "-f", str(allowed), "-I"]
         verified = {name: _ssh_keygen([*command, name], content) for name in names}
     may = tuple(name for name, done in verified.items() if done.returncode == 0)
     if not may:
-        problem = f"the signature does not fit the bundle{''.join(map(_why, verified.values()))}"
+        problem = f"none of its allowed signers has signed this bundle{''.join(map(_why, verified.values()))}"
         return Signer(present=True, asked=True, problem=problem)
     return Signer(present=True, asked=True, principals=may)
 

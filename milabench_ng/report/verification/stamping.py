@@ -62,16 +62,16 @@ def _last_line(folder: Path) -> bytes:
 def request_stamp(folder: Path) -> tuple[Path, Path]:
     """Write the requests for a stamp on the ledger's head: one for an authority, one to be signed."""
     line = _last_line(folder)
-    head, asked = digest(line), _rfc3161().make_request(line)
+    head = digest(line)
     place = folder / STAMPS
     try:
         place.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(f"{place}: {error.strerror}") from None
     query, text = place / f"{head}.tsq", place / f"{head}.txt"
-    _write(query, asked)
     if not text.exists():  # it may be signed already
         _write(text, _TEXT.format(head=head, utc=utc_iso(utc_now())).encode())
+    _write(query, _rfc3161().make_request(line))
     return query, text
 
 

@@ -20,6 +20,7 @@ from milabench_ng.records.ledger import (
 )
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.report.scoring.failure_rate import failure_rate
+from milabench_ng.report.summary.ending import left_pending
 from milabench_ng.report.verification.checks.clocks import undated
 from milabench_ng.report.verification.checks.ended_early import wrongly_ended
 from milabench_ng.report.verification.evidence import Evidence
@@ -35,6 +36,9 @@ def complete(evidence: Evidence) -> Finding:
 def _gaps(evidence: Evidence) -> Iterator[str]:
     if evidence.going_on:
         yield "the run still goes on"
+    left = failure_rate(left_pending(evidence.summary)).left
+    if left:
+        yield f"it was interrupted, and {counted(left, 'launch')} left: mnb jobs --resume runs them"
     yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
     yield from _unread_by_the_report(evidence)
     unread = {(problem.test, problem.job_id) for problem in evidence.unreadable}
@@ -137,7 +141,7 @@ def _sessions(evidence: Evidence, chain: Chain) -> Iterator[str]:
 
 def caps(evidence: Evidence) -> Finding:
     """Failures, retries, resumes and sessions stay within what is allowed."""
-    rules, rate = evidence.rules, failure_rate(evidence.summary)
+    rules, rate = evidence.rules, failure_rate(left_pending(evidence.summary))
     wanted = (rules.failure_rate, rules.retries, rules.resumes, rules.sessions)
     if all(cap is None for cap in wanted):
         return OFF

@@ -153,7 +153,7 @@ def _beyond_cpus(evidence: Evidence) -> Iterator[str]:
     """More CPUs than the node is said to have: nobody could then tell what other programs took of them."""
     given = {cpu for share in evidence.manifest.shares.values() for cpu in share.cpus}
     had = evidence.manifest.inventory.cpus.threads
-    if len(given) > (had or 0):
+    if len(given) > had:
         yield f"its tenants were given {len(given)} CPUs, and run.json says that the node has {had}"
 
 

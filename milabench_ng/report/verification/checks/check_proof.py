@@ -21,7 +21,7 @@ _NAMED = 3
 """How many twins a line names."""
 _LONGEST = 80
 _TOLD = ("torch", "torchvision", "numpy")
-"""The distributions whose versions a verdict shows."""
+"""The distributions that compute in every run: each must be compared, and a verdict shows their versions."""
 SetKey = tuple[str, float]
 """A data set and its scale."""
 
@@ -84,7 +84,7 @@ def with_what(evidence: Evidence) -> str:
     """Which mnb can verify the code that ran."""
     version, commit = evidence.manifest.version, ran_commit(evidence)
     if commit is not None:
-        return f"check out commit {commit} of mnb, and verify with that"
+        return f"check out commit {commit} of mnb, without files of your own (git status), and verify with that"
     if not evidence.same_version:
         return f"verify with mnb {version}"
     return f"it names no commit of mnb {version}: ask for it, and verify with that"
@@ -138,11 +138,9 @@ def _exchanged(code: CodeProof, sums: dict[str, str]) -> Iterator[str]:
 def uncompared(evidence: Evidence) -> str:
     """What computed and could not be compared, as an installer other than pip leaves it; empty if all was."""
     codes = [session.code["after"] for session in proofs_of(evidence.ledger or Chain()) if "after" in session.code]
-    bare = sorted({name for code in codes for name, wheel in code.wheels.items() if wheel is None})
-    if any(not any(code.wheels.values()) for code in codes):
-        return "a session compared no library with its RECORD"
+    bare = sorted({name for code in codes for name in (*code.wheels, *_TOLD) if code.wheels.get(name) is None})
     shown = f"{', '.join(bare[:_NAMED])}{_more(bare)}"
-    return f"{shown} without a RECORD of its files: nothing to compare them with" if bare else ""
+    return f"{shown}: no RECORD to compare with (conda and packages of distributions keep none)" if bare else ""
 
 
 def libraries_fact(evidence: Evidence) -> str:

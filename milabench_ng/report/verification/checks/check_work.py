@@ -157,9 +157,9 @@ def storage(evidence: Evidence) -> Finding:
     refused, found = evidence.rules.storage_refused, evidence.manifest.storage
     if not refused:
         return OFF
-    broken = judged([*_unsaid(evidence), *_refused(found.values(), refused)])
+    verdict = judged([*_unsaid(evidence), *_refused(found.values(), refused)])
     unseen = [one.path for one in _parts(found.values()) if one.filesystem == UNKNOWN]
-    return unknown(f"nobody can tell where {unseen[0]} lies") if unseen and broken.result == "pass" else broken
+    return unknown(f"nobody can tell where {unseen[0]} lies") if unseen and verdict.result == "pass" else verdict
 
 
 def _parts(found: Iterable[Storage]) -> Iterator[Storage]:

@@ -20,8 +20,13 @@ class Span(msgspec.Struct, frozen=True):
     batch: int
     session: int
     began: float
-    ended: float
     began_s: float
+    length_s: float
+
+    def idle_before(self, following: Span) -> float:
+        """Seconds in which nothing ran; of one session by the monotonic clock, whatever was done to the other one."""
+        same = self.session == following.session
+        return (following.began_s - self.began_s if same else following.began - self.began) - self.length_s
 
 
 def moment(utc: str) -> datetime | None:
@@ -47,34 +52,34 @@ def set_by_s(mnb: Mnb) -> float | None:
 
 
 def spans_of(evidence: Evidence) -> list[Span]:
-    """All batches whose conditions were read at both edges, in the order of their dates."""
+    """All batches whose conditions were read at both edges, in the order in which they began."""
     found: dict[tuple[int, datetime], Span] = {}
     for (number, utc), kept in evidence.batches().items():
         edges = kept[0].record.mnb.conditions
         before, after = edges.get("before"), edges.get("after")
         began = None if before is None else seconds(before.utc)
         if before is not None and after is not None and began is not None:
-            ended = began + after.time_s - before.time_s
-            found[number, utc] = Span(number, kept[0].record.mnb.session, began, ended, before.time_s)
-    return sorted(found.values(), key=lambda span: span.began)
+            length_s = after.time_s - before.time_s
+            found[number, utc] = Span(number, kept[0].record.mnb.session, began, before.time_s, length_s)
+    return sorted(found.values(), key=lambda span: (span.session, span.began_s))
 
 
 def gaps_fact(evidence: Evidence) -> str:
     """How long nothing ran between batches: what was cut off and done again leaves a gap."""
     spans = spans_of(evidence)
-    gaps = [(next_.began - one.ended, next_.batch) for one, next_ in pairwise(spans)]
+    gaps = [(one.idle_before(next_), next_.batch) for one, next_ in pairwise(spans)]
     if not gaps:
         return "not known: fewer than two batches have dates"
     longest, batch = max(gaps)
-    whole = spans[-1].ended - spans[0].began
     idle = sum(max(0.0, gap) for gap, _ in gaps)
+    whole = idle + sum(span.length_s for span in spans)
     return f"{idle:.0f} s of {whole:.0f} s between batches, the longest {longest:.1f} s before batch {batch}"
 
 
 def idle_times(evidence: Evidence, limit_s: float) -> Iterator[str]:
     """Batches of a session before which nothing ran for longer than ``limit_s``."""
     for one, next_ in pairwise(spans_of(evidence)):
-        idle_s = next_.began - one.ended
+        idle_s = one.idle_before(next_)
         if one.session == next_.session and idle_s > limit_s:
             yield f"nothing ran for {idle_s:.0f} s before batch {next_.batch}, {limit_s:g} s are allowed"
 

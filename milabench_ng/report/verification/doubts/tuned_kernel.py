@@ -18,11 +18,11 @@ _CLOCK_SOURCES = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_c
 """Clocks that the CPU counts (timekeeping.rst); others cost a system call, or are emulated."""
 
 _MASKED = re.compile(
-    r"\w+ (\S+ )?on (/proc/(acpi|asound|interrupts|kcore|keys|latency_stats|timer_list|timer_stats|sched_debug|scsi"
-    r"|sysrq-trigger|driver/nvidia)|/sys/(firmware|fs/cgroup|devices/virtual/powercap"
-    r"|devices/system/cpu/cpu\d+/thermal_throttle))(/.*)?"
+    r"\w+ (\S+ )?on (/proc/(acpi|asound|interrupts|kcore|keys|kmsg|latency_stats|timer_list|timer_stats|sched_debug"
+    r"|scsi|sysrq-trigger|driver/nvidia|sys/kernel/random/boot_id)|/sys/(dev/block|firmware|fs/(cgroup|selinux)"
+    r"|devices/virtual/powercap|devices/system/cpu/cpu\d+/thermal_throttle))(/.*)?"
 )
-"""What container runtimes hide, and NVIDIA's toolkit shows."""
+"""What runtimes of containers hide (runc, crun, podman, systemd-nspawn), and NVIDIA's toolkit shows."""
 
 _IN_SOFTWARE = ("meltdown", "spectre_v2")
 """Faults of CPUs that every kernel works around by itself; others need what guests and old microcode lack."""
