@@ -1,4 +1,4 @@
-"""What the built-in workloads declare, for readers that must not import them. `scripts/builtin` writes the file."""
+"""What workloads declare, for readers that must not import them; `scripts/builtin` writes that of the built-in ones."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     defaults: dict[str, Scalar | None]
     notes: tuple[str, ...] = ()
     stores: bool = False
+    most_items: str | None = None
+    trains: bool = False
+    own_types: bool = False
     first_loss: FirstLoss | None = None
 
 
@@ -36,6 +39,9 @@ def declared(workload: Workload) -> Declared:
         defaults={option.name: option.default for option in workload.options},
         notes=workload.notes,
         stores=workload.stores,
+        most_items=workload.most_items,
+        trains=workload.trains,
+        own_types=workload.own_types,
         first_loss=workload.first_loss,
     )
 

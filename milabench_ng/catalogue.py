@@ -218,6 +218,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What it notes of its steps, by name: seconds (``..._s``), or shares from 0 to 1."""
     stores: bool = False
     """Writes files below the data root."""
+    most_items: str | None = None
+    """The most items of a step: a formula over its options and ``devices``; None if its author does not say."""
+    trains: bool = False
+    """Each step is a step of training, whose loss and gradient norm are noted."""
+    own_types: bool = False
+    """Its model has types that its precision mode does not make, or no layer that shows its type."""
     first_loss: FirstLoss | None = None
     """None where theory does not say it."""
     description: str

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from milabench_ng.bench.bench import Bench
 
 _DEVICES = "devices"
-"""What a workload's rule calls the number of devices that a launch runs over."""
+"""What a workload's rule and formulas call the number of devices that a launch runs over."""
+_LEARNS = "learning_rate"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +50,19 @@ class Definition:
     derived: tuple[Derived, ...]
     notes: tuple[str, ...]
     stores: bool
+    most_items: str | None = None
+    trains: bool | None = None
+    own_types: bool = False
     first_loss: FirstLoss | None = None
     fits: Function | None = None
 
     def __post_init__(self) -> None:
         _check_derived(self)
-        _check_first_loss(self)
+        own = _numeric(read_options(self.function))
+        if self.first_loss is not None:
+            _check_formula(self, "the loss of the first step", self.first_loss.formula, own)
+        if self.most_items is not None:
+            _check_formula(self, "most_items", self.most_items, [*own, _DEVICES])
         unknown = self._judged() - {_DEVICES, *(option.name for option in read_options(self.function))}
         if unknown:
             raise InputError(f"workload {self.name}: fits takes {', '.join(sorted(unknown))}, which is no option")
@@ -98,6 +106,7 @@ class Definition:
     def describe(self, name: str, package: str) -> catalogue.Workload:
         """This workload as a value of the catalogue, under ``name``, from the distribution ``package``."""
         modules = source_modules(self.function)
+        own = {option.name for option in self.own_options}
         if isinstance(self.data, DataBy):
             check_choice(self.data, self.own_options, self.name)
         return catalogue.Workload(
@@ -118,6 +127,9 @@ class Definition:
             derived=self.derived,
             notes=self.notes,
             stores=self.stores,
+            most_items=BATCH_SIZE if self.most_items is None and BATCH_SIZE in own else self.most_items,
+            trains=_LEARNS in own if self.trains is None else self.trains,
+            own_types=self.own_types,
             first_loss=self.first_loss,
             description=inspect.getdoc(self.function) or "",
             origin=f"{self.function.__module__}:{self.function.__qualname__}",
@@ -144,6 +156,9 @@ def workload(
     derived: tuple[Derived, ...] = (),
     notes: tuple[str, ...] = (),
     stores: bool = False,
+    most_items: str | None = None,
+    trains: bool | None = None,
+    own_types: bool = False,
     first_loss: FirstLoss | None = None,
     fits: Function | None = None,
 ) -> Callable[[Function], Definition]:
@@ -156,10 +171,13 @@ def workload(
     ``auto_batch``: ``--batch-size auto`` may find its option ``batch_size``, with which its memory grows.
     ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
     rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.notes`), for their
-    formulas. ``stores``: it writes files, below the data root (`Bench.storage`). ``first_loss``: that of
-    step 1, where theory says it; reports compare launches of workloads that come with mnb with it. ``fits``: a function
-    of some of the options, by name, and of ``devices``, the number that a launch runs over, that raises InputError
-    where they do not go together; it is asked before a run begins.
+    formulas. ``stores``: it writes files, below the data root (`Bench.storage`). ``most_items``: the most items of a
+    step, as a formula over its own options and ``devices``, the number that a launch runs over; by default its option
+    ``batch_size``, if it has one. ``trains``: it calls `Bench.step` in each step; by default if it has an option
+    ``learning_rate``. ``own_types``: its model has types that its precision mode does not make, or neither a linear
+    nor a convolution layer. ``first_loss``: the loss of step 1, where theory says it. ``fits``: a function of some of
+    the options, by name, and of ``devices``, that raises InputError where they do not go together; it is asked before
+    a run begins.
 
     Raises InputError for formulas over what is no option, and if ``fits`` takes what is no option.
     """
@@ -182,6 +200,9 @@ def workload(
             derived=derived,
             notes=notes,
             stores=stores,
+            most_items=most_items,
+            trains=trains,
+            own_types=own_types,
             first_loss=first_loss,
             fits=fits,
         )
@@ -234,16 +255,13 @@ def _check_derived(definition: Definition) -> None:
             raise InputError(f"{where}: derived unit {each.unit!r} is for an option that is not there: {absent[0]}")
 
 
-def _check_first_loss(definition: Definition) -> None:
-    """Raise InputError for a formula over anything but the workload's own options."""
-    if definition.first_loss is None:
-        return
-    numeric = _numeric(definition.own_options)
-    unknown = sorted(names(definition.first_loss.formula) - {*numeric})
+def _check_formula(definition: Definition, what: str, formula: str, known: Sequence[str]) -> None:
+    """Raise InputError for a formula over anything but what is ``known``."""
+    unknown = sorted(names(formula) - {*known})
     if unknown:
         raise InputError(
-            f"{_where(definition)}: the loss of the first step, {definition.first_loss.formula!r}, has no value for "
-            f"{', '.join(unknown)}; there are {', '.join(numeric)}"
+            f"{_where(definition)}: {what}, {formula!r}, has no value for {', '.join(unknown)}; there are "
+            f"{', '.join(known)}"
         )
 
 

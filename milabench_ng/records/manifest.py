@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from milabench_ng.builtin import Declared
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.node.resctrl import Resctrl
 from milabench_ng.node.storage import Storage
@@ -62,6 +63,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """By slot."""
     request: dict[str, Any] = {}
     """The request, as `--resume` needs it."""
+    declared: dict[str, Declared] = {}
+    """What workloads of other packages declare, by name: nobody else can know."""
     software: dict[str, str]
     """Versions by package."""
     import_path: tuple[str, ...] = ()

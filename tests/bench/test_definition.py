@@ -239,6 +239,30 @@ def test_the_first_loss_is_over_the_workloads_own_options() -> None:
             workload(unit="images", first_loss=FirstLoss(formula))(pictures)
 
 
+@pytest.mark.parametrize(
+    ("declared", "most_items", "trains"),
+    [
+        ({}, "batch_size", True),
+        ({"most_items": "2 * batch_size * devices", "trains": False}, "2 * batch_size * devices", False),
+    ],
+)
+def test_an_item_is_one_of_the_batch_and_what_learns_trains_unless_it_says_otherwise(
+    declared: dict[str, Any], most_items: str, trains: bool
+) -> None:
+    @workload(unit="images", **declared)
+    def learns(_bench: Bench, *, batch_size: int = 8, learning_rate: float = 0.1) -> None:
+        """Learn."""
+
+    found = learns.describe("learns", "")
+    assert (found.most_items, found.trains) == (most_items, trains)
+
+
+def test_the_most_items_are_over_the_workloads_own_options_and_its_devices() -> None:
+    assert workload(unit="images")(pictures).describe("pictures", "").most_items is None
+    with pytest.raises(InputError, match=r"most_items, 'rate', has no value for rate; there are .*, devices$"):
+        workload(unit="images", most_items="rate")(pictures)
+
+
 def test_no_option_may_hide_the_rate() -> None:
     with pytest.raises(InputError, match=r"option 'rate' would hide the rate"):
         workload(unit="rows", derived=(Derived("x", "rate"),))(sample.function)

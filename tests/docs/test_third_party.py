@@ -7,10 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pages import ROOT
+
+from milabench_ng.report.verification.rules import Rules
+from milabench_ng.report.verification.verify import verify
 
 PACKAGE = ROOT / "tests" / "docs" / "third_party"
 QUICKLY = ("--window", "0.5", "--isolation", "affinity", "--allow-concurrent")
@@ -78,9 +83,56 @@ def test_its_record_says_where_the_code_came_from(site: Path, work: Path) -> Non
     assert ours["ranks"][0]["losses"]["10"] < ours["ranks"][0]["losses"]["1"] / 2
 
 
-def test_a_profile_may_name_it_either_way(site: Path, work: Path) -> None:
+@pytest.fixture(scope="module")
+def results(site: Path, work: Path) -> Path:
+    """The result folder of a run of a profile of the package."""
     mnb(work, site, "jobs", str(PACKAGE / "acme.json"), "-o", "results-acme", "--name", "probe_bf16", *QUICKLY)
-    (path,) = (work / "results-acme").glob("acme.probe_bf16.J0.0.*.json")
+    return work / "results-acme"
+
+
+def change(path: Path, edit: Callable[[Any], object]) -> None:
+    """Change a JSON file of a folder."""
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
+
+
+def told(folder: Path) -> str:
+    """Why rules are broken."""
+    return "\n".join(reason for ruling in verify(folder, Rules()).having("fail") for reason in ruling.reasons)
+
+
+def twice_the_items(record: Any) -> None:
+    """Slices that count each item twice, with steps, losses and times as they were."""
+    for row in record["mnb"]["ranks"][0]["slices"]:
+        row[2] *= 2
+
+
+def test_it_is_checked_like_a_built_in_workload(results: Path, tmp_path: Path) -> None:
+    """What it declares is in the manifest: a reader needs neither the package nor torch."""
+    declared = json.loads((results / "run.json").read_text())["declared"]["acme_bench.probe:probe"]
+    assert (declared["data"], declared["most_items"], declared["trains"]) == ("features", "batch_size", True)
+    assert [ruling.id for ruling in verify(results, Rules()).having("fail")] == ["R35"]  # its window is short
+    for edit, why in (
+        (twice_the_items, "counts 512 vectors a step, its options allow 256"),
+        (
+            lambda record: record["mnb"].update(unit="numbers"),
+            "probe:probe has vectors",
+        ),
+        (lambda record: record["mnb"]["ranks"][0]["gradient_norms"].pop("2"), "has no gradient norm at step 2"),
+        (lambda record: record["mnb"]["precision"].update(dtypes={"bfloat16": 5130}), "parameters are bfloat16"),
+        (lambda record: record["mnb"].update(data=None), "acme_bench.probe:probe reads features"),
+    ):
+        folder = Path(shutil.copytree(results, tmp_path / why[:20]))
+        for path in folder.glob("*.J0.*.json"):
+            change(path, edit)
+        assert why in told(folder)
+    change(folder / "run.json", lambda manifest: manifest.pop("declared"))
+    assert "does not say what the workload acme_bench.probe:probe declares" in told(folder)
+
+
+def test_a_profile_may_name_it_either_way(results: Path, site: Path, work: Path) -> None:
+    (path,) = results.glob("acme.probe_bf16.J0.0.*.json")
     ours = json.loads(path.read_text())["mnb"]
     assert (ours["source"]["origin"], ours["source"]["package"]) == ("acme_bench.probe:probe", "acme_bench")
     assert ours["precision"]["ran_before"] == "bf16"

@@ -192,6 +192,9 @@ def differences(then: Manifest, now: Manifest) -> Iterator[SessionDifference]:
     ):
         if old != new:
             yield SessionDifference("software", f"{name} was {old} and is {new}")
+    for workload in sorted(then.declared.keys() | now.declared.keys()):
+        if then.declared.get(workload) != now.declared.get(workload):
+            yield SessionDifference("software", f"what the workload {workload} declares is not what it was")
     fences = (then.fence.tier, then.fence.backend), (now.fence.tier, now.fence.backend)
     if fences[0] != fences[1]:
         yield SessionDifference("isolation", f"the fence was {' by '.join(fences[0])} and is {' by '.join(fences[1])}")

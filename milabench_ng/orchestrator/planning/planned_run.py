@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng import __version__
+from milabench_ng.builtin import Declared, declared, read_builtin
 from milabench_ng.catalogue import Catalogue, Workload
 from milabench_ng.cgroup_files import format_ids
 from milabench_ng.fence.backends import slurm
@@ -243,6 +244,12 @@ def huge_pages(memory: Mapping[str, int]) -> tuple[str, ...]:
     return (note,) if count else ()
 
 
+def foreign_workloads(planned: PlannedRun) -> dict[str, Declared]:
+    """What the planned workloads of other packages declare."""
+    names = {launch.workload for launch in planned.plan.launches} - read_builtin().keys()
+    return {name: declared(planned.catalogue.workloads[name]) for name in sorted(names)}
+
+
 def make_manifest(planned: PlannedRun, run_id: str, fence: Fence, command_line: tuple[str, ...]) -> Manifest:
     """The manifest of the result folder."""
     request = planned.request
@@ -270,6 +277,7 @@ def make_manifest(planned: PlannedRun, run_id: str, fence: Fence, command_line: 
         ),
         shares=dict(planned.shares),
         request=encode_request(request),
+        declared=foreign_workloads(planned),
         software=inventory.versions,
         software_key=software_key(inventory),
         import_path=tuple(import_path()),

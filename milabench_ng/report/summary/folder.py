@@ -133,7 +133,7 @@ def against_traces(results: list[LaunchResult], manifests: list[Manifest]) -> tu
     suites = {suite_of(result.test) for result in results}
     known = {label: trace for suite in suites for label, trace in load_traces(suite).items()}
     keys = {manifest.run_id: manifest.software_key for manifest in manifests}
-    own = read_builtin()
+    own = {name: one for manifest in manifests for name, one in manifest.declared.items()} | read_builtin()
     return tuple(
         _against(result, own, known.get(result.label), keys.get(result.run_id or "", "")) for result in results
     )

@@ -86,7 +86,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 of each room of this installation's package (`sources.package_digests`)."""
     known_twins: tuple[KnownTwin, ...]
     """The twins whose checksums this version knows."""
-    declared: dict[str, Declared]
+    builtin: dict[str, Declared]
     """What this installation's workloads declare, by name."""
     version: str
     """The version of this installation."""
@@ -97,9 +97,14 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         return release(self.manifest.version) == release(self.version)
 
     @property
-    def builtin(self) -> dict[str, Declared]:
-        """What the workloads of the version that ran declare, by name; empty if that is another version."""
-        return self.declared if self.same_version else {}
+    def declared(self) -> dict[str, Declared]:
+        """What workloads declare, by name: built-in ones here, those of other packages in the manifest."""
+        return self.manifest.declared | self.builtin
+
+    @property
+    def as_ran(self) -> dict[str, Declared]:
+        """The same without the built-in ones if another version ran."""
+        return self.declared if self.same_version else self.manifest.declared
 
     @property
     def launches_planned(self) -> dict[int, int]:

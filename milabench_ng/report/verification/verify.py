@@ -142,7 +142,7 @@ def gather(
         claim=make_claim(summary, scales),
         package=package_digests(Path(milabench_ng.__file__).parent),
         known_twins=read_known(),
-        declared=read_builtin(),
+        builtin=read_builtin(),
         version=milabench_ng.__version__,
     )
 

@@ -11,6 +11,7 @@ PRODUCTS = 10
 
 @workload(
     unit="products",
+    most_items="10",
     bound="gpu-compute",
     derived=(Derived("TFLOP/s", "rate * 2 * side * side * side / 1e12"),),
 )

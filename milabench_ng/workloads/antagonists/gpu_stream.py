@@ -10,7 +10,7 @@ COPIES = 10
 """In a step."""
 
 
-@workload(unit="MiB", bound="gpu-memory")
+@workload(unit="MiB", most_items="20 * mib", bound="gpu-memory")
 def gpu_stream(bench: Bench, *, mib: Count = 1024, busy: Busy = 1.0) -> None:
     """Copy within the memory of the device: presses on its bandwidth where a GPU is shared.
 

@@ -7,7 +7,7 @@ from milabench_ng.units import MIB
 from milabench_ng.workloads.antagonists.pressing import Busy, paced
 
 
-@workload(unit="MiB", bound="cpu", cpu_only=True, ram_gib=2)
+@workload(unit="MiB", most_items="3 * mib", bound="cpu", cpu_only=True, ram_gib=2)
 def memory_stream(bench: Bench, *, mib: Count = 256, busy: Busy = 1.0) -> None:
     """Stream through memory on all CPUs of the tenant: presses on memory bandwidth, and fills the last cache.
 

@@ -20,6 +20,7 @@ MODEL_MIB = 96.4e9 / MIB
 
 @workload(
     unit="MiB",
+    most_items="shard_mib",
     bound="io",
     stores=True,
     notes=("save_s", "restore_s", "cached"),

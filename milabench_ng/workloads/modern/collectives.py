@@ -23,6 +23,7 @@ PERFORMANCE.md); all-reduce has twice that."""
 
 @workload(
     unit="bus MiB",
+    most_items=f"(small_kib / 8 + 16 * large_mib + 4 * block_mib + 2 * exchange_mib) * {OTHERS} + 1",  # 1 for rounding
     distributed=True,
     bound="links",
     notes=("small_s", "large_s", "gather_s", "scatter_s", "exchange_s"),

@@ -11,6 +11,7 @@ from milabench_ng.units import MIB
 
 @workload(
     unit="MiB",
+    most_items="2 * mib",
     bound="links",
     notes=("in_s", "out_s"),
     derived=(

@@ -13,6 +13,7 @@ from milabench_ng.workloads.modern.work_formulas import ADAPTERS, CAUSAL, FIRST_
 
 @workload(
     unit="tokens",
+    most_items="batch_size * length",
     data=Tokens128k,
     precision="bf16_master",
     bound="gpu-compute",

@@ -37,6 +37,7 @@ class FirstToken(nn.Module):
 
 @workload(
     unit="tokens",
+    most_items="batch_size * length",
     data=Tokens128k,
     precision="bf16_master",
     bound="gpu-compute",

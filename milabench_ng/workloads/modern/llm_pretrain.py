@@ -17,6 +17,7 @@ from milabench_ng.workloads.modern.work_formulas import CAUSAL, FIRST_LOSS, WEIG
 
 @workload(
     unit="tokens",
+    most_items="batch_size * length",
     data=Tokens32k,
     precision="bf16_master",
     bound="gpu-compute",

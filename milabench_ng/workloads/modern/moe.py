@@ -23,6 +23,7 @@ def equal_work(*, experts: int, active: int, batch_size: int, length: int) -> No
 
 @workload(
     unit="tokens",
+    most_items="batch_size * length",
     data=Tokens32k,
     precision="bf16_master",
     bound="gpu-memory",

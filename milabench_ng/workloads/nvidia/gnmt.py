@@ -15,7 +15,13 @@ FIRST_RATE = 0.01
 """The first step's part of the learning rate."""
 
 
-@workload(unit="tokens", data=NewsCommentary, bound="gpu-compute", auto_batch=True)
+@workload(
+    unit="tokens",
+    most_items="2 * batch_size * (longest + 1)",
+    data=NewsCommentary,
+    bound="gpu-compute",
+    auto_batch=True,
+)
 def gnmt(
     bench: Bench,
     *,

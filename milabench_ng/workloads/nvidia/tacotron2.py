@@ -15,6 +15,7 @@ from milabench_ng.workloads.nvidia.spoken import Speaking
 
 @workload(
     unit="mel frames",
+    most_items="batch_size * frames",
     data=LJSpeech,
     bound="launch",
     auto_batch=True,

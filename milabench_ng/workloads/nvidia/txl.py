@@ -20,6 +20,7 @@ def check_width(*, width: int, heads: int) -> None:
 
 @workload(
     unit="tokens",
+    most_items="batch_size * length",
     data=WikiText103,
     bound="gpu-compute",
     auto_batch=True,

@@ -30,6 +30,7 @@ class Segment:
 
 @workload(
     unit="audio samples",
+    most_items=f"{SEGMENT} * batch_size",
     data=LJSpeech,
     bound="gpu-compute",
     auto_batch=True,

@@ -87,6 +87,7 @@ class Emulators:
 
 @workload(
     unit="environment steps",
+    most_items="environments * steps",
     bound="cpu",
     ram_gib=1.5,
     extra="rl",

@@ -46,6 +46,7 @@ def reinforce_loss(log_probabilities: Sequence[Tensor], returns: Sequence[float]
 
 @workload(
     unit="environment steps",
+    most_items="steps",
     bound="cpu",
     ram_gib=0.5,
     extra="rl",

@@ -146,6 +146,7 @@ class Worlds:
 
 @workload(
     unit="frames",
+    most_items="environments * steps",
     bound="cpu",
     ram_gib=1.5,
     extra="rl",

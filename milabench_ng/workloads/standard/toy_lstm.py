@@ -43,6 +43,7 @@ def sine_waves(samples: int, length: int = 1000, period: int = 20) -> Tensor:
 
 @workload(
     unit="sequences",
+    most_items="samples",
     bound="launch",
     ram_gib=0.5,
     classic_factor=100 / 97,

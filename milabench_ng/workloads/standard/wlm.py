@@ -46,6 +46,7 @@ def detached(state: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
 
 @workload(
     unit="tokens",
+    most_items="batch_size * bptt",
     data=WikiText2,
     bound="gpu-compute",
     ram_gib=1.0,

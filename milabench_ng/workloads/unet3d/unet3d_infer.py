@@ -40,6 +40,7 @@ def whole_halves(
 
 @workload(
     unit="voxels",
+    most_items="(block_depth + 2 * halo_depth) * (block_height + 2 * halo_height) * (block_width + 2 * halo_width)",
     data=Cremi,
     bound="gpu-compute",
     requires=("h5py",),

@@ -18,6 +18,7 @@ def whole_halves(*, depth: int, height: int, width: int) -> None:
 
 @workload(
     unit="voxels",
+    most_items="batch_size * depth * height * width",
     data=Cremi,
     bound="gpu-compute",
     requires=("h5py",),

@@ -106,7 +106,7 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
         name = name_of(launch.test)
         demanded, classes = demands.get(name, ({}, {}))
         own = evidence.rules.arguments
-        known = evidence.builtin.get(launch.workload) if stated else None  # what one of 2020 states, it does not say
+        known = evidence.as_ran.get(launch.workload) if stated else None  # what one of 2020 states, it does not say
         defaults = known.defaults if known and launch.test not in seen else {}
         for option, value in (defaults | own.get("*", {}) | demanded | own.get(name, {})).items():
             if launch.arguments.get(option) != value:

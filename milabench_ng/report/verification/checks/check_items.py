@@ -14,39 +14,6 @@ from milabench_ng.records.record import Mnb, Rank
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Finding, judged
 
-_BUS = "(small_kib / 8 + 16 * large_mib + 4 * block_mib + 2 * exchange_mib) * (devices - 1) / devices + 1"
-"""Twice 64 and 8 all-reduces, twice an all-gather and a reduce-scatter, and two all-to-alls; one for rounding."""
-_MOST = {
-    "atari": "environments * steps",
-    "cart": "steps",
-    "checkpoint": "shard_mib",
-    "collectives": _BUS,
-    "gnmt": "2 * batch_size * (longest + 1)",
-    "gpu_math": "10",
-    "gpu_stream": "20 * mib",
-    "h2d": "2 * mib",
-    "llm_decode": "batch_size",
-    "llm_fsdp": "batch_size * length",
-    "llm_lora": "batch_size * length",
-    "llm_prefill": "batch_size * length",
-    "llm_pretrain": "batch_size * length",
-    "memory_stream": "3 * mib",
-    "minigrid": "environments * steps",
-    "moe": "batch_size * length",
-    "tacotron2": "batch_size * frames",
-    "toy_lstm": "samples",
-    "txl": "batch_size * length",
-    "unet3d_infer": (
-        "(block_depth + 2 * halo_depth) * (block_height + 2 * halo_height) * (block_width + 2 * halo_width)"
-    ),
-    "unet3d_train": "batch_size * depth * height * width",
-    "waveglow": "8000 * batch_size",
-    "wlm": "batch_size * bptt",
-}
-"""Items that a step has at most, over the workload's options and the launch's devices, where an item is not
-one of the batch."""
-_OF_A_BATCH = {"images", "samples", "sequences", "sentence pairs"}
-"""Units of which a step has a batch."""
 _ITEMS = ("unit", "classic_factor", "bound", "list of derived units")
 _Items = tuple[str, float, str | None, str]
 
@@ -59,9 +26,9 @@ def items(evidence: Evidence) -> Finding:
 
 
 def _not_as_declared(evidence: Evidence) -> Iterator[str]:
-    """Records that count other items than their workload says in this installation."""
+    """Records that count other items than their workload declares."""
     for name, record in evidence.named():
-        own = evidence.builtin.get(record.mnb.launch.workload)
+        own = evidence.as_ran.get(record.mnb.launch.workload)
         if own is not None:
             for what, one, other in zip(_ITEMS, _items(record.mnb), _items(own), strict=True):
                 if one != other:
@@ -95,13 +62,11 @@ def _too_many(evidence: Evidence) -> Iterator[str]:
 
 
 def most_items(mnb: Mnb, own: Declared | None) -> float | None:
-    """The most items of a step, by the launch's options; None if nothing is known of its workload."""
-    if own is None or own.unit != mnb.unit:
+    """The most items of a step, by the launch's options; None if its workload does not say."""
+    if own is None or own.most_items is None or own.unit != mnb.unit:
         return None
-    formula = _MOST.get(mnb.launch.workload, "batch_size" if own.unit in _OF_A_BATCH else "")
-    options = numbers(mnb.launch.arguments)
     try:
-        return evaluate(formula, options | {"devices": len(mnb.launch.devices)}) if formula else None
+        return evaluate(own.most_items, numbers(mnb.launch.arguments) | {"devices": len(mnb.launch.devices)})
     except InputError:  # the rule on arguments reports what is missing
         return None
 

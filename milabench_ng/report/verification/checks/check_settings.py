@@ -36,7 +36,7 @@ def _environment(evidence: Evidence) -> Iterator[str]:
                 yield f"has {name}={value}"
         yield from (f"has {text}" for name, text in _odd_values(one.record) if name not in own)
         if told:
-            workload = evidence.builtin.get(mnb.launch.workload)
+            workload = evidence.as_ran.get(mnb.launch.workload)
             stores = workload is not None and workload.stores
             yield from (f"is recorded without {name}" for name in _lacking(mnb.environment, stores=stores))
 

@@ -89,7 +89,7 @@ def _not_said(evidence: Evidence) -> Iterator[str]:
         if not record.success or record.mnb.data is not None:
             continue
         launch = record.mnb.launch
-        own = evidence.builtin.get(launch.workload)
+        own = evidence.as_ran.get(launch.workload)
         if own is not None and (name_of_set := data_set_of(own.data, launch.arguments)):
             yield f"{name}: it does not say what it read; {launch.workload} reads {name_of_set}"
         elif record.mnb.label in reads:
@@ -116,7 +116,7 @@ def _renamed(evidence: Evidence) -> Iterator[str]:
     if not any(rule.checksums for rule in evidence.rules.data.values()):
         return
     for name, record in evidence.named():
-        own, found = evidence.builtin.get(record.mnb.launch.workload), record.mnb.data
+        own, found = evidence.as_ran.get(record.mnb.launch.workload), record.mnb.data
         if own is not None and found is not None:
             reads = data_set_of(own.data, record.mnb.launch.arguments)
             if reads is not None and found.name != reads:
@@ -215,7 +215,7 @@ def _foreign_code(evidence: Evidence) -> Iterator[str]:
         source = record.mnb.source
         if source.workload != record.mnb.launch.workload:
             yield f"{name}: it states the source of {source.workload}, and ran {record.mnb.launch.workload}"
-        if source.workload not in evidence.declared:
+        if source.workload not in evidence.builtin:
             yield f"{name}: {source.origin} of {source.package} is no workload of mnb"
 
 
@@ -269,7 +269,7 @@ def _untold(evidence: Evidence) -> Iterator[str]:
 
 
 def _files(evidence: Evidence, record: Record) -> Iterator[Mark]:
-    own, lies_on = evidence.builtin.get(record.mnb.launch.workload), evidence.manifest.storage.get("dataroot")
+    own, lies_on = evidence.as_ran.get(record.mnb.launch.workload), evidence.manifest.storage.get("dataroot")
     if own is not None and own.stores and lies_on is not None and in_memory(lies_on):
         yield Mark(kind="files in memory", what=lies_on.filesystem)
 

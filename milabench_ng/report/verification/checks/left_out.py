@@ -22,9 +22,11 @@ def left_out(evidence: Evidence) -> Iterator[str]:
     for kept in evidence.good:
         yield from (f"{kept.name}: it has no {what}" for what in _of_a_record(evidence, kept.record))
     yield from untold_steps(evidence)
-    planned = evidence.manifest.plan.slots
-    untold = [slot for slot in planned if slot not in evidence.manifest.shares]
+    plan = evidence.manifest.plan
+    untold = [slot for slot in plan.slots if slot not in evidence.manifest.shares]
     yield from (f"run.json has no share of device {slot}" for slot in untold)
+    unknown = dict.fromkeys(one.workload for one in plan.launches if one.workload not in evidence.declared)
+    yield from (f"run.json does not say what the workload {name} declares" for name in unknown)
     yield from _of_gpus(evidence)
 
 
@@ -48,9 +50,9 @@ def _of_a_record(evidence: Evidence, record: Record) -> Iterator[str]:
             yield f"CPU time that the kernel counted for device {slot}"
         if share.proc is not None and (share.proc.confinement is None or share.proc.scheduling is None):
             yield f"confinement or scheduling of the process of device {slot}"
-    seen = mnb.precision
-    own = mnb.launch.workload in evidence.declared
-    if own and seen is not None and seen.dtypes and seen.layer_dtype is None:
+    seen, declared = mnb.precision, evidence.declared.get(mnb.launch.workload)
+    typed = declared is not None and not declared.own_types
+    if typed and seen is not None and seen.dtypes and seen.layer_dtype is None:
         yield "type in which its layers computed"
 
 

@@ -25,12 +25,10 @@ _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
 def odd_types(evidence: Evidence) -> Iterator[str]:
-    """Launches of workloads of `mnb` whose parameters have types that their mode does not make.
-
-    Workloads of others may hold parameters in whatever they like.
-    """
+    """Launches whose parameters have types that their mode does not make, and whose workload makes none itself."""
     for name, record in evidence.named():
-        if record.mnb.launch.workload in evidence.declared:
+        declared = evidence.declared.get(record.mnb.launch.workload)
+        if declared is not None and not declared.own_types:
             yield from (f"{name}: {why}" for why in _odd(record))
 
 

@@ -9,9 +9,6 @@ from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS, Rank
 from milabench_ng.report.launch.traces import SCALED
 from milabench_ng.report.verification.evidence import Evidence, StoredRecord
 
-LEARNS = "learning_rate"
-"""Option of every workload that trains a model, and of no other."""
-
 Told = Mapping[str, object]
 
 
@@ -27,7 +24,7 @@ def untold_steps(evidence: Evidence) -> Iterator[str]:
         declared = evidence.declared.get(kept.record.mnb.launch.workload)
         asked = (*PROBED_STEPS, *(late[kept.file] if kept.record.mnb.session in telling else ()))
         for rank in kept.record.mnb.ranks if declared else ():
-            found = _lacking(kept, rank, asked, learned=bool(declared and LEARNS in declared.defaults))
+            found = _lacking(kept, rank, asked, learned=bool(declared and declared.trains))
             yield from (f"{kept.name}: rank {rank.rank} has no {what}" for what in found)
 
 
