@@ -15,7 +15,7 @@ from milabench_ng.fence.interface import Fence, FenceEntry
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.fence.sharing.shares import Bounds
-from milabench_ng.records.isolation import Confinement, Tier
+from milabench_ng.records.isolation import Confinement, GroupsBy, IoMethod, Tier
 
 Wish = Literal["auto", "full", "partial", "affinity", "none"]
 
@@ -26,6 +26,9 @@ class Backend(Protocol):
     NAME: str
     WARM_WORKERS: bool
     """Whether a worker can be forked elsewhere and then enter."""
+    GROUPS_BY: GroupsBy
+    IO_METHOD: IoMethod | None
+    """How it limits I/O, if the kernel has the controller; None if it does not."""
 
     def tier(self, capabilities: Capabilities) -> Tier | None:
         """The tier that it offers on this node; None for nothing."""
@@ -42,17 +45,14 @@ class Backend(Protocol):
 BACKENDS: tuple[Backend, ...] = (scope, slurm, cgroup2, cgroup1, affinity, none)
 
 
-_GROUPS: tuple[Backend, ...] = (scope, cgroup2, cgroup1)
-"""Those that make groups of their own."""
-
-
 def choose(capabilities: Capabilities, isolation: Wish) -> Backend:
     """The back end for a wish: `auto` is the best available, `full` and `partial` at least that or an error.
 
     Raises IsolationError (exit 3) with the reasons that the probe found.
     """
-    if isolation in (affinity.NAME, none.NAME):
-        return affinity if isolation == affinity.NAME else none
+    named = _named(isolation)
+    if named is not None:
+        return named
     best = next(backend for backend in BACKENDS if backend.tier(capabilities))
     enough = {"auto": ("full", "partial", "affinity"), "partial": ("full", "partial"), "full": ("full",)}[isolation]
     if best.tier(capabilities) not in enough:
@@ -61,9 +61,14 @@ def choose(capabilities: Capabilities, isolation: Wish) -> Backend:
     return best
 
 
+def _named(isolation: Wish) -> Backend | None:
+    """The back end that a wish names; None if it asks for a tier."""
+    return next((backend for backend in BACKENDS if isolation == backend.NAME), None)
+
+
 def require_groups(capabilities: Capabilities, isolation: Wish, parent: str) -> None:
     """Raise InputError unless a run with this wish makes its groups below ``parent``, which the user named."""
-    if choose(capabilities, isolation) not in (cgroup2, cgroup1):
+    if choose(capabilities, isolation).GROUPS_BY != "mnb":
         why = " ".join(best_reasons(capabilities)) or f"--isolation {isolation} makes no groups."
         raise InputError(f"--cgroup-parent {parent}: no group can be made below it. {why}")
 
@@ -71,7 +76,7 @@ def require_groups(capabilities: Capabilities, isolation: Wish, parent: str) -> 
 def require_cache_groups(capabilities: Capabilities, isolation: Wish) -> None:
     """Raise IsolationError unless tenants of a run with this wish can have parts of caches: groups take root."""
     backend = choose(capabilities, isolation)
-    if backend not in _GROUPS:
+    if backend.GROUPS_BY != "mnb":
         why = " ".join(best_reasons(capabilities)) or f"--isolation {isolation} makes no groups."
         raise IsolationError(f"isolation: --cache-shares cannot be held by the fence {backend.NAME!r}. {why}")
 
@@ -91,7 +96,7 @@ def above(capabilities: Capabilities, isolation: Wish) -> str:
 
     Empty if it cannot be seen. Tenants without groups of ours inherit that of this process.
     """
-    ours = choose(capabilities, isolation) in _GROUPS
+    ours = choose(capabilities, isolation).GROUPS_BY == "mnb"
     return capabilities.above if ours else capabilities.own_cpu
 
 
@@ -115,7 +120,7 @@ def reap(capabilities: Capabilities, allow_concurrent: bool = False) -> list[str
 
 def enter_scope(isolation: Wish, cgroup_parent: str | None) -> None:
     """Restart this program in a systemd scope if one is needed; must be called before anything is started."""
-    if isolation not in (affinity.NAME, none.NAME) and cgroup_parent is None:
+    if _named(isolation) is None and cgroup_parent is None:
         scope.enter(probe())
 
 

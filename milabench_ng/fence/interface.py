@@ -16,7 +16,7 @@ import msgspec
 
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence.kernel.processes import Family, Process
-from milabench_ng.records.isolation import Effective, GroupEvents, Mode, ProcView, Share, Tier, Usage
+from milabench_ng.records.isolation import Effective, GroupEvents, GroupsBy, Mode, ProcView, Share, Tier, Usage
 
 OOM_SCORE_ADJ = 500
 """The kernel kills tenants before anything else of the node."""
@@ -147,6 +147,7 @@ class Fence(Protocol):
     """The fence of one run."""
 
     backend: str
+    groups_by: GroupsBy
     tier: Tier
     mode: Mode
     kernel: str

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -34,8 +34,8 @@ TOLERANCE = 0.1
 """A probe that exceeds its share by more than this fraction shows that the share is not enforced."""
 Transfer = Literal["read", "write"]
 _CALLS: dict[Transfer, str] = {"read": "preadv", "write": "pwritev"}
-_WITHOUT = ("affinity", "slurm")
-"""Back ends that limit no I/O."""
+_CONTROLLERS: dict[IoMethod, str] = {"io.max": "io", "blkio.throttle": "blkio"}
+"""What a method needs of the kernel."""
 _FILE_BYTES = 32 * MIB
 _PATIENCE_S = 4
 _PROGRAM = """
@@ -51,6 +51,13 @@ while done < wanted and time.monotonic() - began < patience_s:
     done += transfer(0, [buffer], done % size)
 print(done, time.monotonic() - began)
 """
+
+
+class Limiter(Protocol):
+    """What counts of a back end here (`fence.choosing.Backend`)."""
+
+    NAME: str
+    IO_METHOD: IoMethod | None
 
 
 class Disk(msgspec.Struct, frozen=True):
@@ -72,18 +79,13 @@ def whole_disk(path: Path, sysfs: Path = Path("/sys")) -> Disk | None:
     return Disk((block / "dev").read_text().strip(), block.name)
 
 
-def method(capabilities: Capabilities, backend: str) -> IoMethod | None:
+def method(capabilities: Capabilities, backend: Limiter) -> IoMethod | None:
     """What limits I/O behind this back end's fence; None for nothing, `none` if no fence was requested."""
-    if backend in _WITHOUT:
-        return None
-    if backend == "none":
-        return "none"
-    if capabilities.ok("io"):
-        return "io.max"
-    return "blkio.throttle" if capabilities.ok("blkio") else None
+    found = backend.IO_METHOD
+    return found if found not in _CONTROLLERS or capabilities.ok(_CONTROLLERS[found]) else None
 
 
-def ask(wanted: IoShare, where: str, dataroot: Path, capabilities: Capabilities, backend: str) -> IoEvidence:
+def ask(wanted: IoShare, where: str, dataroot: Path, capabilities: Capabilities, backend: Limiter) -> IoEvidence:
     """The requested share, on this node. `where` names test and profile in errors.
 
     What the kernel cannot limit, the data set's readers do. Raises InputError for writes that nothing could limit.
@@ -206,9 +208,9 @@ def _no_disk(dataroot: Path, how: IoMethod) -> str:
     )
 
 
-def _no_controller(capabilities: Capabilities, backend: str) -> str:
-    if backend in _WITHOUT:
-        return f"the fence {backend!r} limits no I/O. Run as root or in a delegated cgroup (mnb doctor)"
+def _no_controller(capabilities: Capabilities, backend: Limiter) -> str:
+    if backend.IO_METHOD is None:
+        return f"the fence {backend.NAME!r} limits no I/O. Run as root or in a delegated cgroup (mnb doctor)"
     known = [capabilities.controllers[name] for name in ("io", "blkio") if name in capabilities.controllers]
     why = "; ".join(controller.why for controller in known if controller.why) or "the kernel shows no such controller"
     return f"mnb may use neither io.max (cgroup v2) nor blkio.throttle (v1) here: {why}. See mnb doctor"

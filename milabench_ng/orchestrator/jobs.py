@@ -316,6 +316,7 @@ def fence_part(fence: Fence, share: Share) -> Isolation:
     """The run's part of a record's isolation; ``share`` is a placeholder for the tenant's own."""
     return Isolation(
         backend=fence.backend,
+        groups_by=fence.groups_by,
         tier=fence.tier,
         mode=fence.mode,
         kernel=fence.kernel,

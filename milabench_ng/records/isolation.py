@@ -22,6 +22,12 @@ A file of cgroup v2, files of v1, a token bucket in the readers of the data set,
 requested.
 """
 
+GroupsBy = Literal["mnb", "scheduler", "nobody"]
+"""Who makes the tenants' groups.
+
+mnb, and nobody else sets limits in them; a scheduler, which chooses the CPUs and memory nodes itself; or nobody.
+"""
+
 DeathCause = Literal["isolation_lost", "oom", "host_oom", "pids_limit", "timeout", "signal", "exit"]
 """What ended a tenant: the first in this order that applies."""
 
@@ -273,3 +279,14 @@ class Isolation(msgspec.Struct, frozen=True):
     events_after: GroupEvents | None = None
     io: IoEvidence | None = None
     notes: tuple[str, ...] = ()
+    groups_by: GroupsBy | msgspec.UnsetType = msgspec.UNSET
+    """Omitted in records that knew it by the back end's name alone."""
+
+    @property
+    def grouped_by(self) -> GroupsBy:
+        """Who made the tenant's group."""
+        return _GROUPS_BY.get(self.backend, "nobody") if self.groups_by is msgspec.UNSET else self.groups_by
+
+
+_GROUPS_BY: dict[str, GroupsBy] = {"cgroup1": "mnb", "cgroup2": "mnb", "scope": "mnb", "slurm": "scheduler"}
+"""By the back ends of records that do not say."""

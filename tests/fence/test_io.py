@@ -13,7 +13,9 @@ from fence_waiting import process_of
 
 from milabench_ng.errors import InputError
 from milabench_ng.fence import io
+from milabench_ng.fence.backends import affinity, cgroup1, cgroup2, none, slurm
 from milabench_ng.fence.capabilities import Capabilities, Controller
+from milabench_ng.fence.choosing import Backend, choose
 from milabench_ng.fence.interface import Fence, IsolationMismatch
 from milabench_ng.orchestrator.execution.bandwidth import probe_all
 from milabench_ng.profile import IoShare
@@ -54,28 +56,28 @@ def test_a_memory_file_system_has_no_disk() -> None:
 @pytest.mark.parametrize(
     ("capabilities", "backend", "expected"),
     [
-        (V2, "cgroup2", "io.max"),
-        (V1, "cgroup1", "blkio.throttle"),
-        (NOTHING, "cgroup1", None),
-        (V1, "affinity", None),
-        (V1, "none", "none"),
+        (V2, cgroup2, "io.max"),
+        (V1, cgroup1, "blkio.throttle"),
+        (NOTHING, cgroup1, None),
+        (V1, affinity, None),
+        (V1, none, "none"),
     ],
 )
-def test_what_limits_it(capabilities: Capabilities, backend: str, expected: str | None) -> None:
+def test_what_limits_it(capabilities: Capabilities, backend: Backend, expected: str | None) -> None:
     assert io.method(capabilities, backend) == expected
 
 
 @pytest.mark.parametrize(
     ("dataroot", "capabilities", "backend", "reason"),
     [
-        ("/proc", V1, "cgroup1", "blkio.throttle limits disks only, and the data root /proc lies on none"),
-        ("/", NOTHING, "cgroup1", "here: /sys/fs/cgroup/blkio is read-only. See mnb doctor"),
-        ("/", V1, "affinity", "the fence 'affinity' limits no I/O"),
-        ("/", V1, "slurm", "the fence 'slurm' limits no I/O"),
+        ("/proc", V1, cgroup1, "blkio.throttle limits disks only, and the data root /proc lies on none"),
+        ("/", NOTHING, cgroup1, "here: /sys/fs/cgroup/blkio is read-only. See mnb doctor"),
+        ("/", V1, affinity, "the fence 'affinity' limits no I/O"),
+        ("/", V1, slurm, "the fence 'slurm' limits no I/O"),
     ],
 )
 def test_what_the_kernel_cannot_hold_the_readers_do(
-    dataroot: str, capabilities: Capabilities, backend: str, reason: str
+    dataroot: str, capabilities: Capabilities, backend: Backend, reason: str
 ) -> None:
     asked = io.ask(IoShare(read="2MiB/s"), "x.json", Path(dataroot), capabilities, backend)
     assert (asked.method, asked.device, asked.disk, asked.read_bytes_per_s) == ("readers", "", "", 2 * MIB)
@@ -95,7 +97,7 @@ def test_what_the_kernel_cannot_hold_the_readers_do(
 )
 def test_what_is_no_share_is_refused(wanted: IoShare, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        io.ask(wanted, "x.json: test 't'", Path("/"), V1, "cgroup1")
+        io.ask(wanted, "x.json: test 't'", Path("/"), V1, cgroup1)
     assert str(caught.value).startswith("x.json: test 't': ")
 
 
@@ -112,7 +114,7 @@ def test_what_the_readers_had_is_told_and_checked() -> None:
 
 
 def test_without_a_fence_nothing_is_limited() -> None:
-    asked = io.ask(IoShare(read="10MiB/s"), "x.json", Path("/proc"), NOTHING, "none")
+    asked = io.ask(IoShare(read="10MiB/s"), "x.json", Path("/proc"), NOTHING, none)
     assert asked == IoEvidence(method="none", device="", disk="", read_bytes_per_s=10 * MIB)
     assert io.limits(asked) == io.limits(None) == ()
 
@@ -135,10 +137,11 @@ def test_reads_and_writes_stay_within_the_share(
 
     How near they come to it is the disk's and its other users' affair.
     """
-    if io.method(capabilities, fence.backend) is None or io.whole_disk(tmp_path) is None:
+    backend = choose(capabilities, "full")
+    if io.method(capabilities, backend) is None or io.whole_disk(tmp_path) is None:
         pytest.skip(f"needs a kernel that limits I/O, and a disk below {tmp_path}")
     rates = IoShare(read="10 MiB/s", write="5 MiB/s")
-    asked = io.ask(rates, "a test", tmp_path, capabilities, fence.backend)
+    asked = io.ask(rates, "a test", tmp_path, capabilities, backend)
     share = msgspec.structs.replace(make_share(), io=io.limits(asked))
     groups = {("held", str(index)): fence.create(f"t{index}", share) for index in range(2)}
     free = {("free", "0"): fence.create("free", make_share())}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 
 import pytest
+from msgspec.structs import replace
 
 from milabench_ng.errors import IsolationError
 from milabench_ng.fence.backends import affinity, cgroup1, cgroup2, none
 from milabench_ng.fence.capabilities import Capabilities, Controller
-from milabench_ng.fence.choosing import choose
+from milabench_ng.fence.choosing import BACKENDS, choose
 from milabench_ng.fence.kernel.mounts import CgroupMount
 from milabench_ng.fence.probing.messages import messages
-from milabench_ng.records.isolation import Mode
+from milabench_ng.records.isolation import Isolation, Mode, Share
 
 UNIFIED = CgroupMount("/sys/fs/cgroup", "/", 2)
 NAMES = ("cpuset", "memory", "pids")
@@ -85,6 +86,14 @@ def test_foreign_namespace() -> None:
 
 def test_nothing_to_say_where_all_works() -> None:
     assert said(found("v2")) == ""
+
+
+def test_a_record_that_does_not_say_who_made_the_groups_says_it_by_the_back_end() -> None:
+    share = Share((0,), (0,), 1, 1, 1, 1)
+    for backend in BACKENDS:
+        seen = Isolation(backend.NAME, "full", "v2", "6.1", "", "", share)
+        assert seen.grouped_by == backend.GROUPS_BY
+        assert replace(seen, backend="jail", groups_by=backend.GROUPS_BY).grouped_by == backend.GROUPS_BY
 
 
 def test_choice_of_back_end() -> None:

@@ -10,8 +10,9 @@ import pytest
 from milabench_ng.catalogue import Catalogue
 from milabench_ng.errors import InputError
 from milabench_ng.fence import io
+from milabench_ng.fence.backends import affinity, none
 from milabench_ng.fence.capabilities import Capabilities, Controller
-from milabench_ng.fence.choosing import choose
+from milabench_ng.fence.choosing import Backend, choose
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunRequest, io_shares
 from milabench_ng.orchestrator.planning.rerun import profile_of
@@ -22,7 +23,7 @@ from milabench_ng.units import MIB
 V1 = Capabilities("v1", "6.1", True, {"blkio": Controller(True)})
 
 
-def shares(given: IoShare, names: tuple[str, ...] = (), backend: str = "none") -> dict[str, tuple[object, ...]]:
+def shares(given: IoShare, names: tuple[str, ...] = (), backend: Backend = none) -> dict[str, tuple[object, ...]]:
     """Read and write rates and the override mark by test, of a profile with one limited and one free test."""
     tests = {"limited": {"workload": "a", "io": {"read": "2MiB/s"}}, "free": {"workload": "b"}}
     request = RunRequest(
@@ -55,17 +56,17 @@ def test_the_command_line_comes_before_the_profile() -> None:
 
 
 def test_writes_that_nobody_can_hold_are_refused_with_the_tests_name() -> None:
-    assert shares(IoShare(), backend="affinity") == {"s.limited": (2 * MIB, None, False)}
+    assert shares(IoShare(), backend=affinity) == {"s.limited": (2 * MIB, None, False)}
     with pytest.raises(InputError, match=r"^s\.json: test 'limited': an I/O share of 3 MiB/s for writes was asked"):
-        shares(IoShare(write="3MiB/s"), backend="affinity")
+        shares(IoShare(write="3MiB/s"), backend=affinity)
 
 
 @pytest.mark.root
 def test_a_run_probes_its_share_and_its_records_say_so(run_profile, data_root: Path) -> None:  # type: ignore[no-untyped-def]
     capabilities = probe()
-    backend = choose(capabilities, "auto").NAME
+    backend = choose(capabilities, "auto")
     if io.method(capabilities, backend) is None or io.whole_disk(data_root) is None:
-        pytest.skip(f"back end {backend} cannot limit I/O below {data_root} here")
+        pytest.skip(f"back end {backend.NAME} cannot limit I/O below {data_root} here")
     trial = run_profile({"toy": {"workload": "toy_reg", "io": {"read": "10 MiB/s"}}, "free": {"workload": "toy_reg"}})
     for record in trial.of("toy"):
         [isolation] = record.mnb.isolation.values()

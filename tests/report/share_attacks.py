@@ -62,6 +62,17 @@ def limits(**changes: Any) -> Change:
     return of_shares(change)
 
 
+def by_a_new_back_end(change: Change) -> Change:
+    """The same from a back end that this version does not know, and that makes its groups itself."""
+
+    def changed(content: dict[str, Any]) -> None:
+        for share in content["mnb"]["isolation"].values():
+            share |= {"backend": "jail", "groups_by": "mnb"}
+        change(content)
+
+    return changed
+
+
 def throttled(share: _Share, mnb: dict[str, Any]) -> None:
     if not mnb.get("surroundings"):
         raise LookupError("a record that tells of quotas above")
@@ -107,6 +118,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "fewer CPUs than its slot": ("R16", record(on_cpus(fewer)), "run.json gives it"),
     "more tenants than the plan": ("R16", more_tenants, "0.5 of its memory, and the plan has 1 tenants on each"),
     "few processes": ("R16", record(limits(pids=50)), "at its entry it might have 50 processes, it asked for 4096"),
+    "few processes, by a new back end": ("R16", record(by_a_new_back_end(limits(pids=50))), "might have 50 processes"),
     "an I/O limit of nobody": ("R16", record(limits(io=LIMIT)), "a limit of I/O on 254:0 that nobody asked for"),
     "an I/O limit asked for by nobody": (
         "R16",

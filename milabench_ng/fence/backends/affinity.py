@@ -17,10 +17,12 @@ from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import OOM_SCORE_ADJ, FenceEntry
 from milabench_ng.fence.process_tracking import Owners
 from milabench_ng.fence.runs import Guardian
-from milabench_ng.records.isolation import GroupEvents, Share, Tier, Usage
+from milabench_ng.records.isolation import GroupEvents, IoMethod, Share, Tier, Usage
 
 NAME = "affinity"
 WARM_WORKERS = True
+GROUPS_BY = none.GROUPS_BY
+IO_METHOD: IoMethod | None = None
 MARK = "NOT ISOLATED: CPUs by affinity only, RAM by a watchdog; tenants can disturb each other."
 WATCH_S = 0.5
 

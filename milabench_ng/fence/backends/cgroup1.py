@@ -20,10 +20,12 @@ from milabench_ng.fence.kernel.mounts import CgroupMount, find, parse_mountinfo
 from milabench_ng.fence.kernel.readings import host_text, refusals
 from milabench_ng.fence.runs import RunGroups
 from milabench_ng.fence.sharing.shares import Bounds
-from milabench_ng.records.isolation import MemoryLimit, Share, Tier, Usage
+from milabench_ng.records.isolation import GroupsBy, IoMethod, MemoryLimit, Share, Tier, Usage
 
 NAME = "cgroup1"
 WARM_WORKERS = True
+GROUPS_BY: GroupsBy = "mnb"
+IO_METHOD: IoMethod | None = "blkio.throttle"
 
 
 def tier(capabilities: Capabilities) -> Tier | None:
@@ -112,6 +114,7 @@ class Cgroup1Fence:
     """The run's group in every required hierarchy."""
 
     backend = NAME
+    groups_by = GROUPS_BY
 
     def __init__(self, capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> None:
         self.tier = capabilities.tier

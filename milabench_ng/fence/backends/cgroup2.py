@@ -20,10 +20,12 @@ from milabench_ng.fence.kernel.occupants import LEAF, evacuate
 from milabench_ng.fence.kernel.readings import host_text, refusals
 from milabench_ng.fence.runs import RunGroups
 from milabench_ng.fence.sharing.shares import Bounds
-from milabench_ng.records.isolation import MemoryLimit, Share, Tier
+from milabench_ng.records.isolation import GroupsBy, IoMethod, MemoryLimit, Share, Tier
 
 NAME = "cgroup2"
 WARM_WORKERS = True
+GROUPS_BY: GroupsBy = "mnb"
+IO_METHOD: IoMethod | None = "io.max"
 # Not cpu: disjoint cpusets need no weights, and cpu.stat exists without it.
 _CONTROLLERS = frozenset({"cpuset", "memory", "pids", "io"})
 
@@ -87,6 +89,7 @@ class Cgroup2Fence:
     """The run's group below the root of the hierarchy, or below the delegated group."""
 
     backend = NAME
+    groups_by = GROUPS_BY
 
     def __init__(self, capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> None:
         self.tier = capabilities.tier

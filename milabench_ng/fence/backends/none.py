@@ -20,10 +20,12 @@ from milabench_ng.fence.kernel.whereabouts import outside
 from milabench_ng.fence.process_tracking import Followed, Owners
 from milabench_ng.fence.runs import Guardian
 from milabench_ng.fence.sharing.shares import Bounds
-from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Tier, Usage
+from milabench_ng.records.isolation import Effective, GroupEvents, GroupsBy, IoMethod, ProcView, Share, Tier, Usage
 
 NAME = "none"
 WARM_WORKERS = True
+GROUPS_BY: GroupsBy = "nobody"
+IO_METHOD: IoMethod | None = "none"
 MARK = "NOT ISOLATED: no fence was asked for; tenants share all CPUs and RAM."
 
 
@@ -100,6 +102,7 @@ class NoneFence:
     """The fence of one run; makes no groups, but its guardian knows the sessions."""
 
     backend = NAME
+    groups_by = GROUPS_BY
     tier: Tier = "none"
     parent = ""
 

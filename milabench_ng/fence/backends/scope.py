@@ -23,6 +23,8 @@ from milabench_ng.records.isolation import Tier
 
 NAME = "scope"
 WARM_WORKERS = True
+GROUPS_BY = cgroup2.GROUPS_BY
+IO_METHOD = cgroup2.IO_METHOD
 # Set for the restarted program, so that a scope that does not help is not tried again and again.
 _MARK = "MNB_SCOPE"
 _PATIENCE_S = 20.0

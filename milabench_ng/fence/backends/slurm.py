@@ -24,11 +24,13 @@ from milabench_ng.fence.process_tracking import Followed, Owners
 from milabench_ng.fence.runs import Guardian
 from milabench_ng.fence.sharing.shares import Bounds
 from milabench_ng.fence.slurm_step.allocation import Step, described, step_groups, words_for
-from milabench_ng.records.isolation import Effective, GroupEvents, ProcView, Share, Tier, Usage
+from milabench_ng.records.isolation import Effective, GroupEvents, GroupsBy, IoMethod, ProcView, Share, Tier, Usage
 from milabench_ng.units import MIB
 
 NAME = "slurm"
 WARM_WORKERS = False
+GROUPS_BY: GroupsBy = "scheduler"
+IO_METHOD: IoMethod | None = None
 _COLD = "isolation: Slurm starts what is in a step, so workers start cold."
 
 
@@ -185,6 +187,7 @@ class SlurmFence:
     """The steps of one run; Slurm names them, and the guardian knows the sessions."""
 
     backend = NAME
+    groups_by = GROUPS_BY
 
     def __init__(self, capabilities: Capabilities) -> None:
         self._job = _job(capabilities)

@@ -12,7 +12,6 @@ from milabench_ng import __version__
 from milabench_ng.builtin import Declared, declared, read_builtin
 from milabench_ng.catalogue import Catalogue, Workload
 from milabench_ng.cgroup_files import format_ids
-from milabench_ng.fence.backends import slurm
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import Wish, bounds, choose, require_cache_groups, require_groups
 from milabench_ng.fence.interface import Fence
@@ -169,10 +168,10 @@ async def plan_run(
     rams = [share.memory_bytes for share in allocation.shares.values()]
     plan = plan_for(resolved, chosen.devices, tenant_memory(memory, rams))
     await server.check(options_asked(resolved, plan))
-    if backend.NAME == slurm.NAME:
+    if backend.GROUPS_BY == "scheduler":
         refuse_several_steps(plan)
     refuse_unsearchable(resolved, memory, backend.tier(capabilities) or "none")
-    io = io_shares(resolved, capabilities, backend.NAME)
+    io = io_shares(resolved, capabilities, backend)
     offer = read_resctrl() if request.cache_shares else None
     shares = allocation.shares if offer is None else with_cache_parts(allocation.shares, offer)
     if offer is not None:

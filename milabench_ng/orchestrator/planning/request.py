@@ -13,7 +13,7 @@ from milabench_ng.catalogue import Catalogue, normal_name, parse_flags, resolve
 from milabench_ng.composing import companions, make_plan
 from milabench_ng.errors import InputError
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.choosing import Wish
+from milabench_ng.fence.choosing import Backend, Wish
 from milabench_ng.fence.io import ask
 from milabench_ng.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.orchestrator.execution.caching import Cache
@@ -257,7 +257,7 @@ def plan_for(resolved: ResolvedRequest, devices: tuple[Device, ...], memory: Dev
     )
 
 
-def io_shares(resolved: ResolvedRequest, capabilities: Capabilities, backend: str) -> dict[str, IoEvidence]:
+def io_shares(resolved: ResolvedRequest, capabilities: Capabilities, backend: Backend) -> dict[str, IoEvidence]:
     """The I/O share of every selected test that has one, by its id. Raises InputError if it cannot be enforced."""
     found: dict[str, IoEvidence] = {}
     request = resolved.request

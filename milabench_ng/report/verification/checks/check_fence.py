@@ -22,8 +22,6 @@ _TOUCHED_S = 1.0
 """CPU time is read a moment after the edges."""
 _FORCED = 1.01
 """The kernel charges what cannot fail even beyond a limit, and the peak follows it (mm/memcontrol.c, try_charge)."""
-_GROUPS = ("cgroup1", "cgroup2")
-"""Back ends that make a group themselves, and have its processes give up the means of leaving it."""
 _LIMITS = ("cpus", "mems", "memory_bytes", "swap_bytes", "pids", "io")
 
 
@@ -81,7 +79,7 @@ def _not_held(share: Isolation, succeeded: bool) -> Iterator[str]:
         yield from _changes(entry, end)
     if share.disjoint is False:
         yield "its CPUs were not its own"
-    if share.backend in _GROUPS:
+    if share.grouped_by == "mnb":
         yield from _outside(share, share.proc)
 
 

@@ -15,12 +15,10 @@ from milabench_ng.records.record import Mnb
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.units import MIB
 
-_OWN_GROUPS = ("cgroup1", "cgroup2", "scope")
-"""Back ends that make the tenant's group themselves: nobody else sets limits in it."""
 _RESUMED = 0.01
 """How far RAM may be from the first session's: MemTotal changes with a reboot, and `--resume` accepts as much."""
 _SAME = ("pids", "cores", "nodes", "local", "smt_shared", "device_part")
-"""What Slurm leaves as it was asked for; it chooses CPUs and memory nodes itself, as many as were asked for."""
+"""What a scheduler leaves as it was asked for; it chooses CPUs and memory nodes itself, as many as were asked for."""
 
 
 def own_shares(evidence: Evidence) -> Iterator[str]:
@@ -30,7 +28,7 @@ def own_shares(evidence: Evidence) -> Iterator[str]:
         for slot, held in record.mnb.isolation.items():
             given = evidence.manifest.shares.get(slot)
             asked = () if given is None else _departing(record.mnb, held, given)
-            added = _not_asked(record.mnb, held) if held.backend in _OWN_GROUPS else ()
+            added = _not_asked(record.mnb, held) if held.grouped_by == "mnb" else ()
             yield from (f"{name}: device {slot}: {why}" for why in (*asked, *added))
 
 
@@ -47,14 +45,14 @@ def _departing(mnb: Mnb, held: Isolation, given: Share) -> Iterator[str]:
     """Differences from the share of its slot. A session that was resumed with other shares says so in a mark."""
     if mnb.session > 1 and any(mark.kind == "resumed" for mark in mnb.marks):
         return
-    asked, by_slurm = held.requested, held.backend == "slurm"
-    if (len(asked.cpus) != len(given.cpus)) if by_slurm else (asked.cpus != given.cpus):
+    asked, scheduled = held.requested, held.grouped_by == "scheduler"
+    if (len(asked.cpus) != len(given.cpus)) if scheduled else (asked.cpus != given.cpus):
         yield f"it asked for CPUs {_listed(asked.cpus)}, run.json gives it {_listed(given.cpus)}"
-    if not by_slurm and asked.mems != given.mems:
+    if not scheduled and asked.mems != given.mems:
         yield f"it asked for memory nodes {_listed(asked.mems)}, run.json gives it {_listed(given.mems)}"
     for what in ("memory_bytes", "memory_nominal_bytes"):
         wanted, told = getattr(given, what), getattr(asked, what)
-        room = _RESUMED * wanted if mnb.session > 1 else MIB if by_slurm else 0
+        room = _RESUMED * wanted if mnb.session > 1 else MIB if scheduled else 0
         if abs(told - wanted) > room:
             yield f"it asked for {what} {told}, run.json gives it {wanted}"
     for what in _SAME:
