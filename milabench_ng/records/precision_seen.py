@@ -8,22 +8,36 @@ FP32_ERROR = 1e-5
 """Relative error of a matrix product from which on it was not computed in fp32."""
 
 
-LAYER_DTYPES = {
-    "fp32": "float32",
-    "tf32": "float32",
-    "amp": "float16",
-    "bf16": "bfloat16",
-    "half": "float16",
-    "half_master": "float16",
-    "half_master_static": "float16",
-    "bf16_master": "bfloat16",
+class ModeTraits(msgspec.Struct, frozen=True):
+    """What a precision mode makes of a model."""
+
+    weights: str
+    """The type of its parameters, in `half_master` of all but batch normalisation; autocast leaves them in fp32."""
+    layers: str
+    """The type of a layer's output."""
+    skips: bool = False
+    """Its loss scale begins too high and skips the steps whose gradients overflow fp16, even on a healthy device."""
+
+
+TRAITS = {
+    "fp32": ModeTraits("float32", "float32"),
+    "tf32": ModeTraits("float32", "float32"),
+    "amp": ModeTraits("float32", "float16", skips=True),
+    "bf16": ModeTraits("float32", "bfloat16"),
+    "half": ModeTraits("float16", "float16"),
+    "half_master": ModeTraits("float16", "float16", skips=True),
+    "half_master_static": ModeTraits("float16", "float16"),
+    "bf16_master": ModeTraits("bfloat16", "bfloat16"),
 }
-"""The type of a layer's output in each precision mode."""
+"""Of the modes of `bench.precision`."""
+SCALED = frozenset(mode for mode, traits in TRAITS.items() if traits.skips)
+IN_THE_WEIGHTS = frozenset(mode for mode, traits in TRAITS.items() if traits.weights != "float32")
+"""Modes visible only in the parameters' types; the probe's product shows the others."""
 
 
 def layers_fit(mode: str, dtype: str | None) -> bool:
     """Whether a layer's output has the type of a precision mode; true if either is unknown."""
-    return dtype is None or LAYER_DTYPES.get(mode, dtype) == dtype
+    return dtype is None or mode not in TRAITS or TRAITS[mode].layers == dtype
 
 
 class PrecisionSeen(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.bench.precision import MODES
 from milabench_ng.events import Done
-from milabench_ng.records.precision_seen import LAYER_DTYPES, layers_fit
+from milabench_ng.records.precision_seen import TRAITS, layers_fit
 
 
 def network() -> nn.Sequential:
@@ -48,8 +48,16 @@ def layer_dtype(model: nn.Module, batch: Tensor, precision: str) -> str | None:
 @pytest.mark.parametrize("precision", MODES)
 def test_every_mode_shows_in_the_layers(precision: str) -> None:
     found = layer_dtype(network().eval(), torch.ones(2, 3, 4, 4), precision)
-    assert found == LAYER_DTYPES[precision]
+    assert found == TRAITS[precision].layers
     assert layers_fit(precision, found)
+
+
+@pytest.mark.parametrize("precision", MODES)
+def test_what_readers_know_of_a_mode_is_what_it_does(precision: str) -> None:
+    mode, layer, traits = MODES[precision](torch.device("cpu")), nn.Linear(2, 2), TRAITS[precision]
+    mode.cast(layer)
+    assert (str(layer.weight.dtype), mode.scale.skips) == (f"torch.{traits.weights}", traits.skips)
+    assert MODES.keys() == TRAITS.keys()
 
 
 @pytest.mark.parametrize(("precision", "fits"), [("fp32", True), ("amp", False), ("bf16", False)])

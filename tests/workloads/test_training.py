@@ -21,7 +21,7 @@ from milabench_ng.bench.precision import MODES
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.events import Digest, Done, Ready, Slice
-from milabench_ng.records.precision_seen import LAYER_DTYPES
+from milabench_ng.records.precision_seen import TRAITS
 from milabench_ng.worker.discovery import builtin_workloads
 
 import sys  # isort: skip
@@ -190,4 +190,4 @@ def test_precision_is_common_to_all_workloads(name: str, precision: str) -> None
     options = {"samples": 4, "hidden": 2} if name == "toy_lstm" else {"batch_size": 8}
     channel, _ = train(name, 2, precision=precision, **options)
     assert channel.one(Done).ran == {"tf32": "fp32"}.get(precision, precision)
-    assert channel.one(Done).layer_dtype == LAYER_DTYPES[precision]
+    assert channel.one(Done).layer_dtype == TRAITS[precision].layers

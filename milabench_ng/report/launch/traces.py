@@ -18,6 +18,7 @@ from milabench_ng.catalogue import Scalar
 from milabench_ng.files import convert_json, parse_json, read_content, refuse
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.origin import release
+from milabench_ng.records.precision_seen import SCALED
 from milabench_ng.records.record import PROBED_STEPS, Data, Mnb
 from milabench_ng.shipped import find
 
@@ -26,8 +27,6 @@ TraceDevice = Literal["cpu", "gpu"]
 """The kind of a launch's devices; a MIG instance is part of a GPU."""
 PACING = ("max_count", "max_seconds", "sample_duration", "workers")
 """Options that change how long a test runs, not what it computes."""
-SCALED = ("amp", "half_master")
-"""Modes whose first gradients may overflow fp16 even on a healthy device: such steps are skipped."""
 Strength = Literal["strong", "weak", "digest only", "first loss only"]
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 ROUNDING = 1 + 1e-9

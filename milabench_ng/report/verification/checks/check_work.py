@@ -12,7 +12,7 @@ from milabench_ng.node.conditions import CLOCK_LIMIT_S
 from milabench_ng.node.storage import UNKNOWN, Storage, StorageKind, in_memory
 from milabench_ng.records.isolation import handicaps
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.precision_seen import FP32_ERROR, PrecisionSeen
+from milabench_ng.records.precision_seen import FP32_ERROR, IN_THE_WEIGHTS, PrecisionSeen
 from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
 from milabench_ng.records.surroundings import marks_of_surroundings
 from milabench_ng.report.verification.checks.check_proof import (
@@ -61,14 +61,12 @@ def _modes(evidence: Evidence) -> Iterator[str]:
 
 STORED = ("dataroot", "outdir")
 """Whose storage a manifest names."""
-_IN_THE_WEIGHTS = ("half", "half_master", "half_master_static", "bf16_master")
-"""Modes visible only in the parameters' types; the probe's product shows the others."""
 
 
 def _shows_its_mode(record: Record, found: PrecisionSeen) -> bool:
     """Whether the mode that ran is visible: in the probe, or in parameters, even if their types are left out."""
     trained = any(rank.digests or any(rank.gradient_norms.values()) for rank in record.mnb.ranks)
-    return bool(found.dtypes) or trained or found.requested not in _IN_THE_WEIGHTS
+    return bool(found.dtypes) or trained or found.requested not in IN_THE_WEIGHTS
 
 
 def data(evidence: Evidence) -> Finding:

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from milabench_ng.records.precision_seen import TRAITS
 from milabench_ng.records.record import Record
 from milabench_ng.report.verification.evidence import Evidence
 
-_OF_MODES = {
-    "fp32": "float32",
-    "tf32": "float32",
-    "amp": "float32",
-    "bf16": "float32",
-    "half": "float16",
-    "half_master": "float16",
-    "half_master_static": "float16",
-    "bf16_master": "bfloat16",
-}
-"""Autocast leaves weights in fp32; the others convert all of them, `half_master` all but batch normalisation."""
 _NEARLY_ALL = 0.9
 """Of the parameters: 0.9976 in our convnet in `half_master`, all of them in every other honest launch that we have."""
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -34,10 +24,11 @@ def odd_types(evidence: Evidence) -> Iterator[str]:
 
 def _odd(record: Record) -> Iterator[str]:
     seen = record.mnb.precision
-    wanted = _OF_MODES.get(seen.requested) if seen else None
+    traits = TRAITS.get(seen.requested) if seen else None
     found = {name: many for name, many in (seen.dtypes if seen else {}).items() if "float" in name and many}
-    if seen is None or wanted is None or not found:
+    if seen is None or traits is None or not found:
         return
+    wanted = traits.weights
     in_fp8 = record.mnb.launch.arguments.get("fp8") is True
     own = {name for name in found if name == wanted or (in_fp8 and name.startswith("float8"))}
     narrow = sorted(name for name in found.keys() - own if _BYTES.get(name, 1) < _BYTES[wanted])

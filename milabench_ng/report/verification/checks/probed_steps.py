@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from milabench_ng.records.late_steps import late_steps
+from milabench_ng.records.precision_seen import SCALED
 from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS, Rank
-from milabench_ng.report.launch.traces import SCALED
 from milabench_ng.report.verification.evidence import Evidence, StoredRecord
 
 Told = Mapping[str, object]
