@@ -23,20 +23,11 @@ from milabench_ng.report.scoring.comparison import Comparison
 SUITE = "lambda"
 NOTHING = "-"
 BATCH = f"option {BATCH_SIZE}"
-TASKS = {
-    "ssd": "ssd",
-    "bert_base_squad": "bert_base_squad",
-    "bert_large_squad": "bert_large_squad",
-    "gnmt": "gnmt",
-    "ncf": "ncf",
-    "resnet50": "resnet50",
-    "tacotron2": "tacotron2",
-    "txl_base": "transformerxlbase",
-    "txl_large": "transformerxllarge",
-    "waveglow": "waveglow",
-    "maskrcnn": "maskrcnn",
-}
-"""The original's columns by the part of a test's name before its precision."""
+TASKS = (
+    *("ssd", "bert_base_squad", "bert_large_squad", "gnmt", "ncf", "resnet50", "tacotron2", "transformerxlbase"),
+    *("transformerxllarge", "waveglow", "maskrcnn"),
+)
+"""The original's columns."""
 
 
 class _Figure(msgspec.Struct, frozen=True):
@@ -82,8 +73,8 @@ def _columns(report: Report, lines: dict[tuple[str, str], Line]) -> Iterable[Col
     yield Column("price", value=lambda _: price)
     yield Column("precision", value=lambda row: row[0])
     yield Column("figure", value=lambda row: row[1].title)
-    for task, title in TASKS.items():
-        yield Column(title, value=_cell(lines, task))
+    for task in TASKS:
+        yield Column(task, value=_cell(lines, task))
 
 
 def _cell(lines: dict[tuple[str, str], Line], task: str) -> Callable[[tuple[str, _Figure]], Cell]:
@@ -123,8 +114,8 @@ def _ratio_to(at: int, other: Comparison) -> Callable[[Line], Cell]:
 
 
 def _task(line: Line) -> str:
-    """The name of a test without suite and precision."""
-    return name_of(line.scored.test).rpartition("_")[0]
+    """The original's name of a test: without suite and precision."""
+    return name_of(line.scored.test).rpartition("_")[0].replace("txl_", "transformerxl")
 
 
 def _precision(line: Line) -> str:

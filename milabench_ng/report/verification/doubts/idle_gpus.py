@@ -8,12 +8,12 @@ from statistics import median
 import msgspec
 
 from milabench_ng.records.record import Mnb
+from milabench_ng.report.scoring.other_machine import ON_THE_GPU
 from milabench_ng.report.verification.doubts.baseline_work import known_rows
 from milabench_ng.report.verification.doubts.doubt import Doubt
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.telemetry.messages import telemetry_key
 
-_BOUND_BY_GPU = ("gpu-compute", "gpu-memory")
 _LESS_ENERGY = 1.5
 """How many times less energy an item may take than in the median launch of its test: honest ones differ by 1.3."""
 _LESS_THAN_KNOWN = 2.0
@@ -40,7 +40,7 @@ def _idle(evidence: Evidence) -> Iterator[str]:
             measured.setdefault(kept.record.mnb.label, []).append(found)
     for label, launches in measured.items():
         summary = evidence.summary.tests.get(label)
-        bound = (summary.bound if summary else None) in _BOUND_BY_GPU
+        bound = (summary.bound if summary else None) in ON_THE_GPU
         yield from (*_less_energy(launches), *_less_busy(launches, bound=bound))
         if bound:
             yield from _less_than_known(evidence, label, launches)
