@@ -30,20 +30,8 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def declared(workload: Workload) -> Declared:
     """The part of ``workload`` that a reader of records compares with."""
-    return Declared(
-        unit=workload.unit,
-        classic_factor=workload.classic_factor,
-        bound=workload.bound,
-        derived=workload.derived,
-        data=workload.data,
-        defaults={option.name: option.default for option in workload.options},
-        notes=workload.notes,
-        stores=workload.stores,
-        most_items=workload.most_items,
-        trains=workload.trains,
-        own_types=workload.own_types,
-        first_loss=workload.first_loss,
-    )
+    same = {field: getattr(workload, field) for field in Declared.__struct_fields__ if field != "defaults"}
+    return Declared(defaults={option.name: option.default for option in workload.options}, **same)
 
 
 def read_builtin() -> dict[str, Declared]:

@@ -310,14 +310,9 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, workloads=changed)
 
     def _classic(self, data: str | DataBy | None) -> str | DataBy | None:
-        match data:
-            case None:
-                return None
-            case DataBy():
-                sets = {value: self._classic_set(name) for value, name in data.sets.items()}
-                return DataBy(option=data.option, sets=sets)
-            case name:
-                return self._classic_set(name)
+        if isinstance(data, DataBy):
+            return DataBy(option=data.option, sets={each: self._classic_set(name) for each, name in data.sets.items()})
+        return data and self._classic_set(data)
 
     def _classic_set(self, name: str) -> str:
         found = self.data_sets.get(name)

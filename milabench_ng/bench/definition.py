@@ -109,34 +109,21 @@ class Definition:
         own = {option.name for option in self.own_options}
         if isinstance(self.data, DataBy):
             check_choice(self.data, self.own_options, self.name)
-        return catalogue.Workload(
-            name=name,
-            unit=self.unit,
-            data=self.data.name if isinstance(self.data, type) else self.data,
-            options=(*self.own_options, *COMMON(self.precision)),
-            precision=self.precision,
-            distributed=self.distributed,
-            bound=self.bound,
-            cpu_only=self.cpu_only,
-            requires=self.requires,
-            missing=tuple(name for name in self.requires if importlib.util.find_spec(name) is None),
-            extra=self.extra,
-            ram_gib=self.ram_gib,
-            classic_factor=self.classic_factor,
-            classic=self.classic,
-            derived=self.derived,
-            notes=self.notes,
-            stores=self.stores,
-            most_items=BATCH_SIZE if self.most_items is None and BATCH_SIZE in own else self.most_items,
-            trains=_LEARNS in own if self.trains is None else self.trains,
-            own_types=self.own_types,
-            first_loss=self.first_loss,
-            description=inspect.getdoc(self.function) or "",
-            origin=f"{self.function.__module__}:{self.function.__qualname__}",
-            package=package,
-            source_modules=tuple(modules),
-            source_sha256=digest(modules),
-        )
+        same = {field: value for field, value in vars(self).items() if field in catalogue.Workload.__struct_fields__}
+        read = {
+            "name": name,
+            "data": self.data.name if isinstance(self.data, type) else self.data,
+            "options": (*self.own_options, *COMMON(self.precision)),
+            "missing": tuple(name for name in self.requires if importlib.util.find_spec(name) is None),
+            "most_items": BATCH_SIZE if self.most_items is None and BATCH_SIZE in own else self.most_items,
+            "trains": _LEARNS in own if self.trains is None else self.trains,
+            "description": inspect.getdoc(self.function) or "",
+            "origin": f"{self.function.__module__}:{self.function.__qualname__}",
+            "package": package,
+            "source_modules": tuple(modules),
+            "source_sha256": digest(modules),
+        }
+        return catalogue.Workload(**same | read)
 
 
 def workload(
@@ -182,32 +169,8 @@ def workload(
     Raises InputError for formulas over what is no option, and if ``fits`` takes what is no option.
     """
 
-    def declare(function: Function) -> Definition:
-        return Definition(
-            function=function,
-            unit=unit,
-            data=data,
-            precision=precision,
-            distributed=distributed,
-            bound=bound,
-            cpu_only=cpu_only,
-            requires=requires,
-            extra=extra,
-            ram_gib=ram_gib,
-            auto_batch=auto_batch,
-            classic_factor=classic_factor,
-            classic=classic,
-            derived=derived,
-            notes=notes,
-            stores=stores,
-            most_items=most_items,
-            trains=trains,
-            own_types=own_types,
-            first_loss=first_loss,
-            fits=fits,
-        )
-
-    return declare
+    declared = locals()
+    return lambda function: Definition(function=function, **declared)
 
 
 def _ranks() -> int:
