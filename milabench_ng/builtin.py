@@ -6,31 +6,20 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.catalogue import Bound, DataBy, Derived, FirstLoss, Scalar, Workload
+from milabench_ng.catalogue import Declarations, Scalar, Workload
 
 FILE = Path(__file__).with_suffix(".json")
 
 
-class Declared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Declared(Declarations, frozen=True, kw_only=True, omit_defaults=True):
     """What a workload counts and reads, and its options where a profile states none."""
 
-    unit: str
-    classic_factor: float
-    bound: Bound | None
-    derived: tuple[Derived, ...]
-    data: str | DataBy | None
     defaults: dict[str, Scalar | None]
-    notes: tuple[str, ...] = ()
-    stores: bool = False
-    most_items: str | None = None
-    trains: bool = False
-    own_types: bool = False
-    first_loss: FirstLoss | None = None
 
 
 def declared(workload: Workload) -> Declared:
     """The part of ``workload`` that a reader of records compares with."""
-    same = {field: getattr(workload, field) for field in Declared.__struct_fields__ if field != "defaults"}
+    same = {field: getattr(workload, field) for field in Declarations.__struct_fields__}
     return Declared(defaults={option.name: option.default for option in workload.options}, **same)
 
 

@@ -181,37 +181,17 @@ def numbers(options: Mapping[str, Scalar | None]) -> dict[str, float]:
     return {name: value for name, value in found if isinstance(value, int | float)}
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a workload without importing it."""
+class Declarations(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workload says of itself that readers of its records compare with."""
 
-    name: str
     unit: str
     """What one item is: ``"images"``, ``"tokens"``..."""
-    data: str | DataBy | None
-    """The name of the data set that it reads, or how its options choose one."""
-    options: tuple[Option, ...]
-    precision: str
-    """The mode it runs in by default."""
-    distributed: bool
-    """Runs as one rank per device; others run in one process."""
-    bound: Bound | None
-    """Declared, not measured; None if its author does not say."""
-    cpu_only: bool
-    """Its device is the CPU, even if the tenant has a GPU."""
-    requires: tuple[str, ...]
-    """Modules that it imports at run time, besides those that this package always needs."""
-    missing: tuple[str, ...]
-    """Those of ``requires`` that are not installed."""
-    extra: str | None
-    """The extra of its package that installs them."""
-    ram_gib: float | None
-    """RAM in GiB that a tenant needs with the options of the standard profile; None if it was not measured.
-
-    Anonymous and shared memory, without page cache.
-    """
     classic_factor: float
     """Items of 2020 per true item."""
-    classic: tuple[Classic, ...]
+    bound: Bound | None
+    """Declared, not measured; None if its author does not say."""
+    data: str | DataBy | None
+    """The name of the data set that it reads, or how its options choose one."""
     derived: tuple[Derived, ...] = ()
     """Its rate in other units."""
     notes: tuple[str, ...] = ()
@@ -226,6 +206,31 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Its model has types that its precision mode does not make, or no layer that shows its type."""
     first_loss: FirstLoss | None = None
     """None where theory does not say it."""
+
+
+class Workload(Declarations, frozen=True, kw_only=True):
+    """What is known of a workload without importing it."""
+
+    name: str
+    options: tuple[Option, ...]
+    precision: str
+    """The mode it runs in by default."""
+    distributed: bool
+    """Runs as one rank per device; others run in one process."""
+    cpu_only: bool
+    """Its device is the CPU, even if the tenant has a GPU."""
+    requires: tuple[str, ...]
+    """Modules that it imports at run time, besides those that this package always needs."""
+    missing: tuple[str, ...]
+    """Those of ``requires`` that are not installed."""
+    extra: str | None
+    """The extra of its package that installs them."""
+    ram_gib: float | None
+    """RAM in GiB that a tenant needs with the options of the standard profile; None if it was not measured.
+
+    Anonymous and shared memory, without page cache.
+    """
+    classic: tuple[Classic, ...]
     description: str
     origin: str
     """``package.module:function``."""

@@ -207,12 +207,7 @@ def _check_derived(definition: Definition) -> None:
     if len({*units}) < len(units):
         raise InputError(f"{where}: a derived unit is declared twice: {', '.join(units)}")
     for each in definition.derived:
-        unknown = sorted(names(each.formula) - {*known, *numeric})
-        if unknown:
-            raise InputError(
-                f"{where}: derived unit {each.unit!r} = {each.formula!r} has no value for {', '.join(unknown)}; "
-                f"there are {', '.join((*known, *numeric))}"
-            )
+        _check_formula(definition, f"derived unit {each.unit!r}", each.formula, (*known, *numeric))
         absent = sorted({*(() if each.only is UNSET else each.only)} - {one.name for one in options})
         if absent:
             raise InputError(f"{where}: derived unit {each.unit!r} is for an option that is not there: {absent[0]}")
@@ -222,9 +217,9 @@ def _check_formula(definition: Definition, what: str, formula: str, known: Seque
     """Raise InputError for a formula over anything but what is ``known``."""
     unknown = sorted(names(formula) - {*known})
     if unknown:
+        known_names = ", ".join(known)
         raise InputError(
-            f"{_where(definition)}: {what}, {formula!r}, has no value for {', '.join(unknown)}; there are "
-            f"{', '.join(known)}"
+            f"{_where(definition)}: {what} = {formula!r} has no value for {', '.join(unknown)}; there are {known_names}"
         )
 
 

@@ -50,8 +50,7 @@ def choose(capabilities: Capabilities, isolation: Wish) -> Backend:
 
     Raises IsolationError (exit 3) with the reasons that the probe found.
     """
-    named = _named(isolation)
-    if named is not None:
+    if (named := _named(isolation)) is not None:
         return named
     best = next(backend for backend in BACKENDS if backend.tier(capabilities))
     enough = {"auto": ("full", "partial", "affinity"), "partial": ("full", "partial"), "full": ("full",)}[isolation]

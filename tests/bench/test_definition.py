@@ -259,7 +259,7 @@ def test_an_item_is_one_of_the_batch_and_what_learns_trains_unless_it_says_other
 
 def test_the_most_items_are_over_the_workloads_own_options_and_its_devices() -> None:
     assert workload(unit="images")(pictures).describe("pictures", "").most_items is None
-    with pytest.raises(InputError, match=r"most_items, 'rate', has no value for rate; there are .*, devices$"):
+    with pytest.raises(InputError, match=r"most_items = 'rate' has no value for rate; there are .*, devices$"):
         workload(unit="images", most_items="rate")(pictures)
 
 

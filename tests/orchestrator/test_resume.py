@@ -191,6 +191,10 @@ def test_what_differs_is_refused_by_kind_unless_it_is_accepted(interrupted) -> N
         assert {one.kind for one in differences(then, replace(then, shares=shares))} == {"isolation"}
     software = SessionDifference("software", f"torch was {then.software['torch']} and is 9.9")
     assert tuple(differences(then, changes["software"])) == (software,)
+    (name,) = then.declared
+    declares = {name: replace(then.declared[name], most_items="9")}
+    (changed,) = differences(then, replace(then, declared=declares))
+    assert str(changed) == f"software: what the workload {name} declares is not what it was"
 
 
 def test_another_plan_is_refused_whatever_is_accepted(interrupted) -> None:  # type: ignore[no-untyped-def]
