@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -10,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+import milabench_ng.workloads
 from milabench_ng import __version__
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.planning.request import RunRequest, resolve_request
 from milabench_ng.worker import trial
-from milabench_ng.worker.discovery import builtin_workloads, describe, find_workload
+from milabench_ng.worker.discovery import BUILT_IN_SETS, builtin_workloads, describe, find_workload
+
+WORKLOADS = Path(milabench_ng.workloads.__file__).parent
 
 MODULE = '''
 from milabench_ng.bench import Bench, workload
@@ -83,22 +87,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def test_the_built_in_ones() -> None:
-    names = (
-        "toy_reg toy_lstm vae loader reso translator wlm cart minigrid atari ssd fast_style dcgan convnet recom "
-        "scaling cv_train cv_infer unet3d_train unet3d_infer "
-        "bert_squad gnmt ncf txl ssd_resnet50 resnet50 maskrcnn tacotron2 waveglow hsi_segmentation "
-        "llm_pretrain llm_fsdp llm_lora llm_prefill llm_decode moe dit vit dlrm collectives checkpoint h2d "
-        "disk_read disk_write gpu_math gpu_stream hogs loopback memory_stream page_cache pointer_chase process_storm "
-        "vector_math"
-    )
-    assert set(builtin_workloads()) == set(names.split())
+    written = {path for path in WORKLOADS.rglob("*.py") if "\n@workload(" in path.read_text()}
+    assert {Path(inspect.getfile(each.function)) for each in builtin_workloads().values()} == written
     definition, package = find_workload("vae")
     assert (definition.name, package) == ("vae", f"milabench_ng {__version__}")
-    sets = (
-        "bsds500 coco cremi imagenet imagenet-classic ljspeech mnist wmt16 wikitext-2 ml-20m "
-        "news-commentary squad wikitext-103 hsi-raw hsi-raw16 hsi-raw32 tokens-32k tokens-128k latents clicks"
-    )
-    assert set(describe(()).data_sets) == set(sets.split())
+    assert set(describe(()).data_sets) == BUILT_IN_SETS
 
 
 def test_an_installed_one(install: Install) -> None:
