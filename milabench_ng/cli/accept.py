@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from milabench_ng.cli.options import Fraction, Switch, TableOrJson, WeightsOption
-from milabench_ng.cli.tables import facts, standard_output, table
-from milabench_ng.plain import printed_json
+from milabench_ng.cli.options import FormOption, Fraction, Switch, WeightsOption
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
-from milabench_ng.report.procurement.acceptance import Acceptance, GuaranteeRatio
+from milabench_ng.report.procurement.acceptance import Acceptance
 from milabench_ng.report.procurement.acceptance import accept as decide
 from milabench_ng.report.procurement.own_bounds import own_bounds
+from milabench_ng.report.render.cells import NOT_MEASURED, Cell, Fact, Tone, one_decimal
+from milabench_ng.report.render.sections import Document, Facts, Heading, Section, table
 from milabench_ng.report.scoring.other_machine import GPU_DAY_STD, HOST_DAY_STD
 from milabench_ng.report.scoring.scale import load_scales
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM
@@ -28,6 +29,7 @@ from milabench_ng.report.verification.checked import (
     require_sound,
 )
 from milabench_ng.report.verification.rules import load_rules
+from milabench_ng.report.writers import write
 
 EXIT_CODES = {"keeps": 0, "breaks": 1, "inconclusive": 4}
 
@@ -43,7 +45,7 @@ def accept(
     allowed_signers: Path | None = None,
     authorities: Path | None = None,
     explain: Switch = False,
-    form: TableOrJson = "table",
+    form: FormOption = "table",
 ) -> int:
     """Decide whether a delivered node keeps what the bid promised, per test and in the score, allowing for error.
 
@@ -85,35 +87,48 @@ def accept(
     scales = load_scales(weights, promised)
     with computing_from(f"{bid} and {delivered}"):
         made = decide(promised, found, {suite: scale.weights for suite, scale in scales.items()}, guarantee)
-    if form == "json":
-        _print_json(made, sides)
-    else:
-        _print(made, sides)
-        if explain:
-            _print_characteristic(made)
+    write(_document(made, sides, explain=explain), form, sys.stdout)
     return EXIT_CODES[made.verdict]
 
 
-def _print_json(made: Acceptance, sides: Mapping[str, CheckedResults]) -> None:
+def _document(made: Acceptance, sides: Mapping[str, CheckedResults], *, explain: bool) -> Document:
     verified = {name: side.sentence for name, side in sides.items()}
-    whole = {"schema": 1, "verdict": made.verdict, "verified": verified, **msgspec.structs.asdict(made)}
-    print(printed_json(whole), end="")
-
-
-def _print(made: Acceptance, sides: Mapping[str, CheckedResults]) -> None:
-    few = " and of ".join(made.declared)
-    pairs = [
-        ("verdict", f"the delivered node {_VERDICTS[made.verdict]} the guarantee of {made.guarantee:g} of the bid"),
-        *((name, f"{side.source}: {side.sentence}") for name, side in sides.items()),
-        *(("broken by", reason) for reason in made.reasons),
-        *([("sessions", f"fewer than {SESSIONS_FROM} of {few}: {_DECLARED}")] if few else []),
-        *(("mark", f"{one.side}: {one.mark.counted(len(made.tests))}") for one in made.marks),
-        *(("differs", f"{one.what}{_of(one)}: delivered {one.run}; bid {one.baseline}") for one in made.differences),
+    rows = [
+        (name_of_row(one.name), one.ratio, one.low, one.high, one.verdict, one.why)
+        for one in (*made.scores, *made.tests)
     ]
-    headers = ("test", "delivered / bid", "at least", "at most", "verdict", "because")
-    rows = [_row(one) for one in (*made.scores, *made.tests)]
-    made_table = table(headers, rows, right=headers[1:4])
-    standard_output().print(facts(pairs), "", made_table, "", "at least, at most: one-sided 95 % bounds", sep="\n")
+    numbers = (Heading(title, "", _four, True) for title in ("delivered / bid", "at least", "at most"))
+    verdict = Heading("verdict", tone=_tone)
+    note = "at least, at most: one-sided 95 % bounds"
+    ratios = table("", rows, "test", *numbers, verdict, "because", notes=(note,))
+    return Document(
+        title="mnb accept",
+        parts=(Facts(facts=tuple(_facts(made, sides))), ratios, *((_characteristic(made),) if explain else ())),
+        table=ratios,
+        whole={"schema": 1, "verdict": made.verdict, "verified": verified, **msgspec.structs.asdict(made)},
+    )
+
+
+def _facts(made: Acceptance, sides: Mapping[str, CheckedResults]) -> Iterator[Fact]:
+    told = f"the delivered node {_VERDICTS[made.verdict]} the guarantee of {made.guarantee:g} of the bid"
+    yield Fact("verdict", told, _tone(made.verdict))
+    yield from (Fact(name, f"{side.source}: {side.sentence}") for name, side in sides.items())
+    yield from (Fact("broken by", reason) for reason in made.reasons)
+    if made.declared:
+        yield Fact("sessions", f"fewer than {SESSIONS_FROM} of {' and of '.join(made.declared)}: {_DECLARED}")
+    yield from (Fact("mark", f"{one.side}: {one.mark.counted(len(made.tests))}") for one in made.marks)
+    for one in made.differences:
+        yield Fact("differs", f"{one.what}{_of(one)}: delivered {one.run}; bid {one.baseline}")
+
+
+def _four(cell: Cell) -> str:
+    """Four decimals."""
+    return f"{cell:.4f}" if isinstance(cell, float | int) else NOT_MEASURED
+
+
+def _tone(cell: Cell) -> Tone:
+    tones: dict[Cell, Tone] = {"keeps": "good", "breaks": "bad", "inconclusive": "fair"}
+    return tones.get(cell, "plain")
 
 
 def _of(one: WorkDifference) -> str:
@@ -121,16 +136,17 @@ def _of(one: WorkDifference) -> str:
     return f" of {', '.join(map(name_of_row, one.tests))}" if one.tests else ""
 
 
-def _print_characteristic(made: Acceptance) -> None:
-    headers = ("true ratio of all tests", "keeps", "breaks", "neither")
-    rows = [
-        (f"{at.ratio:.4f}", *(f"{100 * share:.1f} %" for share in (at.keeps, at.breaks, 1 - at.keeps - at.breaks)))
-        for at in made.characteristic
-    ]
+def _characteristic(made: Acceptance) -> Section:
     title = "how likely each decision is, at the spread of these runs, if the tests vary independently"
-    if not rows:
+    if not made.characteristic:
         title += ": not known without a ratio of scores that varies"
-    standard_output().print("", title, "", table(headers, rows, right=headers), sep="\n")
+    rows = (
+        (at.ratio, *(100 * share for share in (at.keeps, at.breaks, 1 - at.keeps - at.breaks)))
+        for at in made.characteristic
+    )
+    ratio = Heading("true ratio of all tests", "", _four, True)
+    shares = (Heading(name, "%", one_decimal, True) for name in ("keeps", "breaks", "neither"))
+    return table(title, rows, ratio, *shares)
 
 
 _DECLARED = (
@@ -139,8 +155,3 @@ _DECLARED = (
     f"mnb jobs PROFILE --sessions {SESSIONS_FROM} --session-gap {SESSION_GAP_H:g}h measures it"
 )
 _VERDICTS = {"keeps": "keeps", "breaks": "breaks", "inconclusive": "may or may not keep"}
-
-
-def _row(one: GuaranteeRatio) -> tuple[str, ...]:
-    numbers = ("-" if value is None else f"{value:.4f}" for value in (one.ratio, one.low, one.high))
-    return (name_of_row(one.name), *numbers, one.verdict, one.why)

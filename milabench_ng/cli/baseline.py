@@ -14,12 +14,13 @@ from cyclopts import Parameter
 
 from milabench_ng.catalogue import Bound
 from milabench_ng.cli.options import Force, Output, Several
-from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
 from milabench_ng.report.baselines.baseline import as_baseline, measured_again, rebound, shortfalls
 from milabench_ng.report.baselines.plausible import doubts
-from milabench_ng.report.render.cells import figure
+from milabench_ng.report.render.cells import figure, number, one_decimal, whole
+from milabench_ng.report.render.sections import Heading, Section, facts, table
+from milabench_ng.report.render.terminal import write_parts
 from milabench_ng.report.scoring.score import score
 from milabench_ng.report.scoring.weights import Weights, find_weights
 from milabench_ng.report.summary.folder import encode_summary, load_baseline
@@ -50,36 +51,31 @@ def show(name: str) -> int:
     pairs = [("kind", at.kind), ("source", at.source), ("devices", f"{made.devices}: {at.hardware}")]
     pairs += [*at.node.items(), ("software", ", ".join(f"{key} {value}" for key, value in at.software.items()))]
     pairs += [("note", note) for note in (*at.notes, *made.notes)]
-    output = standard_output()
-    output.print(heading(f"{made.suite} ({name})"), facts(pairs), "", sep="\n")
-    headers = (
-        *("test", "items", "rate (items/s)", "95 % band", "std% (%)", "n", "fail", "bound by", "origin"),
-        "what departs from the test of today",
-    )
-    output.print(table(headers, _rows(made), right=("rate (items/s)", "95 % band", "std% (%)", "n", "fail")))
+    write_parts([facts(f"{made.suite} ({name})", pairs), _tests(made)], sys.stdout)
     return 0
 
 
-def _rows(made: Summary) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    for label, row in made.tests.items():
-        train, guess = row.train, row.estimate
-        rate = train.mean if train else guess.value if guess else None
-        rows.append(
-            (
-                label,
-                row.unit if made.units == "true" else "classic items",
-                figure(rate) if rate is not None else "-",
-                f"[{figure(guess.low)}, {figure(guess.high)}]" if guess else "-",
-                f"{100 * train.std / train.mean:.1f}" if train and train.mean and train.n > 1 else "-",
-                "-" if guess else str(row.n),
-                "-" if guess else str(row.failures),
-                row.bound or "-",
-                made.origin(label),
-                "; ".join(each.what for each in row.departures) or "-",
-            )
+def _tests(made: Summary) -> Section:
+    rows = (
+        (
+            label,
+            row.unit if made.units == "true" else "classic items",
+            row.train.mean if row.train else row.estimate and row.estimate.value,
+            row.estimate and f"[{figure(row.estimate.low)}, {figure(row.estimate.high)}]",
+            100 * row.train.std / row.train.mean if row.train and row.train.mean and row.train.n > 1 else None,
+            *((None, None) if row.estimate else (row.n, row.failures)),
+            row.bound,
+            made.origin(label),
+            "; ".join(each.what for each in row.departures),
         )
-    return rows
+        for label, row in made.tests.items()
+    )
+    rate, std = Heading("rate", "items/s", number, True), Heading("std", "%", one_decimal, True)
+    band = Heading("95 % band", "items/s", number=True)
+    n, fail = Heading("n", "", whole, True), Heading("fail", "", whole, True)
+    return table(
+        "", rows, "test", "items", rate, band, std, n, fail, "bound by", "origin", "what departs from the test of today"
+    )
 
 
 @baseline.command
@@ -177,13 +173,10 @@ def check(name: str) -> int:
     shipped = {other: load_baseline(other) for other in names("baselines") if other != Path(name).stem}
     others = {other: one for other, one in shipped.items() if one.suite == made.suite}
     found = doubts(made, others)
-    output = standard_output()
     if not found:
-        output.print(
-            f"{name}: {len(made.tests)} tests, nothing implausible (compared with {', '.join(others) or 'nothing'})"
-        )
+        print(f"{name}: {len(made.tests)} tests, nothing implausible (compared with {', '.join(others) or 'nothing'})")
         return 0
-    output.print(table(("test", "what cannot be"), [(each.test, each.what) for each in found]))
+    write_parts([table("", [(each.test, each.what) for each in found], "test", "what cannot be")], sys.stdout)
     return 1
 
 

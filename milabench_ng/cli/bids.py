@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from milabench_ng.cli.options import Force, Html, Output
+from milabench_ng.cli.options import Force, FormOption, Html, Output
 from milabench_ng.report.procurement.offers import compare_bids
+from milabench_ng.report.render.tender_tables import tender_document
 from milabench_ng.report.verification.checked import Demands
 from milabench_ng.report.verification.rules import load_rules
-from milabench_ng.report.writers import Form, open_output, refuse_same, write_tender, write_tender_page
+from milabench_ng.report.writers import open_output, refuse_same, write, write_tender_page
 
 
 def bids(
@@ -21,7 +19,7 @@ def bids(
     rules: str | None = None,
     allowed_signers: Path | None = None,
     authorities: Path | None = None,
-    form: Annotated[Form, Parameter(name="--format")] = "table",
+    form: FormOption = "table",
     html: Html = None,
     output: Output = None,
     force: Force = False,
@@ -47,8 +45,6 @@ def bids(
         Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS. `signed_by` of a bid names the one that must have.
     authorities
         Certificates of the time-stamping authorities whose stamps count (PEM).
-    form
-        Output format: table, json, csv or markdown.
     """
     refuse_same(html, output)
     made = compare_bids(
@@ -57,5 +53,5 @@ def bids(
     if html is not None:
         write_tender_page(made, html, force=force)
     with open_output(output, sys.stdout, force=force) as stream:
-        write_tender(made, form, stream)
+        write(tender_document(made), form, stream)
     return made.exit_code

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
-from rich.console import Console, Group
-from rich.text import Text
 
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, TableOrJson, Whole
-from milabench_ng.cli.rules_ahead import AFTER, Outlook, outlooks, planned
-from milabench_ng.cli.shares import share_table
-from milabench_ng.cli.tables import facts, heading, standard_output, table
+from milabench_ng.cli.options import CgroupParent, DataRoot, FormOption, GpusOption, RamTotal, Whole
+from milabench_ng.cli.rules_ahead import AFTER, planned, rulings_ahead
+from milabench_ng.cli.shares import share_section
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.fence.sharing.layout import lay_out
 from milabench_ng.node.conditions import read_conditions
 from milabench_ng.node.gpus import Gpu, open_nvml
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.orchestrator.planning.readiness import Checkup, examine
-from milabench_ng.plain import plain, printed_json
 from milabench_ng.plan import slots_of
 from milabench_ng.records.isolation import Confinement, cache_text
+from milabench_ng.report.render.cells import Fact, number
+from milabench_ng.report.render.sections import Document, Facts, Heading, Part, Section, facts, in_one_table, table
+from milabench_ng.report.render.verification_tables import ruling_section
 from milabench_ng.report.verification.doubts.registry import require_known
+from milabench_ng.report.verification.findings import Ruling
 from milabench_ng.report.verification.rules import Rules, load_rules
-from milabench_ng.units import counted, format_bytes
+from milabench_ng.report.writers import write
+from milabench_ng.units import GIB, counted, format_bytes
 
 Statements = Iterator[tuple[str, str]]
 
@@ -38,7 +40,7 @@ def doctor(
     cgroup_parent: CgroupParent = None,
     dataroot: DataRoot = None,
     rules: str | None = None,
-    form: TableOrJson = "table",
+    form: FormOption = "table",
 ) -> int:
     """Report what this node is, what can and cannot be fenced on it and why, and whether it is ready. Changes nothing.
 
@@ -71,55 +73,48 @@ def doctor(
     enter_scope("auto", cgroup_parent)
     checkup = examine(node.request(suite="", text="", source="mnb doctor"))
     found = () if asked is None else _ahead(asked, checkup, node)
-    if form == "json":
-        told = checkup if asked is None else {**msgspec.structs.asdict(checkup), "rules": found}
-        print(printed_json(told), end="")
-    else:
-        _print(checkup, slots_per_device, standard_output())
-        _print_rules(found, standard_output())
-    return 0 if checkup.ready and not any(one.problems for one in found) else 1
+    write(_document(checkup, slots_per_device, found), form, sys.stdout)
+    return 0 if checkup.ready and not any(one.result == "fail" for one in found) else 1
 
 
-def _ahead(rules: Rules, checkup: Checkup, node: NodeOptions) -> tuple[Outlook, ...]:
+def _ahead(rules: Rules, checkup: Checkup, node: NodeOptions) -> tuple[Ruling, ...]:
     with open_nvml() as nvml:
         seen = read_conditions(nvml, checkup.inventory.gpus)
-    return outlooks(rules, checkup, seen, planned(rules, node))
+    return rulings_ahead(rules, checkup, seen, planned(rules, node))
 
 
-def _print_rules(found: Sequence[Outlook], console: Console) -> None:
-    if not found:
-        return
-    console.print("", heading("rules"), sep="\n")
-    for one in found:
-        word = "FAIL" if one.problems else "open" if one.open else "pass"
-        told = Text(f"{word}  {one.id:3}  {one.what}{f': {plain(one.open)}' if one.open else ''}")
-        told.stylize("red" if one.problems else "yellow" if one.open else "")
-        console.print(told, *(Text(f"           - {plain(why)}") for why in one.problems), sep="\n")
-    console.print(Text(AFTER, "dim"))
+def _document(checkup: Checkup, slots_per_device: int, rulings: tuple[Ruling, ...]) -> Document:
+    parts = tuple(_parts(checkup, slots_per_device, rulings))
+    told = {"rules": rulings} if rulings else {}
+    return Document(
+        title="mnb doctor", parts=parts, table=in_one_table(parts), whole=msgspec.structs.asdict(checkup) | told
+    )
 
 
-def _print(checkup: Checkup, slots_per_device: int, console: Console) -> None:
+def _parts(checkup: Checkup, slots_per_device: int, rulings: Sequence[Ruling]) -> Iterator[Part]:
     inventory = checkup.inventory
-    console.print(heading("node"), facts(_node(inventory)), sep="\n")
-    console.print("", heading("GPUs"), facts(_gpu_facts(inventory)), sep="\n")
+    yield facts("node", _node(inventory))
+    yield facts("GPUs", _gpu_facts(inventory))
     if inventory.gpus:
-        console.print(gpu_table(inventory.gpus, {device.uuid for device in checkup.devices}))
-    console.print("", heading("fence"), facts(_fence(checkup)), sep="\n")
-    console.print(_controllers(checkup))
-    console.print("", heading("shares"), sep="\n")
+        yield gpu_section(inventory.gpus, {device.uuid for device in checkup.devices})
+    yield facts("fence", _fence(checkup))
+    yield _controllers(checkup)
     if checkup.allocation is None:
-        console.print("none can be made: see below")
+        yield Facts(title="shares", text="none can be made: see below")
     else:
-        layout = lay_out(slots_of(checkup.devices, slots_per_device), checkup.allocation.shares)
-        console.print(share_table(layout))
-    console.print("", heading("folders"), facts(_folders(checkup)), sep="\n")
-    console.print("", heading("software"), facts(inventory.versions.items()), "", sep="\n")
-    for note in checkup.notes:
-        console.print(f"note: {note}")
-    for reason in checkup.reasons:
-        console.print(f"not ready: {reason}", style="red")
+        yield share_section(lay_out(slots_of(checkup.devices, slots_per_device), checkup.allocation.shares))
+    yield facts("folders", _folders(checkup))
+    yield facts("software", inventory.versions.items())
+    if rulings:
+        yield ruling_section("rules", rulings, (AFTER,))
+    yield Facts(facts=tuple(_verdict(checkup)))
+
+
+def _verdict(checkup: Checkup) -> Iterator[Fact]:
+    yield from (Fact("note", note) for note in checkup.notes)
+    yield from (Fact("not ready", reason, "bad") for reason in checkup.reasons)
     if checkup.ready:
-        console.print(f"ready: {_what_is_there(checkup)}", style="green")
+        yield Fact("ready", _what_is_there(checkup), "good")
 
 
 def _what_is_there(checkup: Checkup) -> str:
@@ -160,31 +155,31 @@ def _on_pci(inventory: Inventory) -> str:
     return "; ".join(shown) or "no GPU"
 
 
-def gpu_table(gpus: Sequence[Gpu], used: Collection[str | None]) -> Group:
+def gpu_section(gpus: Sequence[Gpu], used: Collection[str | None]) -> Section:
     """A line for each GPU, or MIG instance, and whether its UUID is among those ``used``."""
     cut = any(gpu.mig for gpu in gpus)
-    rows = [
+    rows = (
         (
             gpu.index,
             gpu.name,
             gpu.uuid,
             gpu.pci_bus_id,
-            "unknown" if gpu.numa_node is None else gpu.numa_node,
-            "unknown" if gpu.memory_bytes is None else format_bytes(gpu.memory_bytes),
+            gpu.numa_node,
+            gpu.memory_bytes and gpu.memory_bytes / GIB,
             *(_instance(gpu) if cut else ()),
             "yes" if gpu.uuid in used else "no",
         )
         for gpu in gpus
-    ]
+    )
+    device, memory = Heading("device", number=True), Heading("memory", "GiB", number, True)
     of_instance = ("MIG profile", "compute", "of GPU") if cut else ()
-    headers = ("device", "name", "UUID", "PCI", "NUMA node", "memory", *of_instance, "chosen")
-    return table(headers, rows, right=("device", "memory"))
+    return table("", rows, device, "name", "UUID", "PCI", "NUMA node", memory, *of_instance, "chosen")
 
 
-def _instance(gpu: Gpu) -> tuple[str, str, str]:
+def _instance(gpu: Gpu) -> tuple[str | None, ...]:
     """The profile of a MIG instance, its part of the compute slices, and the GPU that it is cut from."""
     compute = f"{gpu.slices[0]}/{gpu.slices[1]}" if gpu.slices else "unknown"
-    return (gpu.profile or "unknown", compute, gpu.parent or "-") if gpu.mig else ("-", "all", "-")
+    return (gpu.profile or "unknown", compute, gpu.parent) if gpu.mig else (None, "all", None)
 
 
 def _fence(checkup: Checkup) -> Statements:
@@ -196,8 +191,8 @@ def _fence(checkup: Checkup) -> Statements:
         yield from _confinement(checkup.confinement)
     yield "not fenced", "caches and memory bandwidth"
     yield "resctrl", checkup.resctrl.text
-    for number, (slot, parts) in enumerate(checkup.cache_shares.items()):
-        yield "" if number else "--cache-shares", f"device {slot}: {cache_text(parts)}"
+    for place, (slot, parts) in enumerate(checkup.cache_shares.items()):
+        yield "" if place else "--cache-shares", f"device {slot}: {cache_text(parts)}"
     if checkup.cache_problem and checkup.resctrl.problem is None:
         yield "--cache-shares", checkup.cache_problem
 
@@ -217,12 +212,12 @@ def _confinement(held: Confinement) -> Statements:
     yield "they keep", ", ".join(f"CAP_{name}" for name in held.capabilities) or "no capability"
 
 
-def _controllers(checkup: Checkup) -> object:
-    rows = [
-        (name, "yes" if one.ok else "no", one.via or "-", one.parent or "-", one.why or "-", one.fix or "-")
+def _controllers(checkup: Checkup) -> Section:
+    rows = (
+        (name, "yes" if one.ok else "no", one.via, one.parent, one.why, one.fix)
         for name, one in checkup.capabilities.controllers.items()
-    ]
-    return table(("controller", "can be held", "through", "below", "why not", "what to do"), rows)
+    )
+    return table("", rows, "controller", "can be held", "through", "below", "why not", "what to do")
 
 
 def _folders(checkup: Checkup) -> Statements:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +13,14 @@ from cyclopts import Parameter
 
 from milabench_ng.catalogue import Bound, Catalogue, Scalar, Workload
 from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.options import FormOption
 from milabench_ng.cli.showing import shown
-from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.orchestrator.execution.interruption import interruptible
 from milabench_ng.orchestrator.planning.catalogue_queries import ask_catalogue, ask_profile
-from milabench_ng.plain import plain_lines
 from milabench_ng.profile import ByMemoryClass, Test
+from milabench_ng.report.render.cells import number
+from milabench_ng.report.render.sections import Document, Facts, Heading, Part, Section, facts, table
+from milabench_ng.report.writers import write
 from milabench_ng.units import format_bytes
 
 STRESSED: dict[Bound, str] = {
@@ -34,6 +38,7 @@ def list_tests(
     /,
     *,
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative=())] = False,
+    form: FormOption = "table",
 ) -> int:
     """List workloads and data sets, or the tests of a profile.
 
@@ -53,38 +58,29 @@ def list_tests(
             request = NodeOptions().profile_request(profile)
             known = asyncio.run(interruptible(ask_profile(request, bus)))
             catalogue, tests = known.catalogue, known.profile.tests
-    if tests is None:
-        _print_workloads(catalogue)
-        _print_data_sets(catalogue)
-    else:
-        _print_tests(tests)
-    if verbose:
-        chosen = catalogue.workloads if tests is None else dict.fromkeys(test.workload for test in tests.values())
-        _print_descriptions((catalogue.workloads[name] for name in chosen), catalogue)
+    chosen = [test.workload for test in tests.values()] if tests is not None else list(catalogue.workloads)
+    workloads = {name: catalogue.workloads[name] for name in chosen}
+    tables = (_tests(tests),) if tests is not None else (_workloads(workloads), _data_sets(catalogue))
+    described = chain.from_iterable(_described(one, catalogue) for one in workloads.values()) if verbose else ()
+    whole = {"schema": 1, "tests": tests, "workloads": workloads, "data_sets": catalogue.data_sets}
+    write(Document(title="mnb list", parts=(*tables, *described), table=tables[0], whole=whole), form, sys.stdout)
     return 0
 
 
-def _print_workloads(catalogue: Catalogue) -> None:
-    rows = [
-        (
-            workload.name,
-            workload.unit,
-            _reads(workload),
-            workload.bound or "-",
-            workload.precision,
-            _needs(workload),
-            workload.package,
-            workload.summary,
-        )
-        for workload in catalogue.workloads.values()
-    ]
-    headers = ("workload", "unit", "data set", "bound by", "precision", "needs", "package", "what it is")
-    spare = ("package", "precision", "needs", "bound by", "data set")
-    standard_output().print(table(headers, rows, spare=spare))
+def _workloads(workloads: Mapping[str, Workload]) -> Section:
+    rows = (
+        (one.name, one.unit, _reads(one), one.bound, one.precision, _needs(one), one.package, one.summary)
+        for one in workloads.values()
+    )
+    spared = (Heading(title, spare=at) for title, at in _SPARED.items())
+    return table("", rows, "workload", "unit", *spared, "what it is")
 
 
-def _print_data_sets(catalogue: Catalogue) -> None:
-    rows = [
+_SPARED = {"data set": 1, "bound by": 2, "precision": 4, "needs": 3, "package": 5}
+
+
+def _data_sets(catalogue: Catalogue) -> Section:
+    rows = (
         (
             one.name,
             one.folder,
@@ -93,26 +89,26 @@ def _print_data_sets(catalogue: Catalogue) -> None:
             one.description.partition("\n")[0],
         )
         for one in catalogue.data_sets.values()
-    ]
-    headers = ("data set", "folder", "scalable", "full size", "what it is")
-    made = table(headers, rows, right=("full size",), spare=("folder", "scalable"))
-    standard_output().print("", made, sep="\n")
+    )
+    folder, scalable, size = (
+        Heading("folder", spare=2),
+        Heading("scalable", spare=1),
+        Heading("full size", number=True),
+    )
+    return table("", rows, "data set", folder, scalable, size, "what it is")
 
 
-def _print_tests(tests: Mapping[str, Test]) -> None:
-    rows = [
-        (
-            name,
-            test.workload,
-            test.partition_scheme.type,
-            f"{test.data_scale:g}",
-            test.require or "-",
-            " ".join(f"{option}={_value(value)}" for option, value in test.arguments.items()) or "-",
-        )
+def _tests(tests: Mapping[str, Test]) -> Section:
+    rows = (
+        (name, test.workload, test.partition_scheme.type, test.data_scale, test.require, _arguments(test))
         for name, test in tests.items()
-    ]
-    headers = ("test", "workload", "scheme", "data scale", "requires", "arguments")
-    standard_output().print(table(headers, rows, right=("data scale",), spare=("scheme",)))
+    )
+    scheme, scale = Heading("scheme", spare=1), Heading("data scale", "", number, True)
+    return table("", rows, "test", "workload", scheme, scale, "requires", "arguments")
+
+
+def _arguments(test: Test) -> str:
+    return " ".join(f"{option}={_value(value)}" for option, value in test.arguments.items())
 
 
 def _value(value: Scalar | ByMemoryClass) -> str:
@@ -123,12 +119,12 @@ def _value(value: Scalar | ByMemoryClass) -> str:
 def _needs(workload: Workload) -> str:
     """The modules that may be missing, and which of them are."""
     marked = (f"{name} (missing)" if name in workload.missing else name for name in workload.requires)
-    return ", ".join(marked) or "-"
+    return ", ".join(marked)
 
 
 def _reads(workload: Workload) -> str:
     """The data sets, and with which option it reads them."""
-    return ", ".join(f"{name} ({option})" if option else name for name, option in workload.data_sets.items()) or "-"
+    return ", ".join(f"{name} ({option})" if option else name for name, option in workload.data_sets.items())
 
 
 def _volumes(workload: Workload, catalogue: Catalogue) -> Iterator[str]:
@@ -150,19 +146,16 @@ def _facts(workload: Workload, catalogue: Catalogue) -> list[tuple[str, str]]:
         ("reads", ", ".join(_volumes(workload, catalogue)) or "nothing"),
         ("RAM per tenant", ram),
         ("runs on", "the CPU alone" if workload.cpu_only else "the tenant's device"),
-        ("needs", f"{_needs(workload)}: {workload.remedy}" if workload.missing else _needs(workload)),
+        ("needs", f"{_needs(workload)}: {workload.remedy}" if workload.missing else _needs(workload) or "-"),
         ("code", f"{workload.origin} of {workload.package}"),
     ]
 
 
-def _print_descriptions(workloads: Iterable[Workload], catalogue: Catalogue) -> None:
-    output = standard_output()
-    for workload in workloads:
-        rows = [
-            (f"--{option.name.replace('_', '-')}", option.kind(), option.default, option.meaning)
-            for option in workload.options
-        ]
-        description = workload.description.partition("\nOptions:\n")[0].rstrip()
-        output.print("", heading(workload.name), plain_lines(description), sep="\n")
-        output.print("", facts(_facts(workload, catalogue)), sep="\n")
-        output.print("", table(("option", "type", "default", "meaning"), rows), sep="\n")
+def _described(workload: Workload, catalogue: Catalogue) -> Iterator[Part]:
+    text = workload.description.partition("\nOptions:\n")[0].rstrip()
+    yield Facts(title=workload.name, text=text, facts=facts("", _facts(workload, catalogue)).facts)
+    rows = (
+        (f"--{option.name.replace('_', '-')}", option.kind(), option.default, option.meaning)
+        for option in workload.options
+    )
+    yield table("", rows, "option", "type", "default", "meaning")

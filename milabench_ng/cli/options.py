@@ -6,12 +6,13 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter, Token
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import short
+from milabench_ng.report.render.sections import Form
 from milabench_ng.shipped import names
 from milabench_ng.units import parse_share
 
@@ -58,7 +59,7 @@ Several = Annotated[tuple[str, ...], Parameter(negative=())]
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write to this file instead of the terminal.")]
 Force = Annotated[bool, Parameter(negative=(), help="Replace files that exist. Evidence is never replaced.")]
 Html = Annotated[Path | None, Parameter(help="Write one HTML file with charts as well, which opens offline anywhere.")]
-TableOrJson = Annotated[Literal["table", "json"], Parameter(name="--format", help="How to print: table or json.")]
+FormOption = Annotated[Form, Parameter(name="--format", help="How to print: table, json, csv or markdown.")]
 WeightsOption = Annotated[
     Path | None,
     Parameter(help="A JSON file of weights by test; without it the shipped one of the suite is taken."),

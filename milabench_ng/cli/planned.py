@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 
 from milabench_ng.cgroup_files import format_ids
-from milabench_ng.cli.shares import share_table
+from milabench_ng.cli.shares import share_section
 from milabench_ng.cli.showing import shown
-from milabench_ng.cli.tables import facts, heading, standard_output, table
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.orchestrator.execution.interruption import interruptible
 from milabench_ng.orchestrator.execution.preparing import require_space
@@ -16,9 +16,11 @@ from milabench_ng.orchestrator.persistence.sessions import refuse_outdir
 from milabench_ng.orchestrator.planning.dry_run import DryRun, changed_options, dry_run
 from milabench_ng.orchestrator.planning.refusals import refuse_undecodable
 from milabench_ng.orchestrator.planning.request import RunRequest
-from milabench_ng.plain import plain_lines
 from milabench_ng.plan import Batch, Launch
 from milabench_ng.records.isolation import IoEvidence
+from milabench_ng.report.render.cells import whole
+from milabench_ng.report.render.sections import Facts, Heading, Section, facts, table
+from milabench_ng.report.render.terminal import write_parts
 from milabench_ng.requests import DataEstimate
 from milabench_ng.shipped import names
 from milabench_ng.similar import did_you_mean
@@ -32,37 +34,31 @@ def show_plan(request: RunRequest) -> int:
     enter_scope(request.isolation, request.cgroup_parent)
     with shown() as bus:
         dry = asyncio.run(interruptible(dry_run(request, bus)))
-    _print_shares(dry)
-    _print_batches(dry)
-    _print_facts(dry, request)
+    write_parts([share_section(dry.planned.layout), _batches(dry), _facts(dry, request)], sys.stdout)
     require_space(dry.to_generate, request.dataroot)
     return 0
 
 
-def _print_shares(dry: DryRun) -> None:
-    made = share_table(dry.planned.layout)
-    standard_output().print(heading("shares"), made, sep="\n")
-
-
-def _print_batches(dry: DryRun) -> None:
-    rows = [(batch.number + 1, *_batch_row(batch, dry)) for batch in dry.planned.plan.batches]
-    headers = ("batch", "test", "run", "devices", "launches", "changed options")
-    made = table(headers, rows, right=("batch", "run", "launches"))
-    standard_output().print("", heading("batches, in this order"), made, sep="\n")
-
-
-def _batch_row(batch: Batch, dry: DryRun) -> tuple[object, ...]:
+def _batches(dry: DryRun) -> Section:
     """All launches of a batch are the same test with the same options."""
-    first = batch.launches[0]
-    alone = all(len(launch.devices) == 1 for launch in batch.launches)
-    devices = (
-        format_ids(launch.devices[0] for launch in batch.launches)
-        if alone
-        else ", ".join("+".join(map(str, launch.devices)) for launch in batch.launches)
+    rows = (
+        (batch.number + 1, first.label, first.run, _devices(batch), len(batch.launches), _changed(first, dry))
+        for batch in dry.planned.plan.batches
+        for first in batch.launches[:1]
     )
-    options = changed_options(first, dry.planned.catalogue.workloads[first.workload])
-    shown = " ".join(f"{name}={value}{_from_table(first, name)}" for name, value in options.items())
-    return first.label, first.run, devices, len(batch.launches), shown or "-"
+    batch, run, launches = (Heading(title, "", whole, True) for title in ("batch", "run", "launches"))
+    return table("batches, in this order", rows, batch, "test", run, "devices", launches, "changed options")
+
+
+def _devices(batch: Batch) -> str:
+    if all(len(launch.devices) == 1 for launch in batch.launches):
+        return format_ids(launch.devices[0] for launch in batch.launches)
+    return ", ".join("+".join(map(str, launch.devices)) for launch in batch.launches)
+
+
+def _changed(launch: Launch, dry: DryRun) -> str:
+    options = changed_options(launch, dry.planned.catalogue.workloads[launch.workload])
+    return " ".join(f"{name}={value}{_from_table(launch, name)}" for name, value in options.items())
 
 
 def _from_table(launch: Launch, option: str) -> str:
@@ -71,7 +67,7 @@ def _from_table(launch: Launch, option: str) -> str:
     return f" (class {size})" if size else ""
 
 
-def _print_facts(dry: DryRun, request: RunRequest) -> None:
+def _facts(dry: DryRun, request: RunRequest) -> Facts:
     plan, duration = dry.planned.plan, dry.duration
     data = ", ".join(f"{name} (scale {scale:g})" for name, scale in dry.data)
     mark = "" if dry.tier == "full" else ", NOT ISOLATED: mnb doctor says why and what to do"
@@ -92,7 +88,7 @@ def _print_facts(dry: DryRun, request: RunRequest) -> None:
         ("score", _weighted(sorted({launch.suite for launch in plan.launches}))),
     ]
     shares = [(f"I/O share of {test}", io_text(io)) for test, io in dry.planned.io.items()]
-    standard_output().print("", facts([*pairs, *shares]), *map(plain_lines, dry.planned.notes), sep="\n")
+    return facts("", [*pairs, *shares, *(("note", note) for note in dry.planned.notes)])
 
 
 def _weighted(suites: Sequence[str]) -> str:

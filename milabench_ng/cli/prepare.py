@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import msgspec
@@ -10,8 +11,10 @@ import msgspec
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import DataRoot, Several, Switch
 from milabench_ng.cli.showing import shown
-from milabench_ng.cli.tables import standard_output, table
 from milabench_ng.orchestrator.planning.catalogue_queries import have_ready
+from milabench_ng.report.render.cells import number, whole
+from milabench_ng.report.render.sections import Heading, table
+from milabench_ng.report.render.terminal import write_parts
 from milabench_ng.requests import Place
 from milabench_ng.units import format_bytes
 
@@ -54,14 +57,13 @@ def _print(places: tuple[Place, ...]) -> None:
     if not places:
         print("no data set is needed")
         return
-    rows = [
-        (place.name, place.kind, f"{place.scale:g}", *_size(place), place.checksum or "-", place.path)
-        for place in places
-    ]
-    headers = ("data set", "kind", "scale", "files", "size", "checksum (SHA-256)", "path")
-    standard_output().print(table(headers, rows, right=("scale", "files", "size")))
+    rows = ((place.name, place.kind, place.scale, *_size(place), place.checksum, str(place.path)) for place in places)
+    scale, files = Heading("scale", "", number, True), Heading("files", "", whole, True)
+    size = Heading("size", number=True)
+    made = table("", rows, "data set", "kind", scale, files, size, "checksum (SHA-256)", "path")
+    write_parts([made], sys.stdout)
 
 
-def _size(place: Place) -> tuple[str, str]:
+def _size(place: Place) -> tuple[int | None, str | None]:
     """Real sets are not counted."""
-    return (f"{place.files:,}", format_bytes(place.bytes)) if place.kind != "real" else ("-", "-")
+    return (place.files, format_bytes(place.bytes)) if place.kind != "real" else (None, None)

@@ -10,14 +10,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import Force, Html, Money, Output, Switch, WeightsOption
+from milabench_ng.cli.options import Force, FormOption, Html, Money, Output, Switch, WeightsOption
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
 from milabench_ng.report.render.alarms import alarms, alarms_of_launches
 from milabench_ng.report.reporting import ReportOptions, make_report, make_study
 from milabench_ng.report.scoring.cost import PricePer
 from milabench_ng.report.writers import (
-    Form,
     SuiteName,
     open_output,
     refuse_same,
@@ -43,7 +42,7 @@ def report(
     price: Money | None = None,
     price_per: PricePer | None = None,
     penalize_variance: bool = True,
-    form: Annotated[Form, Parameter(name="--format")] = "table",
+    form: FormOption = "table",
     full: Switch = False,
     layout: SuiteName | None = None,
     tables: Path | None = None,
@@ -86,8 +85,6 @@ def report(
         What the price is for: the node (default), or one of its GPUs.
     penalize_variance
         Charge each test for the spread of its launches.
-    form
-        Output format: table, json, csv or markdown.
     full
         Print all columns and rows of all tables, below each other where the terminal is narrower.
     layout

@@ -20,6 +20,7 @@ from milabench_ng.orchestrator.planning.readiness import Checkup
 from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.origin import release
 from milabench_ng.report.verification.checks.changed_settings import UNSAFE
+from milabench_ng.report.verification.findings import Finding, Ruling, judged, unknown
 from milabench_ng.report.verification.rules import DataRule, Rules
 from milabench_ng.shipped import find
 from milabench_ng.units import counted
@@ -32,19 +33,7 @@ _OF_GPUS = (
 )
 
 
-class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be said of one rule before the run."""
-
-    id: str
-    """As in docs/run-rules.md."""
-    what: str
-    problems: tuple[str, ...]
-    """What breaks it, each with what to do; empty if it is kept."""
-    open: str = ""
-    """Why nothing can be said, if so."""
-
-
-def outlooks(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | str | None) -> tuple[Outlook, ...]:
+def rulings_ahead(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | str | None) -> tuple[Ruling, ...]:
     """Every rule that can be checked beforehand. Pure.
 
     ``seen``: the conditions now. ``plan``: of the profile that the rules name, or why it cannot be run; None if they
@@ -64,22 +53,20 @@ def outlooks(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | st
         (*_OF_GPUS[2], rules.foreign_refused, _foreign(seen)),
         ("R33", f"mnb {rules.least_version} or later", rules.least_version is not None, _version(rules)),
     )
-    silent = _silent(checkup)
+    here = bool(checkup.inventory.gpus)
     doubts = tuple(
-        Outlook(id="", what=f"doubt {name} is refused", problems=(), open="what ran raises it or does not")
+        _ruling("", f"doubt {name} is refused", unknown("what ran raises it or does not"))
         for name in rules.doubts_refused
     )
     return doubts + tuple(
-        Outlook(id=name, what=what, problems=problems, open="" if problems else silent.get((name, what), ""))
+        _ruling(name, what, unknown("the node shows no GPU") if (name, what) in _OF_GPUS and not here else judged(why))
         for name, what, asked, why in found
         if asked
-        for problems in [tuple(why)]
     )
 
 
-def _silent(checkup: Checkup) -> dict[tuple[str, str], str]:
-    """What nothing can be said of, by rule: `mnb verify` will not be able to check it either."""
-    return {} if checkup.inventory.gpus else dict.fromkeys(_OF_GPUS, "the node shows no GPU")
+def _ruling(name: str, title: str, found: Finding) -> Ruling:
+    return Ruling(id=name, title=title, basis="self-reported", result=found.result, reasons=found.reasons)
 
 
 def planned(rules: Rules, node: NodeOptions) -> DryRun | str | None:

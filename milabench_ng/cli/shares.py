@@ -1,31 +1,35 @@
-"""Prints the shares of tenants."""
+"""The shares of tenants as a table."""
 
 from __future__ import annotations
 
-from rich.console import Group
-
 from milabench_ng.cgroup_files import format_ids
-from milabench_ng.cli.tables import table
 from milabench_ng.fence.sharing.layout import Layout
 from milabench_ng.records.isolation import Share, cache_text
-from milabench_ng.units import format_bytes
+from milabench_ng.report.render.cells import Cell, number, percent, whole
+from milabench_ng.report.render.sections import Heading, Section, table
+from milabench_ng.units import GIB
 
 
-def share_table(layout: Layout) -> Group:
+def share_section(layout: Layout) -> Section:
     """One line per slot: its device, and what its tenant gets."""
-    divided = ("last-level cache",) if any(slot.share.cache for slot in layout) else ()
-    rows = [
-        (
-            *(slot.id, slot.device.name, slot.device.uuid or "-", *_cells(slot.share)),
-            *(cache_text(slot.share.cache) for _ in divided),
-        )
-        for slot in layout
-    ]
-    headers = ("device", "name", "UUID", "CPUs", "cores", "RAM", "NUMA nodes", "local", *divided)
-    return table(headers, rows, right=("device", "cores", "RAM", "local"), spare=("UUID", "local", "NUMA nodes"))
+    divided = any(slot.share.cache for slot in layout)
+    rows = ((slot.id, slot.device.name, slot.device.uuid, *_cells(slot.share, divided=divided)) for slot in layout)
+    return table("shares", rows, *_HEADINGS, *(["last-level cache"] if divided else []))
 
 
-def _cells(share: Share) -> tuple[str, ...]:
-    local = "-" if share.local is None else f"{share.local:.0%}"
+_HEADINGS = (
+    Heading("device", number=True),
+    Heading("name"),
+    Heading("UUID", spare=3),
+    Heading("CPUs"),
+    Heading("cores", number=True),
+    Heading("RAM", "GiB", number, True),
+    Heading("NUMA nodes", spare=1),
+    Heading("local", "%", whole, True, spare=2),
+)
+
+
+def _cells(share: Share, *, divided: bool) -> tuple[Cell, ...]:
     cores = f"{share.cores}{' (split)' if share.smt_shared else ''}"
-    return format_ids(share.cpus), cores, format_bytes(share.memory_bytes), format_ids(share.nodes), local
+    placed = (format_ids(share.cpus), cores, share.memory_bytes / GIB, format_ids(share.nodes), percent(share.local))
+    return (*placed, cache_text(share.cache)) if divided else placed

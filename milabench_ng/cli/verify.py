@@ -6,13 +6,12 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from milabench_ng.cli.options import Force, Output, TableOrJson, Whole
+from milabench_ng.cli.options import Force, FormOption, Output, Whole
 from milabench_ng.errors import InputError
-from milabench_ng.report.render.output_width import output_width
-from milabench_ng.report.verification.forms import write_verification
+from milabench_ng.report.render.verification_tables import verification_document
 from milabench_ng.report.verification.rules import load_rules, with_options
 from milabench_ng.report.verification.verify import verify as find_out
-from milabench_ng.report.writers import open_output
+from milabench_ng.report.writers import open_output, write
 
 
 def verify(
@@ -27,7 +26,7 @@ def verify(
     nonce: str | None = None,
     allowed_signers: Path | None = None,
     authorities: Path | None = None,
-    form: TableOrJson = "table",
+    form: FormOption = "table",
     output: Output = None,
     force: Force = False,
 ) -> int:
@@ -73,5 +72,5 @@ def verify(
         authorities=authorities,
     )
     with open_output(output, sys.stdout, force=force) as stream:
-        write_verification(found, form, stream, output_width(stream))
+        write(verification_document(found), form, stream)
     return int(not found.passed)

@@ -1,4 +1,4 @@
-"""The output formats by name: modules with ``write`` (a report) and ``write_tender``, imported on first use."""
+"""The output formats by name, in modules that are imported on first use."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from milabench_ng.plain import plain
 from milabench_ng.records.output_files import written
 from milabench_ng.report.layouts.layout import SuiteLayout
 from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.sections import Document, Form
+from milabench_ng.report.render.terminal import write_parts
 from milabench_ng.report.report import Report
 
-Form = Literal["table", "json", "csv", "markdown"]
 SuiteName = Literal["cv", "interference", "io", "lambda", "unet3d"]
 """Suites whose users know other columns."""
 LAYOUTS: dict[SuiteName, str] = {
@@ -79,9 +80,12 @@ def write_tables(report: Report, folder: Path, *, force: bool = False) -> None:
         raise InputError(f"--tables {folder}: {error.strerror}") from None
 
 
-def write_tender(tender: Tender, form: Form, stream: TextIO) -> None:
-    """Write ``tender`` to ``stream`` in the named format."""
-    import_module(f"milabench_ng.report.render.as_{form}").write_tender(tender, stream)
+def write(document: Document, form: Form, stream: TextIO) -> None:
+    """Write ``document`` to ``stream`` in the named format."""
+    if form == "table":
+        write_parts(document.parts, stream)
+    else:
+        import_module(f"milabench_ng.report.render.as_{form}").write_document(document, stream)
 
 
 def write_page(report: Report, source: Path | None, file: Path, *, force: bool = False) -> None:

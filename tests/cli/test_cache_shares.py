@@ -7,15 +7,15 @@ from io import StringIO
 
 import msgspec
 import pytest
-from rich.console import Console
 
 from milabench_ng.cli import call
-from milabench_ng.cli.shares import share_table
+from milabench_ng.cli.shares import share_section
 from milabench_ng.fence.sharing.layout import Slot
 from milabench_ng.node.resctrl import LastLevelCache, Resctrl
 from milabench_ng.orchestrator.planning import readiness
 from milabench_ng.plan import Device
 from milabench_ng.records.isolation import CachePart, Share
+from milabench_ng.report.render.terminal import write_parts
 from milabench_ng.units import GIB
 
 SHARE = Share((0, 1), (0,), GIB, GIB, 100, 2)
@@ -26,10 +26,9 @@ def table(*shares: Share) -> str:
         Slot(str(index), Device(index=index, kind="gpu", uuid=f"GPU-{index}"), share)
         for index, share in enumerate(shares)
     )
-    console = Console(width=200, file=StringIO())
-    console.print(share_table(slots))
-    assert isinstance(console.file, StringIO)
-    return console.file.getvalue()
+    stream = StringIO()
+    write_parts([share_section(slots)], stream)
+    return stream.getvalue()
 
 
 def test_the_table_of_shares_has_parts_of_caches_where_there_are_some() -> None:

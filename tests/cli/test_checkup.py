@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-from io import StringIO
 from pathlib import Path
 
 import msgspec
 import pytest
-from rich.console import Console
 
-from milabench_ng.cli.doctor import gpu_table
+from milabench_ng.cli.doctor import gpu_section
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.pci_gpus import PciGpu
@@ -51,20 +49,16 @@ def test_mig_instances_are_listed_with_profile_memory_and_part() -> None:
         )
         for index, slices in enumerate((3, 4))
     ]
-    console = Console(width=200, file=StringIO())
-    console.print(gpu_table(cut, {"MIG-0"}))
-    assert isinstance(console.file, StringIO)
-    header, _, *rows = [line.split("  ") for line in console.file.getvalue().strip().splitlines()]
-    told = [[cell.strip() for cell in row if cell.strip()] for row in (header, *rows)]
-    assert told == [
-        ["device", "name", "UUID", "PCI", "NUMA node", "memory", "MIG profile", "compute", "of GPU", "chosen"],
-        ["0", "H200 MIG 3g.71gb", "MIG-0", "0000:17:00.0", "0", "71.0 GiB", "3g.71gb", "3/7", "GPU-a", "yes"],
-        ["1", "H200 MIG 4g.71gb", "MIG-1", "0000:17:00.0", "0", "71.0 GiB", "4g.71gb", "4/7", "GPU-a", "no"],
+    made = gpu_section(cut, {"MIG-0"})
+    assert [heading.header for heading in made.headings] == [
+        *("device", "name", "UUID", "PCI", "NUMA node", "memory (GiB)", "MIG profile", "compute", "of GPU", "chosen")
     ]
-    whole = Console(width=200, file=StringIO())
-    whole.print(gpu_table([GPU], {"GPU-a"}))
-    assert isinstance(whole.file, StringIO)
-    assert "MIG" not in whole.file.getvalue()
+    assert made.rows == (
+        (0, "H200 MIG 3g.71gb", "MIG-0", "0000:17:00.0", 0, 71.0, "3g.71gb", "3/7", "GPU-a", "yes"),
+        (1, "H200 MIG 4g.71gb", "MIG-1", "0000:17:00.0", 0, 71.0, "4g.71gb", "4/7", "GPU-a", "no"),
+    )
+    (whole,) = gpu_section([GPU], {"GPU-a"}).rows
+    assert whole == (0, "H200", "GPU-a", "0000:17:00.0", 0, 128.0, "yes")
 
 
 def reasons(node: Inventory, **changed: object) -> list[str]:

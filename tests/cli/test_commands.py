@@ -204,7 +204,7 @@ def test_doctor_says_why_a_node_is_not_ready() -> None:
     text = mnb("doctor")
     assert text.returncode == done.returncode
     last = text.stdout.splitlines()[-1]
-    assert last == f"not ready: {checkup['reasons'][-1]}" if checkup["reasons"] else last.startswith("ready: ")
+    assert last == f"not ready  {checkup['reasons'][-1]}" if checkup["reasons"] else last.startswith("ready ")
     if checkup["ready"] and not checkup["inventory"]["gpus"]:
         assert last.endswith("for the CPU only: tenants get no GPU")
 

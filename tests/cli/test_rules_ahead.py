@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.rules_ahead import outlooks
+from milabench_ng.cli.rules_ahead import rulings_ahead
 from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.node.gpus import Gpu, open_nvml
@@ -58,7 +58,7 @@ def seen() -> Conditions:
 
 
 def broken(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | str | None = None) -> list[str]:
-    return [f"{one.id} {one.problems[0]}" for one in outlooks(rules, checkup, seen, plan) if one.problems]
+    return [f"{one.id} {one.reasons[0]}" for one in rulings_ahead(rules, checkup, seen, plan) if one.result == "fail"]
 
 
 def changed(seen: Conditions, **values: object) -> Conditions:
@@ -124,8 +124,12 @@ def test_only_suites_without_weights_break_r15(checkup: Checkup, seen: Condition
 
 def test_without_a_gpu_the_rules_on_gpus_stay_open(checkup: Checkup, seen: Conditions) -> None:
     bare = msgspec.structs.replace(checkup, inventory=msgspec.structs.replace(checkup.inventory, gpus=()))
-    found = outlooks(Rules(ecc=True, mitigations=True), bare, seen, None)
-    assert [(one.id, one.open) for one in found] == [("", ""), ("R24", "the node shows no GPU"), ("R25", "")]
+    found = rulings_ahead(Rules(ecc=True, mitigations=True), bare, seen, None)
+    assert [(one.id, one.result, one.reasons) for one in found] == [
+        ("", "pass", ()),
+        ("R24", "unknown", ("the node shows no GPU",)),
+        ("R25", "pass", ()),
+    ]
 
 
 SILENT = "GPU-0 does not say whether it is on: ask the buyer for rules without it"
@@ -134,27 +138,27 @@ SILENT = "GPU-0 does not say whether it is on: ask the buyer for rules without i
 def test_instances_of_one_board_are_one_gpu(checkup: Checkup, seen: Conditions) -> None:
     cut = tuple(msgspec.structs.replace(gpu, uuid=f"MIG-{gpu.index}", mig=True, parent="GPU-0") for gpu in GPUS)
     instances = msgspec.structs.replace(checkup, inventory=msgspec.structs.replace(checkup.inventory, gpus=cut))
-    one = {one.what: one for one in outlooks(Rules(gpus=1, ecc=True), instances, seen, None)}
-    assert (one["the node has 1 GPU"].problems, one["ECC is on"].open) == ((), "")
-    two = {one.what: one for one in outlooks(Rules(gpus=2, ecc=True), instances, changed(seen, ecc=None), None)}
-    assert [problem.partition(":")[0] for problem in two["the node has 2 GPUs"].problems] == ["there are 1"]
-    assert two["ECC is on"].problems == (SILENT,)
+    one = {one.title: one for one in rulings_ahead(Rules(gpus=1, ecc=True), instances, seen, None)}
+    assert (one["the node has 1 GPU"].result, one["ECC is on"].result) == ("pass", "pass")
+    two = {one.title: one for one in rulings_ahead(Rules(gpus=2, ecc=True), instances, changed(seen, ecc=None), None)}
+    assert [problem.partition(":")[0] for problem in two["the node has 2 GPUs"].reasons] == ["there are 1"]
+    assert two["ECC is on"].reasons == (SILENT,)
 
 
 def test_what_gpus_do_not_tell_breaks_the_rule(checkup: Checkup, seen: Conditions) -> None:
     rules = Rules(ecc=True, default_power=True, foreign_refused=True)
-    found = {one.what: one for one in outlooks(rules, checkup, changed(seen, ecc=None), None)}
-    assert found["ECC is on"].problems == (SILENT,)
-    assert found["nobody else is on the GPUs"].problems == ()
+    found = {one.title: one for one in rulings_ahead(rules, checkup, changed(seen, ecc=None), None)}
+    assert found["ECC is on"].reasons == (SILENT,)
+    assert found["nobody else is on the GPUs"].reasons == ()
     state = msgspec.convert(
         dict.fromkeys((field.name for field in msgspec.structs.fields(GpuState)), None) | {"throttled_ns": {}},
         GpuState,
         strict=False,
     )
     quiet = msgspec.structs.replace(seen, gpus={"GPU-0": state, "GPU-1": state})
-    found = {one.what: one for one in outlooks(rules, checkup, quiet, None)}
-    assert found["nobody else is on the GPUs"].problems[0].startswith("GPU-0 does not say which processes it runs")
-    assert found["ECC is on"].problems == ()
+    found = {one.title: one for one in rulings_ahead(rules, checkup, quiet, None)}
+    assert found["nobody else is on the GPUs"].reasons[0].startswith("GPU-0 does not say which processes it runs")
+    assert found["ECC is on"].reasons == ()
 
 
 def test_rules_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

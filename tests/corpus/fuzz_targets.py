@@ -36,23 +36,22 @@ from milabench_ng.records.ledger import Chain, check_chain, extend
 from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder
 from milabench_ng.report.launch.traces import Traced, compare, decode_traces, encode_traces
 from milabench_ng.report.procurement.offers import compare_bids
-from milabench_ng.report.render.fitting import UNLIMITED
+from milabench_ng.report.render.tender_tables import tender_document
+from milabench_ng.report.render.verification_tables import verification_document
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, build_report, make_report
 from milabench_ng.report.scoring.scale import Scale, load_scale
 from milabench_ng.report.scoring.weights import read_weights
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.forms import RulingForm, write_verification
 from milabench_ng.report.verification.rules import Rules, decode_rules, load_rules
 from milabench_ng.report.verification.verify import verify
-from milabench_ng.report.writers import Form, write_report, write_tender
+from milabench_ng.report.writers import Form, write, write_report
 from milabench_ng.units import parse_bytes, parse_bytes_per_second
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 FORMS: tuple[Form, ...] = ("table", "json", "csv", "markdown")
-VERIFICATION_FORMS: tuple[RulingForm, ...] = ("table", "json")
 PRINTED = "".join(map(chr, [*range(9), *range(11, 32), *range(127, 160)]))
 """What a terminal would obey."""
 
@@ -232,7 +231,7 @@ def bids(content: bytes) -> None:
         made = compare_bids(file)
     for form in FORMS:
         stream = io.StringIO()
-        write_tender(made, form, stream)
+        write(tender_document(made), form, stream)
         _safe(stream.getvalue())
 
 
@@ -336,9 +335,9 @@ def show(made: Report) -> None:
 def show_verified(place: Path, demanded: Rules) -> None:
     """The same of the verdict of rules."""
     made = verify(place, demanded)
-    for form in VERIFICATION_FORMS:
+    for form in FORMS:
         stream = io.StringIO()
-        write_verification(made, form, stream, UNLIMITED)
+        write(verification_document(made), form, stream)
         _safe(stream.getvalue())
 
 

@@ -63,7 +63,7 @@ def test_a_limit_that_is_too_low_is_refused_before_torch_is_imported(
     assert not out.exists()
     doctor = mnb("doctor", limit=limit, soft=value, hard=value)
     assert doctor.returncode == 1
-    assert f"not ready: {last.removeprefix('mnb: ')}" in " ".join(doctor.stdout.split())
+    assert f"not ready {last.removeprefix('mnb: ')}" in " ".join(doctor.stdout.split())
 
 
 def test_a_signal_to_the_group_does_not_end_a_server_that_still_starts() -> None:
@@ -173,7 +173,7 @@ def test_groups_that_are_hidden_are_as_good_as_none(tmp_path: Path) -> None:
     hidden = ["unshare", "--mount", "sh", "-c", hide, "sh", sys.executable, "-m", "milabench_ng"]
     done = subprocess.run([*hidden, "doctor"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
-    assert "not ready: isolation: no cgroups are mounted, or another mount hides them." in done.stdout
+    assert "not ready  isolation: no cgroups are mounted, or another mount hides them." in done.stdout
     words = ["jobs", "quick", "--isolation", "full", "-o", str(tmp_path / "out")]
     done = subprocess.run([*hidden, *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr

@@ -29,6 +29,7 @@ from milabench_ng.report.procurement.stability import Worth, per_throughput, sta
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.statements import details
+from milabench_ng.report.render.tender_tables import tender_document
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, build_report
 from milabench_ng.report.scoring.scale import Scale, shipped_scale
@@ -37,7 +38,7 @@ from milabench_ng.report.scoring.scored import scored_tests
 from milabench_ng.report.statistics.intervals import log_stat, t_quantile
 from milabench_ng.report.summary.folder import encode_summary, load_baseline
 from milabench_ng.report.summary.summary import DataRead, EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
-from milabench_ng.report.writers import write_report, write_tender
+from milabench_ng.report.writers import write, write_report
 
 WEIGHTS = {"standard.vae": 1.0, "standard.convnet": 3.0}
 SPREAD = (0.99, 1.0, 1.0, 1.0, 1.01)
@@ -347,7 +348,7 @@ def test_a_bid_under_five_repeats_has_no_rank_and_the_others_have(tender_file: P
 
 def printed(made: Tender, form: Any) -> str:
     stream = io.StringIO()
-    write_tender(made, form, stream)
+    write(tender_document(made), form, stream)
     return stream.getvalue()
 
 
@@ -373,7 +374,7 @@ def test_what_bids_are_ranked_by_stands_beside_the_rank(
 ) -> None:
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((80, 40)))
     made, screen = compare_bids(change(tender_file, **terms)), Terminal()
-    write_tender(made, "table", screen)
+    write(tender_document(made), "table", screen)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue()).splitlines()
     assert max(map(len, lines)) <= 80
     assert not any("…" in line for line in lines)

@@ -20,13 +20,14 @@ from milabench_ng.report.html.as_html import write as write_html
 from milabench_ng.report.procurement.acceptance import accept
 from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.render.cells import figure, money
+from milabench_ng.report.render.tender_tables import tender_document
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, build_report
 from milabench_ng.report.scoring.scale import Scale
 from milabench_ng.report.statistics.intervals import log_stat
 from milabench_ng.report.summary.folder import encode_summary
 from milabench_ng.report.summary.summary import Provenance, Stat, Summary, TestSummary
-from milabench_ng.report.writers import write_report, write_tender
+from milabench_ng.report.writers import write, write_report
 from milabench_ng.stats import geometric_mean, mean, population_std
 
 LABELS = ("standard.vae", "standard.convnet", "standard.wlm")
@@ -178,7 +179,7 @@ def test_bids_are_ordered_by_what_is_printed_of_them(
         assert costs == sorted(costs)
     for form in ("table", "markdown", "csv", "json"):
         stream = io.StringIO()
-        write_tender(made, form, stream)
+        write(tender_document(made), form, stream)
         text = stream.getvalue()
         shown = [figure(cost) if form in ("table", "markdown") else repr(cost) for cost in costs]
         places = [text.find(each) for each in shown]

@@ -12,7 +12,7 @@ import tampering
 from contradiction_attacks import measured_power
 from slice_attacks import more_a_step, more_steps, multiplied
 
-from milabench_ng.report.verification.forms import told_once
+from milabench_ng.report.render.verification_tables import told_once
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
 

@@ -22,6 +22,7 @@ from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.procurement.ranking import cheaper_by
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.first_screen import first_screen
+from milabench_ng.report.render.tender_tables import tender_document
 from milabench_ng.report.reporting import build_report
 from milabench_ng.report.scoring.compare import compare
 from milabench_ng.report.scoring.other_machine import GPU_STD, HOST_STD, day_variance, machine_variance, predicted
@@ -31,7 +32,7 @@ from milabench_ng.report.scoring.weights import weights_over
 from milabench_ng.report.statistics.intervals import Estimate, session_stat, t_quantile
 from milabench_ng.report.summary.folder import encode_summary, load
 from milabench_ng.report.summary.summary import Provenance, Summary, TestSummary
-from milabench_ng.report.writers import write_tender
+from milabench_ng.report.writers import write
 
 SCALING = {"standard.vae": 1.0} | {f"standard.scaling.{count}": 1.0 for count in (1, 2, 4, 8)}
 THREE = {"0": 1, "1": 1, "2": 2, "3": 2, "4": 3}
@@ -71,7 +72,7 @@ def test_a_bid_that_fails_beyond_the_limit_has_no_rank(tmp_path: Path) -> None:
     assert (row.ratio, row.pareto, row.why) == (None, False, "10 of 20 launches failed, the limit is 1 %")
     assert made.exit_code == 1
     stream = io.StringIO()
-    write_tender(made, "table", stream)
+    write(tender_document(made), "table", stream)
     assert "10 of 20 launches failed, the limit is 1 %" in " ".join(stream.getvalue().split())
 
 
@@ -129,7 +130,7 @@ def test_ratios_are_over_the_tests_that_all_bids_share_with_the_reference(
     assert made.not_in_reference == ("standard.convnet",)
     assert [at.ratio for at in made.rows] == pytest.approx([1.0, 1.0])
     stream = io.StringIO()
-    write_tender(made, "table", stream)
+    write(tender_document(made), "table", stream)
     said = "1 of 2 weighted tests; not convnet, which is not the same work in the reference"
     assert said in " ".join(stream.getvalue().split())
 

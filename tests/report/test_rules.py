@@ -25,16 +25,16 @@ from milabench_ng import __version__
 from milabench_ng.cli import call
 from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.report.launch.traces import PACING, Bands, ReferenceTrace, TraceBand
-from milabench_ng.report.render.fitting import UNLIMITED
+from milabench_ng.report.render.verification_tables import verification_document
 from milabench_ng.report.verification.bundle import ClaimedScore, pack
 from milabench_ng.report.verification.checks.check_score import precise_enough
 from milabench_ng.report.verification.checks.registry import RULES
 from milabench_ng.report.verification.doubts.doubt import CORPUS
 from milabench_ng.report.verification.doubts.registry import DOUBTS
 from milabench_ng.report.verification.findings import Ruling, Verification
-from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import Ceiling, DataRule, Pin, Rules
 from milabench_ng.report.verification.verify import verify
+from milabench_ng.report.writers import write
 from milabench_ng.shipped import find
 from milabench_ng.units import GIB
 
@@ -329,7 +329,7 @@ def test_names_in_records_do_not_steer_the_terminal(folder: Path, keys: Path) ->
     record(lambda content: content.update(hostname="\x1b]0;mine\x07node\n"))(folder)
     verification = found(folder, keys)
     stream = io.StringIO()
-    write_verification(verification, "table", stream, UNLIMITED)
+    write(verification_document(verification), "table", stream)
     assert "\x1b" not in stream.getvalue()
     assert "it was made on '\\x1b]0;mine\\x07node\\n'" in stream.getvalue()
 

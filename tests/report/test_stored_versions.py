@@ -18,15 +18,14 @@ import pytest
 from milabench_ng.errors import InputError
 from milabench_ng.records.ledger import LEDGER_SCHEMA
 from milabench_ng.records.origin import RECORD_SCHEMA
-from milabench_ng.report.render.fitting import UNLIMITED
+from milabench_ng.report.render.verification_tables import verification_document
 from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import collect, encode_summary, load, load_baseline
 from milabench_ng.report.summary.summary import SUMMARY_SCHEMA
 from milabench_ng.report.verification.checked import Demands, check_results
-from milabench_ng.report.verification.forms import write_verification
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
-from milabench_ng.report.writers import write_report
+from milabench_ng.report.writers import write, write_report
 
 STORED = Path(__file__).parents[1] / "data" / "stored"
 VERSIONS = ("0.2.0",)
@@ -105,7 +104,7 @@ def reported(source: Path) -> str:
 
 def verified(source: Path) -> str:
     stream = io.StringIO()
-    write_verification(verify(source, Rules()), "json", stream, UNLIMITED)
+    write(verification_document(verify(source, Rules())), "json", stream)
     return stream.getvalue()
 
 

@@ -23,7 +23,7 @@ from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.next_step import next_step
 from milabench_ng.report.render.tender_facts import tender_facts
-from milabench_ng.report.render.tender_tables import tender_sections
+from milabench_ng.report.render.tender_tables import tender_document, tender_sections
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.report.scoring.score import score
@@ -36,7 +36,7 @@ from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.checked import Demands, check_results
 from milabench_ng.report.verification.rules import Pin, Rules
 from milabench_ng.report.verification.verify import verify
-from milabench_ng.report.writers import write_report, write_tender
+from milabench_ng.report.writers import write, write_report
 
 WEIGHTS = {
     "standard": {"standard.vae": 8.0, "standard.toy_reg": 4.0},
@@ -212,7 +212,7 @@ def test_bids_are_ranked_by_each_suite(place: Path, tmp_path: Path) -> None:
     assert ratios[1] == pytest.approx({"one": 1.0, "other": 0.5}, rel=0.01)
     for form in ("table", "markdown", "csv", "json"):
         stream = StringIO()
-        write_tender(made, form, stream)  # type: ignore[arg-type]
+        write(tender_document(made), form, stream)  # type: ignore[arg-type]
         assert "mine" in stream.getvalue()
     assert call(["bids", str(file), "--html", str(tmp_path / "bids.html")]) == made.exit_code
     assert "bids by mine and by standard" in (tmp_path / "bids.html").read_text()
@@ -259,7 +259,7 @@ def test_a_fact_told_twice_in_one_suite_is_not_one_of_both(place: Path, tmp_path
 
 def written(made: Tender) -> str:
     stream = StringIO()
-    write_tender(made, "csv", stream)
+    write(tender_document(made), "csv", stream)
     return stream.getvalue()
 
 

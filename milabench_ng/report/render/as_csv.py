@@ -10,12 +10,10 @@ from typing import TextIO
 
 from milabench_ng.plain import plain
 from milabench_ng.records.output_files import written
-from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.cells import NOT_MEASURED, Cell
 from milabench_ng.report.render.columns import file_columns
-from milabench_ng.report.render.sections import Section
+from milabench_ng.report.render.sections import Document, Section
 from milabench_ng.report.render.tables import other_tables
-from milabench_ng.report.render.tender_tables import bids_section
 from milabench_ng.report.report import Report
 
 _FORMULA = re.compile(r"((?:^|;)\s*)(?=[=+\-@＝＋－＠])")
@@ -58,9 +56,9 @@ def write_section(section: Section, stream: TextIO) -> None:
     writer.writerows([_plain(cell) for cell in row] for row in section.rows)
 
 
-def write_tender(tender: Tender, stream: TextIO) -> None:
-    """Write the bids of ``tender`` to ``stream``."""
-    write_section(bids_section(tender), stream)
+def write_document(document: Document, stream: TextIO) -> None:
+    """Write the table of ``document`` to ``stream``."""
+    write_section(document.table, stream)
 
 
 def _plain(cell: Cell) -> Cell:

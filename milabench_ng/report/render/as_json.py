@@ -7,7 +7,7 @@ from typing import Any, TextIO
 import msgspec
 
 from milabench_ng.plain import printed_json
-from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render.sections import Document
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 from milabench_ng.report.scoring.neighbours import contentiousness, cost_of_neighbours, worth_of_fence
@@ -20,9 +20,9 @@ def write(report: Report, stream: TextIO) -> None:
     stream.write(printed_json(as_object(report)))
 
 
-def write_tender(tender: Tender, stream: TextIO) -> None:
-    """Write ``tender`` to ``stream``. Money is in its ``currency``, and ratios are to one reference node."""
-    stream.write(printed_json({"schema": REPORT_SCHEMA, **msgspec.structs.asdict(tender)}))
+def write_document(document: Document, stream: TextIO) -> None:
+    """Write all of ``document`` to ``stream``."""
+    stream.write(printed_json(document.whole))
 
 
 def as_object(report: Report) -> dict[str, Any]:

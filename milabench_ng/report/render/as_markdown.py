@@ -6,17 +6,14 @@ import re
 from collections.abc import Iterable
 from typing import TextIO
 
-from milabench_ng.plain import plain
-from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.plain import plain, plain_lines
 from milabench_ng.report.render.alarms import alarms_of_launches
 from milabench_ng.report.render.cells import Fact
 from milabench_ng.report.render.columns import columns
 from milabench_ng.report.render.first_screen import first_screen
-from milabench_ng.report.render.sections import Section
+from milabench_ng.report.render.sections import Document, Section
 from milabench_ng.report.render.statements import details, isolation_fact
 from milabench_ng.report.render.tables import other_tables
-from milabench_ng.report.render.tender_facts import tender_facts
-from milabench_ng.report.render.tender_tables import tender_sections
 from milabench_ng.report.report import Report
 
 _MARKUP = re.compile(r"[\\`*_|\[\]]")
@@ -52,17 +49,23 @@ def write_isolation(report: Report, stream: TextIO) -> None:
         stream.write(f"**isolation: {_plain(isolation_fact(report).text)}**\n")
 
 
-def write_tender(tender: Tender, stream: TextIO) -> None:
-    """Write ``tender`` to ``stream``."""
-    stream.write("# mnb bids\n\n")
-    _facts(tender_facts(tender), stream)
-    for section in tender_sections(tender):
-        write_section(section, stream)
+def write_document(document: Document, stream: TextIO) -> None:
+    """Write ``document`` to ``stream``."""
+    stream.write(f"# {_plain(document.title)}\n\n")
+    for part in document.parts:
+        if isinstance(part, Section):
+            write_section(part, stream)
+            continue
+        stream.write(f"## {_plain(part.title)}\n\n" if part.title else "")
+        stream.write(
+            "".join(f"    {line}\n" for line in plain_lines(part.text).splitlines()) + "\n" if part.text else ""
+        )
+        _facts(part.facts, stream)
 
 
 def write_section(section: Section, stream: TextIO) -> None:
     """Write one table to ``stream``, below its title."""
-    stream.write(f"## {_plain(section.title)}\n\n")
+    stream.write(f"## {_plain(section.title)}\n\n" if section.title else "")
     stream.write(_row(heading.header for heading in section.headings))
     stream.write(_row("---:" if heading.number else ":---" for heading in section.headings))
     for row in section.rows:
@@ -72,7 +75,7 @@ def write_section(section: Section, stream: TextIO) -> None:
 
 def _facts(facts: Iterable[Fact], stream: TextIO) -> None:
     for fact in facts:
-        stream.write(f"- {fact.name}: {_plain(fact.text)}\n")
+        stream.write(f"- {fact.name}: {_plain(fact.text)}\n" if fact.name else f"    - {_plain(fact.text)}\n")
     stream.write("\n")
 
 

@@ -1,32 +1,34 @@
-"""The report for a terminal, or as plain text without one (respects ``NO_COLOR``)."""
+"""The report for a terminal."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
-from typing import Literal, TextIO
+from typing import TextIO
 
 import msgspec
-from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from milabench_ng.plain import plain
-from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.alarms import alarms_of_launches
-from milabench_ng.report.render.cells import Cell, Tone
 from milabench_ng.report.render.columns import TestColumn, columns
 from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.fitting import WORDS, blocks, fitting
-from milabench_ng.report.render.output_width import output_width
-from milabench_ng.report.render.screen_lines import STYLES, fact_lines, print_alarms, print_screen
-from milabench_ng.report.render.sections import Section
+from milabench_ng.report.render.screen_lines import print_alarms, print_screen
+from milabench_ng.report.render.sections import Facts, Section
 from milabench_ng.report.render.statements import details, isolation_fact
 from milabench_ng.report.render.tables import other_tables
-from milabench_ng.report.render.tender_facts import tender_facts
-from milabench_ng.report.render.tender_tables import tender_sections
+from milabench_ng.report.render.terminal import (
+    STYLES,
+    add_column,
+    console_of,
+    empty_table,
+    print_section,
+    two_lines,
+    write_parts,
+)
 from milabench_ng.report.report import Line, Report
 
 _ROWS_SHOWN = 20
@@ -41,49 +43,36 @@ def write(report: Report, stream: TextIO, further: Sequence[Section] = (), *, fu
 
     ``full``: leave no column and no row out; what does not fit side by side stands below.
     """
-    width = output_width(stream)
-    console = _console(stream, width)
-    print_screen(first_screen(report), console, width)
+    console = console_of(stream)
+    print_screen(first_screen(report), console, console.width)
     _print_tests(report, console, full=full)
     for section in (*other_tables(report), *further):
-        _print(section, console, full=full)
-    facts = details(report, charged=full)
-    if facts:
-        console.print("", Text("what the numbers rest on", STYLES["strong"]), fact_lines(facts, width), sep="\n")
+        console.print()
+        print_section(_whole(section) if full else _brief(section), console)
+    if facts := details(report, charged=full):
+        console.print()
+        write_parts([Facts(title="what the numbers rest on", facts=tuple(facts))], stream)
     write_isolation(report, stream)
+
+
+def write_sections(sections: Sequence[Section], stream: TextIO) -> None:
+    """Write tables one below the other, with all their rows and columns."""
+    console = console_of(stream)
+    for section in sections:
+        console.print()
+        print_section(_whole(section), console)
 
 
 def write_isolation(report: Report, stream: TextIO) -> None:
     """Write how the tenants were isolated, if they were not."""
     if not report.isolated:
-        width = output_width(stream)
-        _console(stream, width).print(fact_lines([isolation_fact(report)], width))
+        write_parts([Facts(facts=(isolation_fact(report),))], stream)
 
 
 def write_alarms(report: Report, stream: TextIO) -> None:
     """Write why the launches may not be what they seem, above a table that has no first screen."""
-    width = output_width(stream)
-    print_alarms(alarms_of_launches(report), _console(stream, width), width)
-
-
-def write_sections(sections: Sequence[Section], stream: TextIO) -> None:
-    """Write tables one below the other, with all their rows."""
-    console = _console(stream, output_width(stream))
-    for section in sections:
-        _print(section, console, full=True)
-
-
-def write_tender(tender: Tender, stream: TextIO) -> None:
-    """Write ``tender`` to ``stream``."""
-    width = output_width(stream)
-    console = _console(stream, width)
-    console.print(fact_lines(tender_facts(tender), width))
-    for section in tender_sections(tender):
-        _print(section, console, full=False)
-
-
-def _console(stream: TextIO, width: int) -> Console:
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    console = console_of(stream)
+    print_alarms(alarms_of_launches(report), console, console.width)
 
 
 def _print_tests(report: Report, console: Console, *, full: bool) -> None:
@@ -119,16 +108,13 @@ def _width(column: TestColumn, report: Report, width: int) -> int:
     longest = max(cells, default=0)
     if width < _NARROW and column.title.startswith("verdict"):
         longest = min(longest, WORDS)
-    return max(longest, *map(cell_len, _two_lines(column.header).splitlines()))
+    return max(longest, *map(cell_len, two_lines(column.header).splitlines()))
 
 
 def _tests(report: Report, chosen: Sequence[TestColumn]) -> Table:
-    table = _empty_table()
+    table = empty_table()
     for column in chosen:
-        justify: Literal["left", "right"] = "right" if column.number else "left"
-        table.add_column(
-            _two_lines(column.header), justify=justify, no_wrap=column.number or column.title == "unit", overflow="fold"
-        )
+        add_column(table, two_lines(column.header), column, whole=column.number or column.title == "unit")
     prefix = f"{report.summary.suite}."
     for line in report.lines:
         light = report.weighted and not line.scored.weight
@@ -141,72 +127,16 @@ def _cell(column: TestColumn, line: Line, prefix: str) -> Text:
     return Text(shown.removeprefix(prefix) if column.title == "test" else shown, STYLES[column.tone_of(line)])
 
 
-def _print(section: Section, console: Console, *, full: bool) -> None:
-    """The table below its title; what is too wide even if texts wrap stands in several blocks."""
-    section = section if full else _brief(section)
-    console.print("", Text(plain(section.title), STYLES["strong"]), sep="\n")
-    rows = section.rows if full else section.rows[:_ROWS_SHOWN]
-    heads = [_two_lines(plain(heading.header)) for heading in section.headings]
-    if len(blocks(_widest(section, heads, rows), console.width)) > 1:
-        heads = [_narrow(head) for head in heads]
-    for places in _parts(section, heads, rows, console.width):
-        console.print(_table(section, heads, rows, places))
-    hidden = len(section.rows) - len(rows)
-    notes = [f"... and {hidden} more (all of them: --full)"] if hidden > 0 else []
-    for note in (*notes, *section.notes):
-        console.print(Text(plain(note), STYLES["faint"]))
-
-
 def _brief(section: Section) -> Section:
-    """Without the columns that only ``--full`` shows."""
-    kept = [place for place, heading in enumerate(section.headings) if not heading.detail]
-    return msgspec.structs.replace(
-        section,
-        headings=tuple(section.headings[place] for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in section.rows),
-    )
+    """Its first rows."""
+    hidden = len(section.rows) - _ROWS_SHOWN
+    if hidden <= 0:
+        return section
+    notes = (f"... and {hidden} more (all of them: --full)", *section.notes)
+    return msgspec.structs.replace(section, rows=section.rows[:_ROWS_SHOWN], notes=notes)
 
 
-def _parts(section: Section, heads: Sequence[str], rows: Sequence[tuple[Cell, ...]], width: int) -> list[list[int]]:
-    """The places of the columns in blocks that fit if numbers stay whole and texts wrap after a few words."""
-    widest = _widest(section, heads, rows)
-    least = [
-        most if heading.number else min(most, WORDS) for heading, most in zip(section.headings, widest, strict=True)
-    ]
-    return blocks(least, width)
-
-
-def _widest(section: Section, heads: Sequence[str], rows: Sequence[tuple[Cell, ...]]) -> list[int]:
-    """The width of each column's longest line."""
-    shown = ([plain(heading.show(row[place])) for row in rows] for place, heading in enumerate(section.headings))
-    return [max(map(cell_len, (*head.splitlines(), *cells))) for head, cells in zip(heads, shown, strict=True)]
-
-
-def _table(section: Section, heads: Sequence[str], rows: Sequence[tuple[Cell, ...]], places: Sequence[int]) -> Table:
-    table = _empty_table()
-    chosen = [section.headings[place] for place in places]
-    for place, heading in zip(places, chosen, strict=True):
-        justify: Literal["left", "right"] = "right" if heading.number else "left"
-        table.add_column(heads[place], justify=justify, no_wrap=heading.number, overflow="fold")
-    for row in rows:
-        cells = zip(chosen, (row[place] for place in places), strict=True)
-        table.add_row(*(_text(heading.show(cell), heading.tone(cell)) for heading, cell in cells))
-    return table
-
-
-def _text(shown: str, tone: Tone) -> Text:
-    return Text(plain(shown), STYLES[tone])
-
-
-def _empty_table() -> Table:
-    return Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
-
-
-def _two_lines(header: str) -> str:
-    """Put the unit below the title."""
-    return header.replace(" (", "\n(")
-
-
-def _narrow(head: str) -> str:
-    """Break a heading between words, so that a column is hardly wider than what it holds."""
-    return "\n".join(textwrap.fill(line, WORDS, break_long_words=False) for line in head.splitlines())
+def _whole(section: Section) -> Section:
+    """With no column that could be spared."""
+    headings = tuple(msgspec.structs.replace(heading, spare=0) for heading in section.headings)
+    return msgspec.structs.replace(section, headings=headings)

@@ -1,4 +1,4 @@
-"""The first screen and lists of statements as lines for a terminal."""
+"""The first screen of a report as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -9,19 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from milabench_ng.plain import plain
-from milabench_ng.report.render.cells import Fact, Tone
+from milabench_ng.report.render.cells import Fact
 from milabench_ng.report.render.first_screen import Answer, FirstScreen, KindRatio
-from milabench_ng.report.render.fitting import TOGETHER, wrapped
+from milabench_ng.report.render.fitting import TOGETHER
+from milabench_ng.report.render.terminal import STYLES, fact_lines
 
-STYLES: dict[Tone, str] = {
-    "plain": "",
-    "strong": "bold",
-    "good": "green",
-    "fair": "yellow",
-    "poor": "yellow",
-    "bad": "red bold",
-    "faint": "dim",
-}
 _LINE = 100
 """Where the date ends on a wide terminal."""
 _BAR = 8
@@ -70,16 +62,3 @@ def _bars(kinds: Sequence[KindRatio]) -> str:
     longest = max(max(kind.ratio for kind in kinds), 1.0)
     bars = ((kind, "█" * max(1, round(_BAR * kind.ratio / longest))) for kind in kinds)
     return _GAP.join(f"{plain(kind.name)} {kind.ratio:.2f} {bar}" for kind, bar in bars)
-
-
-def fact_lines(facts: Sequence[Fact], width: int, *, named: bool = False, least: int = 0) -> Text:
-    """A line for each statement, wrapped below itself; ``named``: names have the colour too."""
-    names = max(least, *(len(plain(fact.name)) for fact in facts))
-    return Text("\n").join(
-        Text.assemble(
-            (plain(fact.name).ljust(names), STYLES[fact.tone] if named else ""),
-            "  ",
-            (wrapped(plain(fact.text), width, names + 2), STYLES[fact.tone]),
-        )
-        for fact in facts
-    )

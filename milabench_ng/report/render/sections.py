@@ -1,15 +1,17 @@
-"""A table as a value: title, columns and rows."""
+"""What a command prints, as values: tables (title, columns and rows), named statements, documents of both."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from milabench_ng.report.render.cells import Cell, Tone, text
+from milabench_ng.report.render.cells import Cell, Fact, Tone, text
 
 T = TypeVar("T")
+
+Form = Literal["table", "json", "csv", "markdown"]
 
 
 class Heading(msgspec.Struct, frozen=True):
@@ -21,8 +23,8 @@ class Heading(msgspec.Struct, frozen=True):
     show: Callable[[Cell], str] = text
     number: bool = False
     tone: Callable[[Cell], Tone] = lambda _: "plain"
-    detail: bool = False
-    """Whether a terminal shows it with ``--full`` only."""
+    spare: int = 0
+    """When it gives way on a narrow terminal: the highest number first, 0 never."""
 
     @property
     def header(self) -> str:
@@ -45,12 +47,65 @@ class Column(Heading, Generic[T], frozen=True, kw_only=True):
 class Section(msgspec.Struct, frozen=True, kw_only=True):
     """One table."""
 
-    key: str
+    key: str = ""
     """Names its file if every table is written to one."""
     title: str
     headings: tuple[Heading, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Named statements; one without a name goes on with the one before."""
+
+    title: str = ""
+    text: str = ""
+    """Lines above them."""
+    facts: tuple[Fact, ...] = ()
+
+
+Part = Section | Facts
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a command prints, in every form."""
+
+    title: str
+    parts: tuple[Part, ...]
+    """For people, in this order."""
+    table: Section
+    """For CSV, which holds one."""
+    whole: object
+    """For JSON."""
+
+
+def facts(title: str, pairs: Iterable[tuple[str, str]]) -> Facts:
+    """Statements without a tone."""
+    return Facts(title=title, facts=tuple(Fact(name, told) for name, told in pairs))
+
+
+def in_one_table(parts: Iterable[Part]) -> Section:
+    """All that ``parts`` say, a row for each statement and each cell."""
+    rows: list[tuple[Cell, ...]] = []
+    title = ""
+    for part in parts:
+        title = part.title or title
+        if isinstance(part, Facts):
+            rows += [(title, "", fact.name, fact.text) for fact in part.facts]
+        else:
+            titles = [heading.header for heading in part.headings[1:]]
+            rows += [
+                (title, row[0], what, cell) for row in part.rows for what, cell in zip(titles, row[1:], strict=True)
+            ]
+    return table("", rows, "part", "of", "what", "value")
+
+
+def table(
+    title: str, rows: Iterable[tuple[Cell, ...]], *headings: Heading | str, notes: tuple[str, ...] = ()
+) -> Section:
+    """The section of these rows."""
+    heads = tuple(Heading(each) if isinstance(each, str) else each for each in headings)
+    return Section(title=title, headings=heads, rows=tuple(rows), notes=notes)
 
 
 def section(key: str, title: str, items: Iterable[T], *columns: Column[T], notes: tuple[str, ...] = ()) -> Section:

@@ -136,7 +136,7 @@ def _suite_units(report: Report) -> Section:
         Column("test", show=_name, value=lambda item: item[0].scored.test),
         Column("unit", value=lambda item: item[1].unit),
         Column("perf", "", number, True, value=lambda item: item[1].value),
-        Column("formula", "rate: items/s", detail=True, value=lambda item: item[1].formula),
+        Column("formula", "rate: items/s", spare=1, value=lambda item: item[1].formula),
     )
 
 

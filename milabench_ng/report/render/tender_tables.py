@@ -10,10 +10,12 @@ from milabench_ng.report.procurement.leave_one_out import LeaveOneOut, LeftOutRa
 from milabench_ng.report.procurement.ownership import Ownership
 from milabench_ng.report.procurement.stability import Stability
 from milabench_ng.report.procurement.tender import BidRow, Tender
+from milabench_ng.report.render.as_json import REPORT_SCHEMA
 from milabench_ng.report.render.cells import Cell, Tone, number, one_decimal, unit_told, whole
 from milabench_ng.report.render.columns import span
 from milabench_ng.report.render.ratio_statements import span_of_money
-from milabench_ng.report.render.sections import Column, Section, section
+from milabench_ng.report.render.sections import Column, Document, Facts, Section, section
+from milabench_ng.report.render.tender_facts import tender_facts
 from milabench_ng.report.scoring.cost import PerReference
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.summary import name_of_row
@@ -36,6 +38,16 @@ _MARKED: Column[BidRow] = Column(
     "marked", tone=_toned("marked", "bad", "plain"), value=lambda row: "marked" if row.marks else "no"
 )
 _MARKS: Column[BidRow] = Column("marks", value=lambda row: "; ".join(mark.text for mark in row.marks) or None)
+
+
+def tender_document(tender: Tender) -> Document:
+    """In JSON, money is in its ``currency``, and ratios are to one reference node."""
+    return Document(
+        title="mnb bids",
+        parts=(Facts(facts=tender_facts(tender)), *tender_sections(tender)),
+        table=bids_section(tender),
+        whole={"schema": REPORT_SCHEMA, **msgspec.structs.asdict(tender)},
+    )
 
 
 def tender_sections(tender: Tender) -> tuple[Section, ...]:

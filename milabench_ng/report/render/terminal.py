@@ -1,0 +1,164 @@
+"""Parts of documents laid out for a terminal, or as plain text without one (respects ``NO_COLOR``).
+
+Nothing is cut off: on a terminal texts wrap, columns that can be spared are left out, and what is still too wide stands
+in several tables below each other.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TextIO
+
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from milabench_ng.plain import plain, plain_lines
+from milabench_ng.report.render.cells import Fact, Tone
+from milabench_ng.report.render.fitting import GAP, WORDS, blocks, wrapped
+from milabench_ng.report.render.output_width import output_width
+from milabench_ng.report.render.sections import Facts, Heading, Part, Section
+
+STYLES: dict[Tone, str] = {
+    "plain": "",
+    "strong": "bold",
+    "good": "green",
+    "fair": "yellow",
+    "poor": "yellow",
+    "bad": "red bold",
+    "faint": "dim",
+}
+_EASY = 36
+"""To how many characters a text is wrapped before a column that can be spared gives way."""
+
+
+def console_of(stream: TextIO) -> Console:
+    """Prints text as it is: no markup, no cut lines."""
+    return Console(file=stream, width=output_width(stream), highlight=False, markup=False, emoji=False)
+
+
+def write_parts(parts: Sequence[Part], stream: TextIO) -> None:
+    """Write ``parts`` one below the other, with all their rows, and without columns that have no value."""
+    console = console_of(stream)
+    for place, part in enumerate(parts):
+        if place:
+            console.print()
+        if isinstance(part, Facts):
+            _print_facts(part, console)
+        else:
+            told = [place for place, _ in enumerate(part.headings) if _told(part, place)]
+            print_section(_of(part, told), console)
+
+
+def print_section(section: Section, console: Console) -> None:
+    """The table below its title; what is too wide even if texts wrap stands in several blocks."""
+    if section.title:
+        console.print(Text(plain(section.title), STYLES["strong"]))
+    shown, gone = _spared(section, console.width)
+    heads = [two_lines(plain(heading.header)) for heading in shown.headings]
+    widest = _widest(shown, heads)
+    if len(blocks(widest, console.width)) > 1:
+        heads = [_narrow(head) for head in heads]
+        widest = _widest(shown, heads)
+    for places in blocks([_least(*each, WORDS) for each in zip(shown.headings, widest, strict=True)], console.width):
+        console.print(_table(shown, heads, places))
+    told = [f"{', '.join(gone)}: only in a wider terminal or in a file"] if gone else []
+    for note in (*told, *section.notes):
+        console.print(Text(plain(note), STYLES["faint"]))
+
+
+def _print_facts(part: Facts, console: Console) -> None:
+    if part.title:
+        console.print(Text(plain(part.title), STYLES["strong"]))
+    if part.text:
+        console.print(plain_lines(part.text))
+    if part.text and part.facts:
+        console.print()
+    if part.facts:
+        console.print(fact_lines(part.facts, console.width))
+
+
+def fact_lines(facts: Sequence[Fact], width: int, *, named: bool = False, least: int = 0) -> Text:
+    """A line for each statement, wrapped below itself; ``named``: names have the colour too."""
+    names = max(least, *(len(plain(fact.name)) for fact in facts))
+    return Text("\n").join(
+        Text.assemble(
+            (plain(fact.name).ljust(names), STYLES[fact.tone] if named else ""),
+            "  ",
+            (wrapped(plain(fact.text), width, names + 2), STYLES[fact.tone]),
+        )
+        for fact in facts
+    )
+
+
+def _spared(section: Section, width: int) -> tuple[Section, list[str]]:
+    """The section without columns that can be spared and have no room, and the titles of these."""
+    kept, gone = section, list[str]()
+    for heading in sorted((each for each in kept.headings if each.spare), key=lambda each: -each.spare):
+        widest = _widest(kept, [each.header for each in kept.headings])
+        wanted = [_least(*each, _EASY) for each in zip(kept.headings, widest, strict=True)]
+        if sum(wanted) + GAP * (len(wanted) - 1) <= width:
+            break
+        kept = _of(kept, [place for place, other in enumerate(kept.headings) if other is not heading])
+        gone.insert(0, heading.title)
+    return kept, gone
+
+
+def _told(section: Section, place: int) -> bool:
+    """Whether any row has a value in a column."""
+    return not section.rows or any(row[place] not in (None, "") for row in section.rows)
+
+
+def _of(section: Section, places: Sequence[int]) -> Section:
+    """With these columns only."""
+    return msgspec.structs.replace(
+        section,
+        headings=tuple(section.headings[place] for place in places),
+        rows=tuple(tuple(row[place] for place in places) for row in section.rows),
+    )
+
+
+def _least(heading: Heading, widest: int, words: int) -> int:
+    """The width of a column in which numbers stay whole and texts wrap at ``words`` characters."""
+    return widest if heading.number else min(widest, words)
+
+
+def _widest(section: Section, heads: Sequence[str]) -> list[int]:
+    """The width of each column's longest line."""
+    shown = ([plain(heading.show(row[at])) for row in section.rows] for at, heading in enumerate(section.headings))
+    return [max(map(cell_len, (*head.splitlines(), *cells))) for head, cells in zip(heads, shown, strict=True)]
+
+
+def _table(section: Section, heads: Sequence[str], places: Sequence[int]) -> Table:
+    table = empty_table()
+    chosen = [section.headings[place] for place in places]
+    for place, heading in zip(places, chosen, strict=True):
+        add_column(table, heads[place], heading, whole=heading.number)
+    for row in section.rows:
+        cells = zip(chosen, (row[place] for place in places), strict=True)
+        table.add_row(*(Text(plain(heading.show(cell)), STYLES[heading.tone(cell)]) for heading, cell in cells))
+    return table
+
+
+def add_column(table: Table, head: str, heading: Heading, *, whole: bool) -> None:
+    """``whole``: no cell of it is wrapped."""
+    table.add_column(head, justify="right" if heading.number else "left", no_wrap=whole, overflow="fold")
+
+
+def empty_table() -> Table:
+    """Columns below a line, and nothing around them."""
+    return Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+
+
+def two_lines(header: str) -> str:
+    """Put the unit below the title."""
+    return header.replace(" (", "\n(")
+
+
+def _narrow(head: str) -> str:
+    """Break a heading between words, so that a column is hardly wider than what it holds."""
+    return "\n".join(textwrap.fill(line, WORDS, break_long_words=False) for line in head.splitlines())
