@@ -23,13 +23,14 @@ BASELINES = Path(__file__).parents[2] / "baselines"
 
 
 def test_columns_come_back_by_importance_while_there_is_room() -> None:
-    titles = ("test", "unit", "perf", "std", "perf_base v100", "perf_base h200", "peak")
+    spare = (0, 2, 0, 3, 4, 4, 5)
     widths = (10, 10, 10, 10, 10, 10, 10)
-    assert fitting(titles, widths, 200) == [0, 1, 2, 3, 4, 5, 6]
-    assert fitting(titles, widths, 82) == [0, 1, 2, 3, 4, 5, 6]  # 7 columns and 6 gaps
-    assert fitting(titles, widths, 81) == [0, 1, 2, 3, 4, 5]
-    assert fitting(titles, widths, 46) == [0, 1, 2, 3]  # not one baseline without the other
-    assert fitting(titles, widths, 5) == [0, 2]
+    assert fitting(spare, widths, 200) == [0, 1, 2, 3, 4, 5, 6]
+    assert fitting(spare, widths, 82) == [0, 1, 2, 3, 4, 5, 6]  # 7 columns and 6 gaps
+    assert fitting(spare, widths, 81) == [0, 1, 2, 3, 4, 5]
+    assert fitting(spare, widths, 46) == [0, 1, 2, 3]  # not one baseline without the other
+    assert fitting(spare, widths, 5) == [0, 2]
+    assert fitting((0, 1, 2), (10, 40, 10), 30) == [0, 2]  # what has no room leaves it to those after it
 
 
 def test_texts_wrap_between_words_and_below_themselves() -> None:

@@ -53,14 +53,13 @@ def of_section(section: Section) -> HtmlTable:
 
 def of_tests(report: Report) -> tuple[tuple[HtmlTable, ...], tuple[HtmlTable, ...]]:
     """The table of the tests with what decides, and the tables with the rest: details, and against each baseline."""
-    prefix = f"{report.summary.suite}."
     light = tuple(report.weighted and _is_light(line) for line in report.lines)
     first, *rest = (
         HtmlTable(
             key=title,
             title=title,
             headings=chosen,
-            rows=tuple(tuple(_test_cell(column, line, prefix) for column in chosen) for line in report.lines),
+            rows=tuple(tuple(_test_cell(column, line) for column in chosen) for line in report.lines),
             light=light,
         )
         for title, chosen in column_groups(report)
@@ -68,15 +67,10 @@ def of_tests(report: Report) -> tuple[tuple[HtmlTable, ...], tuple[HtmlTable, ..
     return (first,), tuple(rest)
 
 
-def _test_cell(column: TestColumn, line: Line, prefix: str) -> HtmlCell:
+def _test_cell(column: TestColumn, line: Line) -> HtmlCell:
     """A cell of the test table; grey if it does not count."""
-    cell = _cell(column, _brief(column, column.value(line), prefix))
+    cell = _cell(column, column.value(line))
     return msgspec.structs.replace(cell, tone="faint") if column.tone_of(line) == "faint" else cell
-
-
-def _brief(column: TestColumn, cell: Cell, prefix: str) -> Cell:
-    """A test's name without the suite, which is in the title."""
-    return cell.removeprefix(prefix) if column.title == "test" and isinstance(cell, str) else cell
 
 
 def _is_light(line: Line) -> bool:

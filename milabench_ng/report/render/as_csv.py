@@ -12,7 +12,7 @@ from milabench_ng.plain import plain
 from milabench_ng.records.output_files import written
 from milabench_ng.report.render.cells import NOT_MEASURED, Cell
 from milabench_ng.report.render.columns import file_columns
-from milabench_ng.report.render.sections import Document, Section
+from milabench_ng.report.render.sections import Document, Section, section
 from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.report import Report
 
@@ -24,13 +24,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 
 def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``."""
-    chosen = file_columns(report)
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*(plain(column.header) for column in chosen), "isolation", "score status"])
-    status = {at.scored.test: part.score.status for part in report.scored for at in part.lines if part.score}
-    for line in report.lines:
-        cells = (column.value(line) for column in chosen)
-        writer.writerow([*(_plain(cell) for cell in cells), _plain(report.isolation), status.get(line.scored.test, "")])
+    write_section(section("tests", "", report.lines, *file_columns(report)), stream)
 
 
 def write_all(
@@ -42,10 +36,10 @@ def write_all(
     with written(tests, "--tables", force=force) as stream:
         write(report, stream)
     files = [tests]
-    for section in (*other_tables(report), *further):
-        files.append(folder / f"{_UNFIT.sub('-', section.key)}.csv")
+    for other in (*other_tables(report), *further):
+        files.append(folder / f"{_UNFIT.sub('-', other.key)}.csv")
         with written(files[-1], "--tables", force=force) as stream:
-            write_section(section, stream)
+            write_section(other, stream)
     return tuple(files)
 
 

@@ -9,7 +9,7 @@ from typing import TextIO
 from milabench_ng.plain import plain, plain_lines
 from milabench_ng.report.render.alarms import alarms_of_launches
 from milabench_ng.report.render.cells import Fact
-from milabench_ng.report.render.columns import columns
+from milabench_ng.report.render.columns import section_of_tests
 from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.render.sections import Document, Section
 from milabench_ng.report.render.statements import details, isolation_fact
@@ -22,15 +22,10 @@ _MARKUP = re.compile(r"[\\`*_|\[\]]")
 
 def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``."""
-    chosen = columns(report)
     stream.write(f"# mnb report: {_plain(report.summary.suite)}\n\n")
     screen = first_screen(report)
     _facts((Fact("measured", screen.when), *screen.facts), stream)
-    stream.write(_row(column.header for column in chosen))
-    stream.write(_row("---:" if column.number else ":---" for column in chosen))
-    for line in report.lines:
-        stream.write(_row(column.show(column.value(line)) for column in chosen))
-    stream.write("\n")
+    write_section(section_of_tests(report), stream)
     for section in other_tables(report):
         write_section(section, stream)
     _facts(details(report), stream)

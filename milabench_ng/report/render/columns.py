@@ -6,8 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from statistics import mean
 
+import msgspec
+
 from milabench_ng.report.render.cells import (
     Cell,
+    Tone,
     half_width,
     number,
     one_decimal,
@@ -18,7 +21,8 @@ from milabench_ng.report.render.cells import (
     tone_of_verdict,
     whole,
 )
-from milabench_ng.report.render.sections import Column
+from milabench_ng.report.render.fitting import WORDS
+from milabench_ng.report.render.sections import Column, Section, section
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import ComparedTest
 from milabench_ng.report.statistics.effects import unusual
@@ -33,7 +37,7 @@ def columns(report: Report, *, charged: bool = False) -> tuple[TestColumn, ...]:
 
     ``charged``: also what is charged for spread and failures on either side of a comparison, and its ratio.
     """
-    chosen = [_TEST, _UNIT]
+    chosen = [_test(report), _UNIT]
     if report.weighted:
         chosen.append(_WEIGHT)
     chosen += [_N, _FAIL, _PERF, _INTERVAL]
@@ -45,24 +49,36 @@ def columns(report: Report, *, charged: bool = False) -> tuple[TestColumn, ...]:
     return (*chosen, _NODE, _WAIT, *_load_columns(report), _MEMORY)
 
 
+def section_of_tests(report: Report, *, charged: bool = False) -> Section:
+    """The table of the tests; those without a weight, if others have one, are grey."""
+    made = section("tests", "", report.lines, *columns(report, charged=charged))
+    faint: Tone = "faint"
+    tones = tuple(
+        (faint,) * len(row) if report.weighted and not line.scored.weight else row
+        for line, row in zip(report.lines, made.tones, strict=True)
+    )
+    return msgspec.structs.replace(made, tones=tones)
+
+
 def column_groups(report: Report) -> tuple[tuple[str, tuple[TestColumn, ...]], ...]:
     """The columns grouped into tables that fit on a page, with titles: what decides first, then the rest."""
-    weight = [_WEIGHT] if report.weighted else []
+    test, weight = _test(report), [_WEIGHT] if report.weighted else []
     ratios = [_ratio_columns(index, suffix, report.comparisons[index].margin) for index, suffix in _baselines(report)]
     deciding = (column for _, ratio, _, verdict in ratios for column in (ratio, verdict))
     busy, *consumed = _load_columns(report) or (None,)
     groups = [
-        ("tests", (_TEST, _PERF, *deciding, _UNIT, _INTERVAL, _N, _FAIL, *weight, _WAIT, *((busy,) if busy else ()))),
-        ("tests in detail", (_TEST, _PERF, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, *consumed, _MEMORY)),
+        ("tests", (test, _PERF, *deciding, _UNIT, _INTERVAL, _N, _FAIL, *weight, _WAIT, *((busy,) if busy else ()))),
+        ("tests in detail", (test, _PERF, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, *consumed, _MEMORY)),
     ]
     for index, other in enumerate(report.comparisons):
         against = (_PERF, *_ratio_columns(index, "", other.margin))
-        groups.append((f"tests against {other.name}", (_TEST, _UNIT, *weight, *against)))
+        groups.append((f"tests against {other.name}", (test, _UNIT, *weight, *against)))
     return tuple(groups)
 
 
 def file_columns(report: Report) -> tuple[TestColumn, ...]:
     """`columns`, and those of interest only to programs."""
+    status = {at.scored.test: part.score.status for part in report.scored for at in part.lines if part.score}
     bounds = [
         column
         for index, suffix in _baselines(report)
@@ -77,7 +93,15 @@ def file_columns(report: Report) -> tuple[TestColumn, ...]:
         _FLAGS,
         *_latency_columns(report),
         *_derived_columns(report),
+        Column("isolation", value=lambda _: report.isolation),
+        Column("score status", value=lambda at: status.get(at.scored.test)),
     )
+
+
+def _test(report: Report) -> TestColumn:
+    """For people, a test's name without the suite, which is in the title."""
+    prefix = f"{report.summary.suite}."
+    return Column("test", show=lambda cell: str(cell).removeprefix(prefix), value=lambda at: at.scored.test)
 
 
 def _load_columns(report: Report) -> tuple[TestColumn, ...]:
@@ -129,7 +153,7 @@ def _of(index: int, value: Callable[[ComparedTest], Cell]) -> Callable[[Line], C
 def _ratio_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
     aside = _of(index, lambda at: bool(at.set_aside or at.suppressed))
     return [
-        Column(f"perf_base{suffix}", "unit/s", number, True, value=_of(index, lambda at: at.perf_base)),
+        Column(f"perf_base{suffix}", "unit/s", number, True, spare=10, value=_of(index, lambda at: at.perf_base)),
         Column(
             f"perf_ratio{suffix}",
             "",
@@ -139,21 +163,32 @@ def _ratio_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
             value=_of(index, lambda at: at.suppressed_ratio if at.suppressed else at.perf_ratio),
             light=aside,
         ),
-        Column(f"95 % interval{suffix}", "", text, True, value=_of(index, lambda at: span(at.effect.ratio))),
-        Column(f"verdict{suffix}", unusual(margin), tone=tone_of_verdict, value=_of(index, _verdict), light=aside),
+        Column(f"95 % interval{suffix}", "", text, True, spare=7, value=_of(index, lambda at: span(at.effect.ratio))),
+        Column(
+            f"verdict{suffix}",
+            unusual(margin),
+            tone=tone_of_verdict,
+            spare=1,
+            words=WORDS,
+            value=_of(index, _verdict),
+            light=aside,
+        ),
     ]
 
 
 def _adjusted_columns(index: int, suffix: str) -> list[TestColumn]:
     aside = _of(index, lambda at: bool(at.set_aside))
     return [
-        Column(f"perf_base_adj{suffix}", "unit/s", number, True, value=_of(index, lambda at: at.perf_base_adj)),
+        Column(
+            f"perf_base_adj{suffix}", "unit/s", number, True, spare=17, value=_of(index, lambda at: at.perf_base_adj)
+        ),
         Column(
             f"perf_ratio_adj{suffix}",
             "",
             ratio_text,
             True,
             ratio_tone,
+            spare=18,
             value=_of(index, lambda at: at.perf_ratio_adj),
             light=aside,
         ),
@@ -193,31 +228,37 @@ def half_width_pct(interval: Interval | None) -> float | None:
     return None if interval is None else 100 * (interval.high / interval.value - 1)
 
 
-_TEST: TestColumn = Column("test", value=lambda at: at.scored.test)
-_UNIT: TestColumn = Column("unit", value=lambda at: at.scored.unit)
-_WEIGHT: TestColumn = Column("weight", "", lambda cell: f"{cell:.4g}", True, value=lambda at: at.scored.weight or 0.0)
+_UNIT: TestColumn = Column("unit", spare=2, value=lambda at: at.scored.unit)
+_WEIGHT: TestColumn = Column(
+    "weight", "", lambda cell: f"{cell:.4g}", True, spare=14, value=lambda at: at.scored.weight or 0.0
+)
 _N: TestColumn = Column("n", "", whole, True, value=lambda at: at.scored.n)
 _FAIL: TestColumn = Column(
     "fail", "", whole, True, lambda cell: "bad" if cell else "plain", value=lambda at: at.scored.fail
 )
 _PERF: TestColumn = Column("perf", "unit/s", number, True, value=lambda at: at.scored.perf)
-_INTERVAL: TestColumn = Column("+-95 %", "%", half_width, True, value=lambda at: half_width_pct(at.scored.interval))
+_INTERVAL: TestColumn = Column(
+    "+-95 %", "%", half_width, True, spare=3, value=lambda at: half_width_pct(at.scored.interval)
+)
 _STD: TestColumn = Column(
     "std",
     "%",
     one_decimal,
     True,
+    spare=4,
     value=lambda at: at.scored.std_pct if at.row.train and at.row.train.n > 1 else None,
 )
-_PERF_ADJ: TestColumn = Column("perf_adj", "unit/s", number, True, value=lambda at: at.scored.perf_adj)
-_BETWEEN_DEVICES: TestColumn = Column("devices", "%", one_decimal, True, value=lambda at: at.scored.between_devices_pct)
-_RUN_TO_RUN: TestColumn = Column("runs", "%", one_decimal, True, value=lambda at: at.scored.run_to_run_pct)
-_NODE: TestColumn = Column("node total", "unit/s", number, True, value=lambda at: at.node_total)
-_WAIT: TestColumn = Column("data wait", "%", one_decimal, True, value=lambda at: percent(at.row.wait_share))
-_GPU: TestColumn = Column("GPU", "%", whole, True, value=lambda at: percent(_load(at.row)))
-_POWER: TestColumn = Column("power", "W", whole, True, value=lambda at: at.row.power_w)
-_ENERGY: TestColumn = Column("energy", "J/unit", number, True, value=_energy)
-_MEMORY: TestColumn = Column("peak", "MiB", whole, True, value=lambda at: at.row.peak_memory or None)
+_PERF_ADJ: TestColumn = Column("perf_adj", "unit/s", number, True, spare=13, value=lambda at: at.scored.perf_adj)
+_BETWEEN_DEVICES: TestColumn = Column(
+    "devices", "%", one_decimal, True, spare=8, value=lambda at: at.scored.between_devices_pct
+)
+_RUN_TO_RUN: TestColumn = Column("runs", "%", one_decimal, True, spare=9, value=lambda at: at.scored.run_to_run_pct)
+_NODE: TestColumn = Column("node total", "unit/s", number, True, spare=16, value=lambda at: at.node_total)
+_WAIT: TestColumn = Column("data wait", "%", one_decimal, True, spare=6, value=lambda at: percent(at.row.wait_share))
+_GPU: TestColumn = Column("GPU", "%", whole, True, spare=5, value=lambda at: percent(_load(at.row)))
+_POWER: TestColumn = Column("power", "W", whole, True, spare=12, value=lambda at: at.row.power_w)
+_ENERGY: TestColumn = Column("energy", "J/unit", number, True, spare=11, value=_energy)
+_MEMORY: TestColumn = Column("peak", "MiB", whole, True, spare=15, value=lambda at: at.row.peak_memory or None)
 _LOW: TestColumn = Column("perf low 95 %", "unit/s", number, True, value=lambda at: at.scored.low)
 _HIGH: TestColumn = Column("perf high 95 %", "unit/s", number, True, value=lambda at: at.scored.high)
 _BOUND: TestColumn = Column("bound by", value=lambda at: at.scored.bound)

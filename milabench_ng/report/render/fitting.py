@@ -15,18 +15,13 @@ WORDS = 14
 _NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=[%$])")
 TOGETHER = "\N{NO-BREAK SPACE}"
 """A space at which no line ends; `wrapped` makes it an ordinary one."""
-_OPTIONAL = (
-    *("verdict", "unit", "+-95 %", "std", "GPU", "data wait", "95 % interval", "devices", "runs", "perf_base"),
-    *("energy", "power", "perf_adj", "weight", "peak", "node total", "perf_base_adj", "perf_ratio_adj"),
-)
-"""Most important first; what is not here always stays."""
 
 
-def fitting(titles: Sequence[str], widths: Sequence[int], width: int) -> list[int]:
-    """The places of the columns that fit, given their titles and widths: all that always stay, then by importance."""
-    kept = [place for place, title in enumerate(titles) if not any(_is(title, wanted) for wanted in _OPTIONAL)]
-    for wanted in _OPTIONAL:
-        more = sorted(kept + [place for place, title in enumerate(titles) if _is(title, wanted) and place not in kept])
+def fitting(spare: Sequence[int], widths: Sequence[int], width: int) -> list[int]:
+    """The places of the columns that fit: all that always stay (0), then the others by their number."""
+    kept = [place for place, number in enumerate(spare) if not number]
+    for wanted in sorted({*spare} - {0}):
+        more = sorted([*kept, *(place for place, number in enumerate(spare) if number == wanted)])
         if sum(widths[place] + GAP for place in more) - GAP <= width:
             kept = more
     return kept
@@ -40,11 +35,6 @@ def blocks(widths: Sequence[int], width: int) -> list[list[int]]:
             made.append([0])
         made[-1].append(place)
     return made
-
-
-def _is(title: str, wanted: str) -> bool:
-    """Whether it is the column of that name, perhaps for one of several baselines."""
-    return title == wanted or title.startswith(f"{wanted} ")
 
 
 def wrapped(text: str, width: int, indent: int) -> str:

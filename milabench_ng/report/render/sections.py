@@ -25,6 +25,8 @@ class Heading(msgspec.Struct, frozen=True):
     tone: Callable[[Cell], Tone] = lambda _: "plain"
     spare: int = 0
     """When it gives way on a narrow terminal: the highest number first, 0 never."""
+    words: int = 36
+    """To how many characters its texts are wrapped before a column gives way."""
 
     @property
     def header(self) -> str:
@@ -52,6 +54,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     headings: tuple[Heading, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    tones: tuple[tuple[Tone, ...], ...] = ()
+    """Those of the cells, where the headings alone do not say them."""
     notes: tuple[str, ...] = ()
 
 
@@ -110,5 +114,12 @@ def table(
 
 def section(key: str, title: str, items: Iterable[T], *columns: Column[T], notes: tuple[str, ...] = ()) -> Section:
     """The section with a row for each item."""
-    rows = tuple(tuple(column.value(item) for column in columns) for item in items)
-    return Section(key=key, title=title, headings=columns, rows=rows, notes=notes)
+    listed = tuple(items)
+    return Section(
+        key=key,
+        title=title,
+        headings=columns,
+        rows=tuple(tuple(column.value(item) for column in columns) for item in listed),
+        tones=tuple(tuple(column.tone_of(item) for column in columns) for item in listed),
+        notes=notes,
+    )

@@ -7,7 +7,7 @@ in several tables below each other.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 import msgspec
@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from milabench_ng.plain import plain, plain_lines
-from milabench_ng.report.render.cells import Fact, Tone
-from milabench_ng.report.render.fitting import GAP, WORDS, blocks, wrapped
+from milabench_ng.report.render.cells import Cell, Fact, Tone
+from milabench_ng.report.render.fitting import WORDS, blocks, fitting, wrapped
 from milabench_ng.report.render.output_width import output_width
 from milabench_ng.report.render.sections import Facts, Heading, Part, Section
 
@@ -32,8 +32,6 @@ STYLES: dict[Tone, str] = {
     "bad": "red bold",
     "faint": "dim",
 }
-_EASY = 36
-"""To how many characters a text is wrapped before a column that can be spared gives way."""
 
 
 def console_of(stream: TextIO) -> Console:
@@ -54,19 +52,24 @@ def write_parts(parts: Sequence[Part], stream: TextIO) -> None:
             print_section(_of(part, told), console)
 
 
-def print_section(section: Section, console: Console) -> None:
-    """The table below its title; what is too wide even if texts wrap stands in several blocks."""
+def print_section(section: Section, console: Console, elsewhere: str = "only in a wider terminal or in a file") -> None:
+    """The table below its title; what is too wide even if texts wrap stands in several blocks.
+
+    ``elsewhere``: where the columns are that have no room here.
+    """
     if section.title:
         console.print(Text(plain(section.title), STYLES["strong"]))
-    shown, gone = _spared(section, console.width)
-    heads = [two_lines(plain(heading.header)) for heading in shown.headings]
+    kept = _fitting(section, console.width)
+    shown = _of(section, kept)
+    heads = [_two_lines(plain(heading.header)) for heading in shown.headings]
     widest = _widest(shown, heads)
     if len(blocks(widest, console.width)) > 1:
         heads = [_narrow(head) for head in heads]
         widest = _widest(shown, heads)
     for places in blocks([_least(*each, WORDS) for each in zip(shown.headings, widest, strict=True)], console.width):
-        console.print(_table(shown, heads, places))
-    told = [f"{', '.join(gone)}: only in a wider terminal or in a file"] if gone else []
+        console.print(_table(_of(shown, places), [heads[place] for place in places]))
+    gone = [heading.title for place, heading in enumerate(section.headings) if place not in kept]
+    told = [f"{', '.join(gone)}: {elsewhere}"] if gone else []
     for note in (*told, *section.notes):
         console.print(Text(plain(note), STYLES["faint"]))
 
@@ -95,17 +98,16 @@ def fact_lines(facts: Sequence[Fact], width: int, *, named: bool = False, least:
     )
 
 
-def _spared(section: Section, width: int) -> tuple[Section, list[str]]:
-    """The section without columns that can be spared and have no room, and the titles of these."""
-    kept, gone = section, list[str]()
-    for heading in sorted((each for each in kept.headings if each.spare), key=lambda each: -each.spare):
-        widest = _widest(kept, [each.header for each in kept.headings])
-        wanted = [_least(*each, _EASY) for each in zip(kept.headings, widest, strict=True)]
-        if sum(wanted) + GAP * (len(wanted) - 1) <= width:
-            break
-        kept = _of(kept, [place for place, other in enumerate(kept.headings) if other is not heading])
-        gone.insert(0, heading.title)
-    return kept, gone
+def _fitting(section: Section, width: int) -> list[int]:
+    """The places of the columns that have room; if there is not enough for all, those without any value go first."""
+    widest = _widest(section, [_two_lines(heading.header) for heading in section.headings])
+    wanted = [_least(heading, most, heading.words) for heading, most in zip(section.headings, widest, strict=True)]
+    spare = [heading.spare for heading in section.headings]
+    kept = fitting(spare, wanted, width)
+    if len(kept) == len(spare):
+        return kept
+    told = [place for place in range(len(spare)) if _told(section, place)]
+    return [told[at] for at in fitting([spare[place] for place in told], [wanted[place] for place in told], width)]
 
 
 def _told(section: Section, place: int) -> bool:
@@ -119,6 +121,7 @@ def _of(section: Section, places: Sequence[int]) -> Section:
         section,
         headings=tuple(section.headings[place] for place in places),
         rows=tuple(tuple(row[place] for place in places) for row in section.rows),
+        tones=tuple(tuple(row[place] for place in places) for row in section.tones),
     )
 
 
@@ -133,28 +136,23 @@ def _widest(section: Section, heads: Sequence[str]) -> list[int]:
     return [max(map(cell_len, (*head.splitlines(), *cells))) for head, cells in zip(heads, shown, strict=True)]
 
 
-def _table(section: Section, heads: Sequence[str], places: Sequence[int]) -> Table:
-    table = empty_table()
-    chosen = [section.headings[place] for place in places]
-    for place, heading in zip(places, chosen, strict=True):
-        add_column(table, heads[place], heading, whole=heading.number)
-    for row in section.rows:
-        cells = zip(chosen, (row[place] for place in places), strict=True)
-        table.add_row(*(Text(plain(heading.show(cell)), STYLES[heading.tone(cell)]) for heading, cell in cells))
+def _table(section: Section, heads: Sequence[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+    for head, heading in zip(heads, section.headings, strict=True):
+        number = heading.number
+        table.add_column(head, justify="right" if number else "left", no_wrap=number, overflow="fold")
+    tones = section.tones or [[heading.tone(cell) for heading, cell in _cells(section, row)] for row in section.rows]
+    for row, styles in zip(section.rows, tones, strict=True):
+        shown = (plain(heading.show(cell)) for heading, cell in _cells(section, row))
+        table.add_row(*(Text(text, STYLES[tone]) for text, tone in zip(shown, styles, strict=True)))
     return table
 
 
-def add_column(table: Table, head: str, heading: Heading, *, whole: bool) -> None:
-    """``whole``: no cell of it is wrapped."""
-    table.add_column(head, justify="right" if heading.number else "left", no_wrap=whole, overflow="fold")
+def _cells(section: Section, row: tuple[Cell, ...]) -> Iterator[tuple[Heading, Cell]]:
+    return zip(section.headings, row, strict=True)
 
 
-def empty_table() -> Table:
-    """Columns below a line, and nothing around them."""
-    return Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
-
-
-def two_lines(header: str) -> str:
+def _two_lines(header: str) -> str:
     """Put the unit below the title."""
     return header.replace(" (", "\n(")
 
