@@ -19,7 +19,7 @@ from rich.text import Text
 
 from milabench_ng.plain import plain, plain_lines
 from milabench_ng.report.render.cells import Cell, Fact, Tone
-from milabench_ng.report.render.fitting import WORDS, blocks, fitting, wrapped
+from milabench_ng.report.render.fitting import GAP, WORDS, blocks, fitting, wrapped
 from milabench_ng.report.render.output_width import output_width
 from milabench_ng.report.render.sections import Facts, Heading, Part, Section
 
@@ -66,8 +66,11 @@ def print_section(section: Section, console: Console, elsewhere: str = "only in 
     if len(blocks(widest, console.width)) > 1:
         heads = [_narrow(head) for head in heads]
         widest = _widest(shown, heads)
-    for places in blocks([_least(*each, WORDS) for each in zip(shown.headings, widest, strict=True)], console.width):
-        console.print(_table(_of(shown, places), [heads[place] for place in places]))
+    least = [_least(*each, WORDS) for each in zip(shown.headings, widest, strict=True)]
+    for block, places in enumerate(blocks(least, console.width)):
+        if block:
+            console.print()
+        console.print(_table(_of(shown, places), [heads[place] for place in places], console.width))
     gone = [heading.title for place, heading in enumerate(section.headings) if place not in kept]
     told = [f"{', '.join(gone)}: {elsewhere}"] if gone else []
     for note in (*told, *section.notes):
@@ -100,8 +103,7 @@ def fact_lines(facts: Sequence[Fact], width: int, *, named: bool = False, least:
 
 def _fitting(section: Section, width: int) -> list[int]:
     """The places of the columns that have room; if there is not enough for all, those without any value go first."""
-    widest = _widest(section, [_two_lines(heading.header) for heading in section.headings])
-    wanted = [_least(heading, most, heading.words) for heading, most in zip(section.headings, widest, strict=True)]
+    wanted = _easy(section, _widest(section, [_two_lines(heading.header) for heading in section.headings]))
     spare = [heading.spare for heading in section.headings]
     kept = fitting(spare, wanted, width)
     if len(kept) == len(spare):
@@ -125,6 +127,11 @@ def _of(section: Section, places: Sequence[int]) -> Section:
     )
 
 
+def _easy(section: Section, widest: Sequence[int]) -> list[int]:
+    """The widths at which the columns are easy to read."""
+    return [_least(heading, most, heading.words) for heading, most in zip(section.headings, widest, strict=True)]
+
+
 def _least(heading: Heading, widest: int, words: int) -> int:
     """The width of a column in which numbers stay whole and texts wrap at ``words`` characters."""
     return widest if heading.number else min(widest, words)
@@ -136,11 +143,14 @@ def _widest(section: Section, heads: Sequence[str]) -> list[int]:
     return [max(map(cell_len, (*head.splitlines(), *cells))) for head, cells in zip(heads, shown, strict=True)]
 
 
-def _table(section: Section, heads: Sequence[str]) -> Table:
+def _table(section: Section, heads: Sequence[str], width: int) -> Table:
+    """If long texts alone have to wrap, short ones do not."""
+    widest = _widest(section, heads)
+    easy = sum(_easy(section, widest)) + GAP * (len(widest) - 1) <= width
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
-    for head, heading in zip(heads, section.headings, strict=True):
-        number = heading.number
-        table.add_column(head, justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for head, heading, most in zip(heads, section.headings, widest, strict=True):
+        whole = heading.number or (easy and most <= heading.words)
+        table.add_column(head, justify="right" if heading.number else "left", no_wrap=whole, overflow="fold")
     tones = section.tones or [[heading.tone(cell) for heading, cell in _cells(section, row)] for row in section.rows]
     for row, styles in zip(section.rows, tones, strict=True):
         shown = (plain(heading.show(cell)) for heading, cell in _cells(section, row))
