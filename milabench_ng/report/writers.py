@@ -1,4 +1,4 @@
-"""The output formats by name, in modules that are imported on first use."""
+"""The output formats by name; pages and the layouts of suites are imported on first use."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from types import ModuleType
 from typing import Literal, TextIO
 
 from milabench_ng.errors import InputError
-from milabench_ng.plain import plain
+from milabench_ng.plain import plain, printed_json
 from milabench_ng.records.output_files import written
 from milabench_ng.report.layouts.layout import SuiteLayout
 from milabench_ng.report.procurement.tender import Tender
+from milabench_ng.report.render import as_csv, as_json, as_markdown, as_table
 from milabench_ng.report.render.sections import Document, Form
 from milabench_ng.report.render.terminal import write_parts
 from milabench_ng.report.report import Report
@@ -32,11 +33,16 @@ LAYOUTS: dict[SuiteName, str] = {
 
 def write_report(report: Report, form: Form, stream: TextIO, *, full: bool = False) -> None:
     """Write ``report`` to ``stream`` in the named format; ``full``: with all columns, though a terminal is narrow."""
-    module = import_module(f"milabench_ng.report.render.as_{form}")
-    if form == "table":
-        module.write(report, stream, _interference().tables(report) if full and report.neighbours else (), full=full)
-    else:
-        module.write(report, stream)
+    match form:
+        case "table":
+            further = _interference().tables(report) if full and report.neighbours else ()
+            as_table.write(report, stream, further, full=full)
+        case "csv":
+            as_csv.write(report, stream)
+        case "markdown":
+            as_markdown.write(report, stream)
+        case "json":
+            as_json.write(report, stream)
 
 
 def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -> None:
@@ -44,8 +50,6 @@ def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -
 
     Raises InputError for JSON, or if the report has no test of the suite.
     """
-    from milabench_ng.report.render import as_csv, as_markdown, as_table
-
     layout: SuiteLayout = import_module(f"milabench_ng.report.layouts.{LAYOUTS[suite]}").LAYOUT
     match form:
         case "csv":
@@ -72,20 +76,23 @@ def _interference() -> ModuleType:
 
 def write_tables(report: Report, folder: Path, *, force: bool = False) -> None:
     """Write every table of ``report`` as a CSV file into ``folder``."""
-    from milabench_ng.report.render.as_csv import write_all
-
     try:
-        write_all(report, folder, _interference().file_tables(report), force=force)
+        as_csv.write_all(report, folder, _interference().file_tables(report), force=force)
     except OSError as error:
         raise InputError(f"--tables {folder}: {error.strerror}") from None
 
 
 def write(document: Document, form: Form, stream: TextIO) -> None:
     """Write ``document`` to ``stream`` in the named format."""
-    if form == "table":
-        write_parts(document.parts, stream)
-    else:
-        import_module(f"milabench_ng.report.render.as_{form}").write_document(document, stream)
+    match form:
+        case "table":
+            write_parts(document.parts, stream)
+        case "csv":
+            as_csv.write_section(document.table, stream)
+        case "markdown":
+            as_markdown.write_document(document, stream)
+        case "json":
+            stream.write(printed_json(document.whole))
 
 
 def write_page(report: Report, source: Path | None, file: Path, *, force: bool = False) -> None:

@@ -12,7 +12,7 @@ from milabench_ng.plain import plain
 from milabench_ng.records.output_files import written
 from milabench_ng.report.render.cells import NOT_MEASURED, Cell
 from milabench_ng.report.render.columns import file_columns
-from milabench_ng.report.render.sections import Document, Section, section
+from milabench_ng.report.render.sections import Section, section
 from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.report import Report
 
@@ -48,11 +48,6 @@ def write_section(section: Section, stream: TextIO) -> None:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([plain(heading.header) for heading in section.headings])
     writer.writerows([_plain(cell) for cell in row] for row in section.rows)
-
-
-def write_document(document: Document, stream: TextIO) -> None:
-    """Write the table of ``document`` to ``stream``."""
-    write_section(document.table, stream)
 
 
 def _plain(cell: Cell) -> Cell:

@@ -7,7 +7,6 @@ from typing import Any, TextIO
 import msgspec
 
 from milabench_ng.plain import printed_json
-from milabench_ng.report.render.sections import Document
 from milabench_ng.report.report import Line, Report
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 from milabench_ng.report.scoring.neighbours import contentiousness, cost_of_neighbours, worth_of_fence
@@ -18,11 +17,6 @@ REPORT_SCHEMA = 3
 def write(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``; what was not measured is null."""
     stream.write(printed_json(as_object(report)))
-
-
-def write_document(document: Document, stream: TextIO) -> None:
-    """Write all of ``document`` to ``stream``."""
-    stream.write(printed_json(document.whole))
 
 
 def as_object(report: Report) -> dict[str, Any]:

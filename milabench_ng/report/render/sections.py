@@ -58,6 +58,12 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """Those of the cells, where the headings alone do not say them."""
     notes: tuple[str, ...] = ()
 
+    @property
+    def toned(self) -> tuple[tuple[Tone, ...], ...]:
+        """The tones of all cells."""
+        tones = [heading.tone for heading in self.headings]
+        return self.tones or tuple(tuple(map(lambda of, cell: of(cell), tones, row)) for row in self.rows)
+
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Named statements; one without a name goes on with the one before."""

@@ -7,7 +7,7 @@ in several tables below each other.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
 import msgspec
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from milabench_ng.plain import plain, plain_lines
-from milabench_ng.report.render.cells import Cell, Fact, Tone
+from milabench_ng.report.render.cells import Fact, Tone
 from milabench_ng.report.render.fitting import GAP, WORDS, blocks, fitting, wrapped
 from milabench_ng.report.render.output_width import output_width
 from milabench_ng.report.render.sections import Facts, Heading, Part, Section
@@ -151,15 +151,10 @@ def _table(section: Section, heads: Sequence[str], width: int) -> Table:
     for head, heading, most in zip(heads, section.headings, widest, strict=True):
         whole = heading.number or (easy and most <= heading.words)
         table.add_column(head, justify="right" if heading.number else "left", no_wrap=whole, overflow="fold")
-    tones = section.tones or [[heading.tone(cell) for heading, cell in _cells(section, row)] for row in section.rows]
-    for row, styles in zip(section.rows, tones, strict=True):
-        shown = (plain(heading.show(cell)) for heading, cell in _cells(section, row))
-        table.add_row(*(Text(text, STYLES[tone]) for text, tone in zip(shown, styles, strict=True)))
+    for row, tones in zip(section.rows, section.toned, strict=True):
+        cells = zip(section.headings, row, tones, strict=True)
+        table.add_row(*(Text(plain(heading.show(cell)), STYLES[tone]) for heading, cell, tone in cells))
     return table
-
-
-def _cells(section: Section, row: tuple[Cell, ...]) -> Iterator[tuple[Heading, Cell]]:
-    return zip(section.headings, row, strict=True)
 
 
 def _two_lines(header: str) -> str:
