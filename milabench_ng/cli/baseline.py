@@ -66,7 +66,7 @@ def _tests(made: Summary) -> Section:
             *((None, None) if row.estimate else (row.n, row.failures)),
             row.bound,
             made.origin(label),
-            "; ".join(each.what for each in row.departures),
+            "; ".join(each.what for each in row.departures) or None,
         )
         for label, row in made.tests.items()
     )

@@ -214,7 +214,7 @@ def _confinement(held: Confinement) -> Statements:
 
 def _controllers(checkup: Checkup) -> Section:
     rows = (
-        (name, "yes" if one.ok else "no", one.via, one.parent, one.why, one.fix)
+        (name, "yes" if one.ok else "no", one.via or None, one.parent or None, one.why or None, one.fix or None)
         for name, one in checkup.capabilities.controllers.items()
     )
     return table("", rows, "controller", "can be held", "through", "below", "why not", "what to do")

@@ -100,7 +100,7 @@ def _data_sets(catalogue: Catalogue) -> Section:
 
 def _tests(tests: Mapping[str, Test]) -> Section:
     rows = (
-        (name, test.workload, test.partition_scheme.type, test.data_scale, test.require, _arguments(test))
+        (name, test.workload, test.partition_scheme.type, test.data_scale, test.require, _arguments(test) or None)
         for name, test in tests.items()
     )
     scheme, scale = Heading("scheme", spare=1), Heading("data scale", "", number, True)
@@ -116,15 +116,15 @@ def _value(value: Scalar | ByMemoryClass) -> str:
     return ",".join(f"{size}:{one}" for size, one in value.items()) if isinstance(value, dict) else str(value)
 
 
-def _needs(workload: Workload) -> str:
+def _needs(workload: Workload) -> str | None:
     """The modules that may be missing, and which of them are."""
     marked = (f"{name} (missing)" if name in workload.missing else name for name in workload.requires)
-    return ", ".join(marked)
+    return ", ".join(marked) or None
 
 
-def _reads(workload: Workload) -> str:
+def _reads(workload: Workload) -> str | None:
     """The data sets, and with which option it reads them."""
-    return ", ".join(f"{name} ({option})" if option else name for name, option in workload.data_sets.items())
+    return ", ".join(f"{name} ({option})" if option else name for name, option in workload.data_sets.items()) or None
 
 
 def _volumes(workload: Workload, catalogue: Catalogue) -> Iterator[str]:

@@ -42,7 +42,7 @@ def show_plan(request: RunRequest) -> int:
 def _batches(dry: DryRun) -> Section:
     """All launches of a batch are the same test with the same options."""
     rows = (
-        (batch.number + 1, first.label, first.run, _devices(batch), len(batch.launches), _changed(first, dry))
+        (batch.number + 1, first.label, first.run, _devices(batch), len(batch.launches), _changed(first, dry) or None)
         for batch in dry.planned.plan.batches
         for first in batch.launches[:1]
     )

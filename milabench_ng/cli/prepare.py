@@ -57,7 +57,10 @@ def _print(places: tuple[Place, ...]) -> None:
     if not places:
         print("no data set is needed")
         return
-    rows = ((place.name, place.kind, place.scale, *_size(place), place.checksum, str(place.path)) for place in places)
+    rows = (
+        (place.name, place.kind, place.scale, *_size(place), place.checksum or None, str(place.path))
+        for place in places
+    )
     scale, files = Heading("scale", "", number, True), Heading("files", "", whole, True)
     size = Heading("size", number=True)
     made = table("", rows, "data set", "kind", scale, files, size, "checksum (SHA-256)", "path")

@@ -40,7 +40,7 @@ def rulings_ahead(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun
     name none.
     """
     found: tuple[tuple[str, str, bool, Iterable[str]], ...] = (
-        ("", "the node is ready", True, checkup.reasons),
+        ("node", "ready", True, checkup.reasons),
         ("R6", "the profile can be run as it is", plan is not None, _not_planned(plan)),
         ("R15", "there can be a score", rules.margin is not None and plan is not None, _scores(rules, plan)),
         ("R16", f"isolation {rules.isolation}", rules.isolation is not None, _isolation(rules, checkup)),
@@ -55,7 +55,7 @@ def rulings_ahead(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun
     )
     here = bool(checkup.inventory.gpus)
     doubts = tuple(
-        _ruling("", f"doubt {name} is refused", unknown("what ran raises it or does not"))
+        _ruling(name, "this doubt is refused", unknown("what ran raises it or does not"))
         for name in rules.doubts_refused
     )
     return doubts + tuple(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import os
 import re
 import resource
+import socket
 import subprocess
 import sys
 import tempfile
@@ -207,6 +209,33 @@ def test_doctor_says_why_a_node_is_not_ready() -> None:
     assert last == f"not ready  {checkup['reasons'][-1]}" if checkup["reasons"] else last.startswith("ready ")
     if checkup["ready"] and not checkup["inventory"]["gpus"]:
         assert last.endswith("for the CPU only: tenants get no GPU")
+
+
+def test_doctor_in_one_table_and_as_markdown(here: Here) -> None:
+    _, stdout, _ = here("doctor", "--format", "csv", "--rules", "procurement")
+    rows = list(csv.DictReader(stdout.splitlines()))
+    told = {(row["part"], row["of"], row["what"]): row["value"] for row in rows}
+    assert told["node", "", "host"] == socket.gethostname()
+    assert told["fence", "memory", "can be held"] in ("yes", "no")
+    assert told["rules", "R33", "result"] == "pass"
+    _, stdout, _ = here("doctor", "--format", "markdown")
+    lines = stdout.splitlines()
+    assert lines[:4] == ["# mnb doctor", "", "## node", ""]
+    assert f"- host: {socket.gethostname()}" in lines
+    assert any(line.startswith("| controller | can be held |") for line in lines)
+
+
+def test_list_in_every_form(here: Here) -> None:
+    code, stdout, _ = here("list", "standard", "--format", "json")
+    found = json.loads(stdout)
+    assert (code, found["tests"]["vae"]["workload"], found["workloads"]["vae"]["unit"]) == (0, "vae", "images")
+    _, stdout, _ = here("list", "standard", "--format", "csv")
+    assert [row["test"] for row in csv.DictReader(stdout.splitlines())] == [*found["tests"]]
+    _, stdout, _ = here("list", "--format", "markdown", "--verbose")
+    lines = stdout.splitlines()
+    assert "| data set | folder | scalable | full size | what it is |" in lines
+    assert "## vae" in lines
+    assert "- counts: images" in lines
 
 
 def test_doctor_is_not_ready_for_more_tenants_than_can_be() -> None:

@@ -126,7 +126,7 @@ def test_without_a_gpu_the_rules_on_gpus_stay_open(checkup: Checkup, seen: Condi
     bare = msgspec.structs.replace(checkup, inventory=msgspec.structs.replace(checkup.inventory, gpus=()))
     found = rulings_ahead(Rules(ecc=True, mitigations=True), bare, seen, None)
     assert [(one.id, one.result, one.reasons) for one in found] == [
-        ("", "pass", ()),
+        ("node", "pass", ()),
         ("R24", "unknown", ("the node shows no GPU",)),
         ("R25", "pass", ()),
     ]

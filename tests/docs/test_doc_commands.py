@@ -54,6 +54,9 @@ TABLE: dict[str, Check] = {
     "mnb accept bid.bundle.tar.gz results --rules tender.json --allowed-signers vendors.txt": PARSE,
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97": PARSE,
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97 --explain": PARSE,
+    "mnb accept bid.bundle.tar.gz results --guarantee 0.97 --format markdown > acceptance.md": Check(
+        "elsewhere", "test_acceptance"
+    ),
     "mnb bundle results --sign ~/.ssh/id_ed25519": Check(
         "elsewhere", "test_a_key_of_nobody_who_may_sign_fails_without_rules_too signs, with a key of its own"
     ),

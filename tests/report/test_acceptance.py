@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from collections.abc import Sequence
@@ -185,6 +186,21 @@ def test_command_with_bundles(bid: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert call(["accept", str(tmp_path / "nowhere"), str(bid)]) == 2
 
 
+def test_the_ratios_in_every_form(bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["accept", str(bid), str(folder(tmp_path / "d", DELIVERED))]
+
+    def printed(form: str) -> str:
+        assert call([*asked, "--format", form]) == 4
+        return capsys.readouterr().out
+
+    head, score, *_ = csv.reader(printed("csv").splitlines())
+    assert head == ["test", "delivered / bid", "at least", "at most", "verdict", "because"]
+    assert (score[0], score[4]) == ("score", "inconclusive")
+    lines = printed("markdown").splitlines()
+    assert lines[:3] == ["# mnb accept", "", "- verdict: " + lines[2].removeprefix("- verdict: ")]
+    assert "| test | delivered / bid | at least | at most | verdict | because |" in lines
+
+
 def test_two_sessions_of_one_machine_do_not_break_a_guarantee_by_a_few_percent(tmp_path: Path) -> None:
     """The repeats of one session agree far better than machines do: before, an equal node was broken in 43 %."""
     quiet = [1.0, 1.001, 0.999, 1.0, 1.001, 0.999]
@@ -251,7 +267,8 @@ def test_explain_prints_the_characteristic(bid: Path, tmp_path: Path, capsys: py
     assert call([*asked, "--explain"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "how likely each decision is, at the spread of these runs, if the tests vary independently" in told
-    assert "0.9700 4.8 % 4.9 % 90.2 %" in told
+    assert "keeps breaks neither true ratio of all tests (%) (%) (%)" in told
+    assert "0.9700 4.8 4.9 90.2" in told
 
 
 def marked(source: Path, test: str, mark: dict[str, object]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import json
@@ -526,6 +527,37 @@ def test_a_doubt_breaks_nothing_unless_the_rules_refuse_it(folder: Path, capsys:
     assert call(["verify", str(folder), "--rules", str(folder.parent / "strict.json"), "--format", "json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["passed"], told["doubts"][0]["name"], told["doubts"][0]["refused"]) == (False, "copied-slices", True)
+
+
+def test_the_verdict_in_every_form(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ATTACKS["slices of another device"][1](folder)
+    (folder.parent / "strict.json").write_bytes(msgspec.json.encode(Rules(signed=True)))
+
+    def printed(form: str) -> str:
+        assert call(["verify", str(folder), "--rules", str(folder.parent / "strict.json"), "--format", form]) == 1
+        return capsys.readouterr().out
+
+    whole = json.loads(printed("json"))
+    rows = {row["rule"]: row for row in csv.DictReader(printed("csv").splitlines())}
+    assert [*rows] == [rule.id for rule in RULES] + ["copied-slices"]
+    assert {row: rows[row]["rests on"] for row in ("R2", "R28", "copied-slices")} == {
+        "R2": "recomputed",
+        "R28": "witness",
+        "copied-slices": "doubt",
+    }
+    assert [rows[row]["result"] for row in ("R2", "R3", "R5", "R28", "copied-slices")] == [
+        *("FAIL", "pass", "off", "open", "doubt")
+    ]
+    assert rows["copied-slices"]["reasons"] == "; ".join(whole["doubts"][0]["reasons"])
+    table, markdown = printed("table").splitlines(), printed("markdown").splitlines()
+    assert table[0] == f"verdict      {whole['verdict']}"
+    assert table[table.index("not checkable: with these files, or with any") + 1].strip().split("  ") == [
+        *("rule", "result", "what is asked")
+    ]
+    assert markdown[0] == "# mnb verify"
+    assert markdown[2].startswith("- verdict: FAIL of ")
+    assert "| R2 | FAIL | signed by an allowed signer |" in markdown
+    assert "|  |  | - a plain folder is not signed; pack it with \\`mnb bundle --sign KEY\\` |" in markdown
 
 
 def test_rules_that_refuse_a_doubt_that_there_is_not(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

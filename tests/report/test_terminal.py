@@ -66,5 +66,11 @@ def test_statements_stand_below_their_title_and_text(monkeypatch: pytest.MonkeyP
 
 def test_one_table_of_all_names_part_and_row() -> None:
     parts = (Facts(title="node", facts=(Fact("RAM", "2 GiB"),)), table("", [("0", 3, None)], "GPU", "cores", "why"))
-    found = in_one_table(parts)
-    assert found.rows == (("node", "", "RAM", "2 GiB"), ("node", "0", "cores", 3), ("node", "0", "why", None))
+    found = in_one_table((*parts, table("", [("", 4, "it is full")], "GPU", "cores", "why"), NOTE))
+    assert found.rows[:-1] == (
+        ("node", "", "RAM", "2 GiB"),
+        ("node", "0", "cores", 3),
+        ("node", "0", "cores", 4),  # of the row above
+        ("node", "0", "why", "it is full"),
+    )
+    assert found.rows[-1][:3] == ("", "", "note")

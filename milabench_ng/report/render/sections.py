@@ -95,18 +95,20 @@ def facts(title: str, pairs: Iterable[tuple[str, str]]) -> Facts:
 
 
 def in_one_table(parts: Iterable[Part]) -> Section:
-    """All that ``parts`` say, a row for each statement and each cell."""
+    """All that ``parts`` say, a row for each statement and each cell that has a value."""
     rows: list[tuple[Cell, ...]] = []
-    title = ""
+    title, name = "", ""
     for part in parts:
-        title = part.title or title
+        title = part.title or (title if isinstance(part, Section) else "")
         if isinstance(part, Facts):
-            rows += [(title, "", fact.name, fact.text) for fact in part.facts]
-        else:
-            titles = [heading.header for heading in part.headings[1:]]
-            rows += [
-                (title, row[0], what, cell) for row in part.rows for what, cell in zip(titles, row[1:], strict=True)
-            ]
+            for fact in part.facts:
+                name = fact.name or name
+                rows.append((title, "", name, fact.text))
+            continue
+        for row in part.rows:
+            name = str(row[0]) or name
+            cells = zip(part.headings[1:], row[1:], strict=True)
+            rows += [(title, name, heading.header, cell) for heading, cell in cells if cell not in (None, "")]
     return table("", rows, "part", "of", "what", "value")
 
 
