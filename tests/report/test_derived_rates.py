@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import make_records
 import pytest
 import tampering
 from make_records import PER_GPU
+from terminal_stream import Terminal
 
 from milabench_ng.catalogue import Derived
 from milabench_ng.report.baselines.peaks import peaks_in_formulas
@@ -53,8 +56,14 @@ def test_the_terminal_has_a_table_in_the_units_of_the_suite(folder: Path) -> Non
     assert ["vae", "ms/step", "500.00", "1000 * batch_size / rate"] in [[cell.strip() for cell in row] for row in rows]
 
 
-def test_formulas_are_for_those_who_ask(folder: Path) -> None:
-    assert ["batch_size" in printed(folder, "table", full=full) for full in (False, True)] == [False, True]
+def test_formulas_give_way_on_a_narrow_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(width: int, *, full: bool = False) -> bool:
+        monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((width, 40)))
+        stream = Terminal()
+        write_report(make_report(folder), "table", stream, full=full)
+        return "batch_size" in stream.getvalue()
+
+    assert [shown(40), shown(40, full=True), shown(80)] == [False, True, True]
     assert "formula (rate: items/s)" in printed(folder, "markdown")
 
 
