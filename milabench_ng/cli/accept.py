@@ -101,10 +101,12 @@ def _document(made: Acceptance, sides: Mapping[str, CheckedResults], *, explain:
     verdict = Heading("verdict", tone=_tone)
     note = "at least, at most: one-sided 95 % bounds"
     ratios = table("", rows, "test", *numbers, verdict, "because", notes=(note,))
+    told = tuple(_facts(made, sides))
     return Document(
         title="mnb accept",
-        parts=(Facts(facts=tuple(_facts(made, sides))), ratios, *((_characteristic(made),) if explain else ())),
+        parts=(Facts(facts=told), ratios, *((_characteristic(made),) if explain else ())),
         table=ratios,
+        aside=told,
         whole={"schema": 1, "verdict": made.verdict, "verified": verified, **msgspec.structs.asdict(made)},
     )
 

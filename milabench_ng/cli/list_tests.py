@@ -90,12 +90,8 @@ def _data_sets(catalogue: Catalogue) -> Section:
         )
         for one in catalogue.data_sets.values()
     )
-    folder, scalable, size = (
-        Heading("folder", spare=2),
-        Heading("scalable", spare=1),
-        Heading("full size", number=True),
-    )
-    return table("", rows, "data set", folder, scalable, size, "what it is")
+    folder, scalable = Heading("folder", spare=2), Heading("scalable", spare=1)
+    return table("", rows, "data set", folder, scalable, Heading("full size", number=True), "what it is")
 
 
 def _tests(tests: Mapping[str, Test]) -> Section:

@@ -20,6 +20,7 @@ from milabench_ng.report.writers import (
     SuiteName,
     open_output,
     refuse_same,
+    tell,
     write_layout,
     write_page,
     write_report,
@@ -135,8 +136,7 @@ def report(
         else:
             write_layout(made, layout, form, stream)
     if form == "csv":  # which has no place for them
-        for fact in alarms_of_launches(made) if layout else alarms(made):
-            print(f"mnb: {fact.name}: {fact.text}", file=sys.stderr)
+        tell(alarms_of_launches(made) if layout else alarms(made))
     return made.exit_code
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,7 @@ from milabench_ng.records.output_files import written
 from milabench_ng.report.layouts.layout import SuiteLayout
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render import as_csv, as_json, as_markdown, as_table
+from milabench_ng.report.render.cells import Fact
 from milabench_ng.report.render.sections import Document, Form
 from milabench_ng.report.render.terminal import write_parts
 from milabench_ng.report.report import Report
@@ -29,6 +31,12 @@ LAYOUTS: dict[SuiteName, str] = {
     "unet3d": "unet3d",
 }
 """Their modules in `report.layouts`."""
+
+
+def tell(facts: Iterable[Fact]) -> None:
+    """Write ``facts`` to the error output."""
+    for fact in facts:
+        print(f"mnb: {plain(fact.name)}: {plain(fact.text)}", file=sys.stderr)
 
 
 def write_report(report: Report, form: Form, stream: TextIO, *, full: bool = False) -> None:
@@ -89,6 +97,7 @@ def write(document: Document, form: Form, stream: TextIO) -> None:
             write_parts(document.parts, stream)
         case "csv":
             as_csv.write_section(document.table, stream)
+            tell(document.aside)
         case "markdown":
             as_markdown.write_document(document, stream)
         case "json":

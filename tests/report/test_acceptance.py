@@ -188,12 +188,16 @@ def test_command_with_bundles(bid: Path, tmp_path: Path, capsys: pytest.CaptureF
 
 def test_the_ratios_in_every_form(bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["accept", str(bid), str(folder(tmp_path / "d", DELIVERED))]
+    told: list[str] = []
 
     def printed(form: str) -> str:
         assert call([*asked, "--format", form]) == 4
-        return capsys.readouterr().out
+        stdout, stderr = capsys.readouterr()
+        told.append(stderr)
+        return stdout
 
     head, score, *_ = csv.reader(printed("csv").splitlines())
+    assert "mnb: verdict: the delivered node may or may not keep" in told[-1]
     assert head == ["test", "delivered / bid", "at least", "at most", "verdict", "because"]
     assert (score[0], score[4]) == ("score", "inconclusive")
     lines = printed("markdown").splitlines()

@@ -519,6 +519,8 @@ def test_a_doubt_breaks_nothing_unless_the_rules_refuse_it(folder: Path, capsys:
     assert (lenient.passed, strict.passed) == (True, False)
     assert lenient.sentence.startswith("PASS with 1 doubt (copied-slices); ")
     assert "rules: copied-slices broken (copied-slices standard.vae" in strict.sentence
+    assert call(["verify", str(folder), "--format", "csv"]) == 0
+    assert capsys.readouterr().err == f"mnb: verdict: {lenient.sentence}\n"  # for which CSV has no place
     assert call(["verify", str(folder)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert why in shown

@@ -9,7 +9,7 @@ import msgspec
 from milabench_ng.report.render.cells import Cell, Tone, ratio_tone
 from milabench_ng.report.render.columns import column_groups
 from milabench_ng.report.render.sections import Heading, Section, section
-from milabench_ng.report.report import Line, Report
+from milabench_ng.report.report import Report
 
 _LIGHT = 1.0
 """Tests with a lower weight are grey, as in 2020."""
@@ -54,15 +54,11 @@ def of_section(section: Section, light: tuple[bool, ...] = ()) -> HtmlTable:
 
 def of_tests(report: Report) -> tuple[tuple[HtmlTable, ...], tuple[HtmlTable, ...]]:
     """The table of the tests with what decides, and the tables with the rest: details, and against each baseline."""
-    light = tuple(report.weighted and _is_light(line) for line in report.lines)
+    light = tuple(report.weighted and (line.scored.weight or 0.0) < _LIGHT for line in report.lines)
     first, *rest = (
         of_section(section(title, title, report.lines, *chosen), light) for title, chosen in column_groups(report)
     )
     return (first,), tuple(rest)
-
-
-def _is_light(line: Line) -> bool:
-    return (line.scored.weight or 0.0) < _LIGHT
 
 
 def _cell(heading: Heading, cell: Cell, tone: Tone) -> HtmlCell:

@@ -57,6 +57,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     tones: tuple[tuple[Tone, ...], ...] = ()
     """Those of the cells, where the headings alone do not say them."""
     notes: tuple[str, ...] = ()
+    sparse: bool = False
+    """Whether a terminal leaves out the columns in which no row has a value."""
 
     @property
     def toned(self) -> tuple[tuple[Tone, ...], ...]:
@@ -85,6 +87,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """For people, in this order."""
     table: Section
     """For CSV, which holds one."""
+    aside: tuple[Fact, ...] = ()
+    """What must be known of the table, and has no place in CSV: it goes to the error output."""
     whole: object
     """For JSON."""
 
@@ -115,9 +119,9 @@ def in_one_table(parts: Iterable[Part]) -> Section:
 def table(
     title: str, rows: Iterable[tuple[Cell, ...]], *headings: Heading | str, notes: tuple[str, ...] = ()
 ) -> Section:
-    """The section of these rows."""
+    """The section of these rows, without empty columns on a terminal."""
     heads = tuple(Heading(each) if isinstance(each, str) else each for each in headings)
-    return Section(title=title, headings=heads, rows=tuple(rows), notes=notes)
+    return Section(title=title, headings=heads, rows=tuple(rows), notes=notes, sparse=True)
 
 
 def section(key: str, title: str, items: Iterable[T], *columns: Column[T], notes: tuple[str, ...] = ()) -> Section:

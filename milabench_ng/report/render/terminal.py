@@ -6,6 +6,7 @@ in several tables below each other.
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from collections.abc import Sequence
 from typing import TextIO
@@ -19,8 +20,7 @@ from rich.text import Text
 
 from milabench_ng.plain import plain, plain_lines
 from milabench_ng.report.render.cells import Fact, Tone
-from milabench_ng.report.render.fitting import GAP, WORDS, blocks, fitting, wrapped
-from milabench_ng.report.render.output_width import output_width
+from milabench_ng.report.render.fitting import GAP, UNLIMITED, WORDS, blocks, fitting, wrapped
 from milabench_ng.report.render.sections import Facts, Heading, Part, Section
 
 STYLES: dict[Tone, str] = {
@@ -35,12 +35,13 @@ STYLES: dict[Tone, str] = {
 
 
 def console_of(stream: TextIO) -> Console:
-    """Prints text as it is: no markup, no cut lines."""
-    return Console(file=stream, width=output_width(stream), highlight=False, markup=False, emoji=False)
+    """Prints text as it is: no markup, no cut lines; rich would cut them to fit what it guesses of a pipe."""
+    width = shutil.get_terminal_size().columns if stream.isatty() else UNLIMITED
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def write_parts(parts: Sequence[Part], stream: TextIO) -> None:
-    """Write ``parts`` one below the other, with all their rows, and without columns that have no value."""
+    """Write ``parts`` one below the other, with all their rows."""
     console = console_of(stream)
     for place, part in enumerate(parts):
         if place:
@@ -48,8 +49,7 @@ def write_parts(parts: Sequence[Part], stream: TextIO) -> None:
         if isinstance(part, Facts):
             _print_facts(part, console)
         else:
-            told = [place for place, _ in enumerate(part.headings) if _told(part, place)]
-            print_section(_of(part, told), console)
+            print_section(part, console)
 
 
 def print_section(section: Section, console: Console, elsewhere: str = "only in a wider terminal or in a file") -> None:
@@ -59,6 +59,8 @@ def print_section(section: Section, console: Console, elsewhere: str = "only in 
     """
     if section.title:
         console.print(Text(plain(section.title), STYLES["strong"]))
+    if section.sparse:
+        section = _of(section, [place for place in range(len(section.headings)) if _told(section, place)])
     kept = _fitting(section, console.width)
     shown = _of(section, kept)
     heads = [_two_lines(plain(heading.header)) for heading in shown.headings]

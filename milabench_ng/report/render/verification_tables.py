@@ -32,8 +32,13 @@ def verification_document(found: Verification) -> Document:
         title="mnb verify",
         parts=tuple(_parts(found)),
         table=_table(found),
+        aside=(_verdict(found),),
         whole={"schema": 1, "passed": found.passed, "verdict": found.sentence, **msgspec.structs.asdict(found)},
     )
+
+
+def _verdict(found: Verification) -> Fact:
+    return Fact("verdict", found.sentence, "bad" if not found.passed else "fair" if found.doubts else "good")
 
 
 def ruling_section(title: str, rulings: Iterable[Ruling], notes: tuple[str, ...] = ()) -> Section:
@@ -43,9 +48,7 @@ def ruling_section(title: str, rulings: Iterable[Ruling], notes: tuple[str, ...]
 
 
 def _parts(found: Verification) -> Iterator[Part]:
-    tone: Tone = "bad" if not found.passed else "fair" if found.doubts else "good"
-    told = facts("", [("source", found.source), *found.facts.items()]).facts
-    yield Facts(facts=(Fact("verdict", found.sentence, tone), *told))
+    yield Facts(facts=(_verdict(found), *facts("", [("source", found.source), *found.facts.items()]).facts))
     for part, title in _TITLES.items():
         if asked := [ruling for ruling in found.rulings if part == _part(ruling)]:
             yield ruling_section(title, asked)
