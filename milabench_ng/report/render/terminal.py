@@ -72,11 +72,19 @@ def print_section(section: Section, console: Console, elsewhere: str = "only in 
     for block, places in enumerate(blocks(least, console.width)):
         if block:
             console.print()
-        console.print(_table(_of(shown, places), [heads[place] for place in places], console.width))
+        _print_table(_table(_of(shown, places), [heads[place] for place in places], console.width), console)
     gone = [heading.title for place, heading in enumerate(section.headings) if place not in kept]
     told = [f"{', '.join(gone)}: {elsewhere}"] if gone else []
     for note in (*told, *section.notes):
         console.print(Text(plain(note), STYLES["faint"]))
+
+
+def _print_table(table: Table, console: Console) -> None:
+    """Without the blanks that fill its lines: in a file or a pipe, a line may be as wide as the longest text."""
+    with console.capture() as made:
+        console.print(table)
+    text = made.get()
+    console.file.write(text if console.is_terminal else "\n".join(line.rstrip() for line in text.split("\n")))
 
 
 def _print_facts(part: Facts, console: Console) -> None:
