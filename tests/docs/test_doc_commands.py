@@ -188,6 +188,7 @@ TABLE: dict[str, Check] = {
     "mnb report results --compare v100 --price 200000": RUN,
     "mnb report results --compare v100 --price 200000 --html report.html": RUN,
     "mnb report results-acme --weights tests/docs/third_party/acme-weights.json": BY_PACKAGE,
+    "mnb verify results-acme": BY_PACKAGE,
     "mnb report results.bundle.tar.gz --rules procurement --nonce tender-2026-17 --compare v100 "
     "--allowed-signers vendors.txt": PARSE,
     "mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json": PARSE,

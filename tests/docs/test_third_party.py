@@ -127,8 +127,11 @@ def test_it_is_checked_like_a_built_in_workload(results: Path, tmp_path: Path) -
         for path in folder.glob("*.J0.*.json"):
             change(path, edit)
         assert why in told(folder)
+    folder = Path(shutil.copytree(results, tmp_path / "undeclared"))
     change(folder / "run.json", lambda manifest: manifest.pop("declared"))
-    assert "does not say what the workload acme_bench.probe:probe declares" in told(folder)
+    (left_out,) = (ruling for ruling in verify(folder, Rules()).rulings if ruling.id == "R33")
+    assert left_out.result == "unknown"
+    assert "does not say what the workload acme_bench.probe:probe declares" in left_out.reasons[0]
 
 
 def test_a_profile_may_name_it_either_way(results: Path, site: Path, work: Path) -> None:

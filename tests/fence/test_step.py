@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fence_trials import python
 from fence_waiting import process_of, wait_for
+from parts.fence_trials import python
 
 from milabench_ng.fence.backends.scope import worthwhile
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob

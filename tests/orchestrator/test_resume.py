@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from milabench_ng.builtin import read_builtin
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.orchestrator.execution.interruption import SAME_S
@@ -191,10 +192,9 @@ def test_what_differs_is_refused_by_kind_unless_it_is_accepted(interrupted) -> N
         assert {one.kind for one in differences(then, replace(then, shares=shares))} == {"isolation"}
     software = SessionDifference("software", f"torch was {then.software['torch']} and is 9.9")
     assert tuple(differences(then, changes["software"])) == (software,)
-    (name,) = then.declared
-    declares = {name: replace(then.declared[name], most_items="9")}
-    (changed,) = differences(then, replace(then, declared=declares))
-    assert str(changed) == f"software: what the workload {name} declares is not what it was"
+    first, later = ({"acme:probe": replace(read_builtin()["toy_reg"], most_items=most)} for most in ("8", "9"))
+    (changed,) = differences(replace(then, declared=first), replace(then, declared=later))
+    assert str(changed) == "software: what the workload acme:probe declares is not what it was"
 
 
 def test_another_plan_is_refused_whatever_is_accepted(interrupted) -> None:  # type: ignore[no-untyped-def]

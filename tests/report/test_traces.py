@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from make_records import PER_GPU, manifest, plan, record, steady, write
-from trace_bands import FIRST, build, merge
+from parts.trace_bands import FIRST, build, merge
 
 from milabench_ng import shipped
 from milabench_ng.errors import InputError

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from parts.trace_bands import build
 from test_traces import first_step, of_tenants, seen
 from test_traces import folder as written
-from trace_bands import build
 
 from milabench_ng.report.launch.traces import Compared, Traced, compare
 from milabench_ng.report.summary.folder import load

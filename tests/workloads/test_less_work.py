@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from parts.trace_bands import build
 from recording import Recording, bench_on
 from torch import Tensor, nn
-from trace_bands import build
 
 from milabench_ng.bench import Bench
 from milabench_ng.datasets import registry

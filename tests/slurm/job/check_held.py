@@ -123,7 +123,7 @@ import json, msgspec, sys, time
 from milabench_ng.fence.choosing import open_fence
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.kernel.processes import identify
-from fence_trials import python, spawn
+from parts.fence_trials import python, spawn
 from milabench_ng.records.isolation import Share
 fence = open_fence(msgspec.json.decode(sys.argv[1], type=Capabilities), "auto", "mnb-test-crash")
 source = "import os, time; print(os.getpid(), flush=True); os.fork() or (os.setsid(), os.fork()); time.sleep(60)"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fence_trials import end, python, spawn
+from parts.fence_trials import end, python, spawn
 
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import bounds, open_fence

@@ -21,6 +21,9 @@ def version(evidence: Evidence) -> Finding:
     """The run is of no newer version than this and of none older than demanded, and tells all that it can."""
     why = older(evidence.manifest.version, evidence.ledger)
     reasons = [*_newer(evidence), *_too_old(evidence, why), *(() if why else left_out(evidence))]
+    undeclared = [one.workload for one in evidence.manifest.plan.launches if one.workload not in evidence.declared]
+    if undeclared and not reasons and why is None:
+        return unknown(f"run.json does not say what the workload {undeclared[0]} declares: its items cannot be checked")
     if reasons or why is None:
         return judged(reasons)
     return unknown(f"older version: {why}; what only later ones write is not asked (least_version demands it)")
