@@ -99,8 +99,9 @@ def _document(made: Acceptance, sides: Mapping[str, CheckedResults], *, explain:
     ]
     numbers = (Heading(title, "", _four, True) for title in ("delivered / bid", "at least", "at most"))
     verdict = Heading("verdict", tone=_tone)
-    note = "at least, at most: one-sided 95 % bounds"
-    ratios = table("", rows, "test", *numbers, verdict, "because", notes=(note,))
+    bounded = any(low is not None for _, _, low, *_ in rows)
+    notes = ("at least, at most: one-sided 95 % bounds",) if bounded else ()
+    ratios = table("", rows, "test", *numbers, verdict, "because", notes=notes)
     told = tuple(_facts(made, sides))
     return Document(
         title="mnb accept",

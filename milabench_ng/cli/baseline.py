@@ -71,10 +71,21 @@ def _tests(made: Summary) -> Section:
         for label, row in made.tests.items()
     )
     rate, std = Heading("rate", "items/s", number, True), Heading("std", "%", one_decimal, True)
-    band = Heading("95 % band", "items/s", number=True)
+    band, origin = Heading("95 % band", "items/s", number=True), Heading("origin", spare=1)
     n, fail = Heading("n", "", whole, True), Heading("fail", "", whole, True)
     return table(
-        "", rows, "test", "items", rate, band, std, n, fail, "bound by", "origin", "what departs from the test of today"
+        "",
+        rows,
+        "test",
+        "items",
+        rate,
+        band,
+        std,
+        n,
+        fail,
+        "bound by",
+        origin,
+        "what departs from the test of today",
     )
 
 

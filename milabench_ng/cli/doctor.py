@@ -107,13 +107,16 @@ def _parts(checkup: Checkup, slots_per_device: int, rulings: Sequence[Ruling]) -
     yield facts("software", inventory.versions.items())
     if rulings:
         yield ruling_section("rules", rulings, (AFTER,))
-    yield Facts(facts=tuple(_verdict(checkup)))
+    yield Facts(facts=tuple(_verdict(checkup, rulings)))
 
 
-def _verdict(checkup: Checkup) -> Iterator[Fact]:
+def _verdict(checkup: Checkup, rulings: Sequence[Ruling]) -> Iterator[Fact]:
+    broken = [one.id for one in rulings if one.result == "fail"]
     yield from (Fact("note", note) for note in checkup.notes)
     yield from (Fact("not ready", reason, "bad") for reason in checkup.reasons)
-    if checkup.ready:
+    if broken:
+        yield Fact("not ready", f"a run here would break {', '.join(broken)} of the rules", "bad")
+    elif checkup.ready:
         yield Fact("ready", _what_is_there(checkup), "good")
 
 

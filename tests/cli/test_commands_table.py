@@ -205,7 +205,7 @@ verify res --repeat 5 | 1 | verdict FAIL of 17 rules: R11 broken (R11 quick.toy_
 verify res --repeat 2.5 | 2 | mnb: --repeat 2.5: a whole number
 verify res --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it holds the public
 verify res --authorities nowhere | 2 | mnb: --authorities nowhere: no such file
-verify res --nonce wrong | 1 | verdict FAIL of 17 rules: R9 broken (R9 the run was made with the nonce None, 'wrong'
+verify res --nonce wrong | 1 | verdict FAIL of 17 rules: R9 broken (R9 the run was made without a nonce, 'wrong'
 verify res --profile standard | 1 | verdict FAIL of 17 rules: R6 broken (R6 the profile is of SHA-256 e3ac4d9b4ab1,
 verify base.json | 2 | mnb: base.json: not a bundle that `mnb bundle` made: it is not compressed by gzip
 verify notes.txt | 2 | mnb: notes.txt: not a bundle that `mnb bundle` made: it is not compressed by gzip
@@ -214,7 +214,7 @@ verify res -o old.txt | 2 | mnb: --output old.txt: the file exists; name another
 accept res again | 4 | verdict the delivered node may or may not keep the guarantee of 0.97 of the bid
 accept res again --guarantee 97% | 4 | verdict the delivered node may or may not keep the guarantee of 0.97 of the bid
 accept res again --guarantee 0.97 | 4 | verdict the delivered node may or may not keep the guarantee of 0.97 of the
-accept res again --guarantee 97 | 2 | mnb: --guarantee 97: a share of the bid's throughput, above 0 and at most 1
+accept res again --guarantee 97 | 2 | mnb: --guarantee 97: a share of the bid's throughput, at most 1: write 0.97 or 97%
 accept res again --guarantee much | 2 | mnb: --guarantee: 'much' is not a share; write a percentage such as 2%
 accept res nowhere | 2 | mnb: nowhere: no such file or folder, and no baseline of that name is shipped; there are
 accept res.tar.gz base.json | 4 | verdict the delivered node may or may not keep the guarantee of 0.97 of the bid

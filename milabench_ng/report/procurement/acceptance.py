@@ -144,7 +144,7 @@ def accept(
     inconclusive.
     """
     if not 0 < guarantee <= 1:
-        raise InputError(f"--guarantee {guarantee:g}: a share of the bid's throughput, above 0 and at most 1")
+        raise InputError(f"--guarantee {guarantee:g}: a share of the bid's throughput, at most 1: write 0.97 or 97%")
     named = {f"score of {suite}" if len(weights) > 1 else "score": known for suite, known in weights.items()}
     effective = {name: planned_weights(known or {}, bid) for name, known in named.items()}
     promised = {row.test: row for row in scored_tests(bid, None)}

@@ -42,9 +42,11 @@ _MARKS: Column[BidRow] = Column("marks", value=lambda row: "; ".join(mark.text f
 
 def tender_document(tender: Tender) -> Document:
     """In JSON, money is in its ``currency``, and ratios are to one reference node."""
+    told = tuple(tender_facts(tender))
     return Document(
         title="mnb bids",
-        parts=(Facts(facts=tender_facts(tender)), *tender_sections(tender)),
+        parts=(Facts(facts=told), *tender_sections(tender)),
+        aside=told,
         table=bids_section(tender),
         whole={"schema": REPORT_SCHEMA, **msgspec.structs.asdict(tender)},
     )

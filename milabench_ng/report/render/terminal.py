@@ -23,6 +23,8 @@ from milabench_ng.report.render.cells import Fact, Tone
 from milabench_ng.report.render.fitting import GAP, UNLIMITED, WORDS, blocks, fitting, wrapped
 from milabench_ng.report.render.sections import Facts, Heading, Part, Section
 
+_LONGEST_NAME = 40
+"""Characters of a name that is not broken."""
 STYLES: dict[Tone, str] = {
     "plain": "",
     "strong": "bold",
@@ -68,7 +70,7 @@ def print_section(section: Section, console: Console, elsewhere: str = "only in 
     if len(blocks(widest, console.width)) > 1:
         heads = [_narrow(head) for head in heads]
         widest = _widest(shown, heads)
-    least = [_least(*each, WORDS) for each in zip(shown.headings, widest, strict=True)]
+    least = _at_least(shown, widest)
     for block, places in enumerate(blocks(least, console.width)):
         if block:
             console.print()
@@ -142,6 +144,12 @@ def _easy(section: Section, widest: Sequence[int]) -> list[int]:
     return [_least(heading, most, heading.words) for heading, most in zip(section.headings, widest, strict=True)]
 
 
+def _at_least(section: Section, widest: Sequence[int]) -> list[int]:
+    """The least widths of the columns; the first has names, which stay whole."""
+    least = [_least(*each, WORDS) for each in zip(section.headings, widest, strict=True)]
+    return [max(least[0], min(widest[0], _LONGEST_NAME)), *least[1:]]
+
+
 def _least(heading: Heading, widest: int, words: int) -> int:
     """The width of a column in which numbers stay whole and texts wrap at ``words`` characters."""
     return widest if heading.number else min(widest, words)
@@ -158,8 +166,9 @@ def _table(section: Section, heads: Sequence[str], width: int) -> Table:
     widest = _widest(section, heads)
     easy = sum(_easy(section, widest)) + GAP * (len(widest) - 1) <= width
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
-    for head, heading, most in zip(heads, section.headings, widest, strict=True):
-        whole = heading.number or (easy and most <= heading.words)
+    for place, (head, heading, most) in enumerate(zip(heads, section.headings, widest, strict=True)):
+        name = not place and most <= min(_LONGEST_NAME, width)
+        whole = heading.number or name or (easy and most <= heading.words)
         table.add_column(head, justify="right" if heading.number else "left", no_wrap=whole, overflow="fold")
     for row, tones in zip(section.rows, section.toned, strict=True):
         cells = zip(section.headings, row, tones, strict=True)

@@ -45,8 +45,8 @@ def read_reply(content: bytes) -> tuple[str, datetime]:
         if status is not PKIStatus.GRANTED:
             raise UnfitReplyError(f"it was not granted, but answered with {status.name}")
         return imprint.message.hex(), reply.tst_info.gen_time.astimezone(UTC)
-    except _UNFIT as error:
-        raise UnfitReplyError(str(error)) from None
+    except _UNFIT:
+        raise UnfitReplyError("it is no reply of a time-stamping authority; give its .tsr file, or a .sig") from None
 
 
 def check_reply(content: bytes, head: str, authorities: list[x509.Certificate]) -> datetime:

@@ -207,7 +207,8 @@ def order(evidence: Evidence) -> Finding:
 
 def _wrong_order(evidence: Evidence, planned: Plan, nonce: str) -> Iterator[str]:
     if planned.nonce != nonce:
-        yield f"the run was made with the nonce {planned.nonce!r}, {nonce!r} was given"
+        made = "without a nonce" if planned.nonce is None else f"with the nonce {planned.nonce!r}"
+        yield f"the run was made {made}, {nonce!r} was given"
     if planned.order != "random":
         yield f"the order of the plan is {planned.order!r}; a nonce seeds --order random"
     stated = read_stated(evidence.manifest)
