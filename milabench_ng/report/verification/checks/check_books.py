@@ -153,7 +153,7 @@ def caps(evidence: Evidence) -> Finding:
         counted = (
             ("retries", rules.retries, sum(count - 1 for count in attempts(events).values())),
             ("resumes", rules.resumes, sum(isinstance(event, Resumed) for event in events)),
-            ("sessions", rules.sessions, len(evidence.ledger.sessions)),
+            ("sessions", rules.sessions, evidence.summary.starts),
         )
         reasons += [
             f"{count} {what}, {cap} are allowed" for what, cap, count in counted if cap is not None and count > cap
@@ -173,5 +173,5 @@ def attempts_fact(evidence: Evidence) -> str:
     interrupted = sum(isinstance(event, Interrupted) for event in events)
     return (
         f"{counted(tried, 'attempt')}, {failed} failed, {len(lost_attempts(events))} without a record, "
-        f"{counted(interrupted, 'interruption')}, {counted(len(evidence.ledger.sessions), 'session')}"
+        f"{counted(interrupted, 'interruption')}, {counted(evidence.summary.starts, 'session')}"
     )
