@@ -56,7 +56,7 @@ def _parts(found: Verification) -> Iterator[Part]:
         rows = (row for doubt in found.doubts for row in _doubt(doubt))
         yield table("doubts: unusual, and no proof of anything", rows, "doubt", _RESULT, "what is unusual")
     if off := ", ".join(ruling.id for ruling in found.having("off")):
-        yield facts("", [("not demanded", off)])
+        yield facts("", [("not asked", off)])
 
 
 def _tone(cell: Cell) -> Tone:
