@@ -14,7 +14,17 @@ from typing import Any
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, MIB, RECORD, is_locked, parse_json, read_content, refuse, refuse_large_numbers
+from milabench_ng.files import (
+    LARGE,
+    MIB,
+    RECORD,
+    convert_json,
+    is_locked,
+    parse_json,
+    read_content,
+    refuse,
+    refuse_large_numbers,
+)
 from milabench_ng.plain import plain, short
 from milabench_ng.records.ledger import Chain, check_chain
 from milabench_ng.records.manifest import Manifest
@@ -149,6 +159,13 @@ def _made_by(content: bytes) -> str:
         raw = None
     ours = raw.get("mnb") if isinstance(raw, dict) else None
     return written_by(ours, RECORD_SCHEMA) if ours is not None else written_by(raw, RUN_SCHEMA)
+
+
+def to_manifest(raw: Any, source: str, unfit: str) -> Manifest:
+    """The manifest in parsed JSON. Raises InputError for another schema, naming ``source``, or saying ``unfit``."""
+    if isinstance(raw, dict):
+        require_schema(raw.get("schema"), "manifest", RUN_SCHEMA, source)
+    return convert_json(raw, Manifest, unfit, written_by(raw, RUN_SCHEMA))
 
 
 def read_ledger(folder: Path) -> Chain:

@@ -11,7 +11,7 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, convert_json, parse_json, read_content
+from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
 from milabench_ng.orchestrator.persistence.spooling import forget, spooled
 from milabench_ng.orchestrator.planning.request import RunRequest
@@ -30,7 +30,7 @@ from milabench_ng.records.names import (
     whole_content,
     write_atomically,
 )
-from milabench_ng.records.origin import RUN_SCHEMA, require_schema, written_by
+from milabench_ng.records.reading import to_manifest
 
 DifferenceKind = Literal["node", "software", "isolation"]
 """What may differ between two sessions if the user accepts it. The plan may not."""
@@ -56,9 +56,7 @@ def read_manifest(folder: Path) -> Manifest:
     except InputError as error:
         raise InputError(f"--resume: {error}; name the folder of a run") from None
     unfit = f"--resume {folder}: {path.name} is no manifest that can be gone on with"
-    if isinstance(raw, dict):
-        require_schema(raw.get("schema"), "manifest", RUN_SCHEMA, f"--resume {path}")
-    manifest = convert_json(raw, Manifest, unfit, written_by(raw, RUN_SCHEMA))
+    manifest = to_manifest(raw, f"--resume {path}", unfit)
     if not manifest.request:
         raise InputError(f"--resume {folder}: made by mnb {manifest.version}: it cannot be resumed; start a new run")
     return manifest

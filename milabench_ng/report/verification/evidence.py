@@ -18,6 +18,8 @@ from milabench_ng.records.origin import release
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.record import Record
 from milabench_ng.records.retried import Good, superseded
+from milabench_ng.report.scoring.failure_rate import FailureRate, failure_rate
+from milabench_ng.report.summary.ending import left_pending
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import Claim, FileSum, PackingList
 from milabench_ng.report.verification.rules import Rules
@@ -121,6 +123,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     def measured(self) -> tuple[StoredRecord, ...]:
         """The records of launches that ran for their own result, not as company."""
         return tuple(kept for kept in self.records if kept.record.mnb.launch.measured)
+
+    @property
+    def failures(self) -> FailureRate:
+        """Of the launches that were tried; what an interrupted run has left is told apart."""
+        return failure_rate(left_pending(self.summary))
 
     @property
     def superseded(self) -> frozenset[str]:

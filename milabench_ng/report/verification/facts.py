@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from milabench_ng.plain import short
-from milabench_ng.report.scoring.failure_rate import failure_rate
 from milabench_ng.report.summary.deviations import DEVIATIONS
-from milabench_ng.report.summary.ending import left_pending
 from milabench_ng.report.summary.marked import Marked, count_marks
 from milabench_ng.report.verification.bundle import ClaimedScore
 from milabench_ng.report.verification.checks.check_books import attempts_fact
@@ -33,7 +31,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "tests": tests_fact(manifest),
         "launches": f"{len(evidence.records)} records of {len(evidence.asked.launches)} planned launches",
         "attempts": attempts_fact(evidence),
-        "failures": failure_rate(left_pending(evidence.summary)).text,
+        "failures": evidence.failures.text,
         "gaps": gaps_fact(evidence),
         "libraries": libraries_fact(evidence),
         "twins": twins_fact(evidence),

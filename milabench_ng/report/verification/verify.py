@@ -10,12 +10,11 @@ from pathlib import Path
 import milabench_ng
 from milabench_ng.builtin import read_builtin
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, convert_json, parse_json, read_content
+from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.known_twins import read_known
 from milabench_ng.plain import plain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST
-from milabench_ng.records.origin import RUN_SCHEMA, require_schema, written_by
 from milabench_ng.records.reading import (
     Read2020,
     ReadRecord,
@@ -23,6 +22,7 @@ from milabench_ng.records.reading import (
     read_ledger,
     read_record,
     record_content,
+    to_manifest,
 )
 from milabench_ng.report.baselines.peaks import same_models
 from milabench_ng.report.scoring.scale import Scale, files_of, scales_of
@@ -154,9 +154,7 @@ def _manifest(there: Opened) -> Manifest:
     except InputError as error:
         raise InputError(f"{error}; only a whole result folder can be verified") from None
     unfit = f"{path}: not the manifest of a run that can be verified"
-    if isinstance(raw, dict):
-        require_schema(raw.get("schema"), "manifest", RUN_SCHEMA, path)
-    manifest = convert_json(raw, Manifest, unfit, written_by(raw, RUN_SCHEMA))
+    manifest = to_manifest(raw, path, unfit)
     if not manifest.plan.devices or not all(launch.devices for launch in manifest.plan.launches):
         raise InputError(f"{path}: its plan has a launch without a device")
     return manifest

@@ -19,8 +19,6 @@ from milabench_ng.records.ledger import (
     recorded,
 )
 from milabench_ng.records.names import MANIFEST
-from milabench_ng.report.scoring.failure_rate import failure_rate
-from milabench_ng.report.summary.ending import left_pending
 from milabench_ng.report.verification.checks.clocks import undated
 from milabench_ng.report.verification.checks.ended_early import wrongly_ended
 from milabench_ng.report.verification.evidence import Evidence
@@ -36,7 +34,7 @@ def complete(evidence: Evidence) -> Finding:
 def _gaps(evidence: Evidence) -> Iterator[str]:
     if evidence.going_on:
         yield "the run still goes on"
-    left = failure_rate(left_pending(evidence.summary)).left
+    left = evidence.failures.left
     if left:
         yield f"it was interrupted with {counted(left, 'launch')} left: mnb jobs --resume runs them"
     yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
@@ -141,7 +139,7 @@ def _sessions(evidence: Evidence, chain: Chain) -> Iterator[str]:
 
 def caps(evidence: Evidence) -> Finding:
     """Failures, retries, resumes and sessions stay within what is allowed."""
-    rules, rate = evidence.rules, failure_rate(left_pending(evidence.summary))
+    rules, rate = evidence.rules, evidence.failures
     wanted = (rules.failure_rate, rules.retries, rules.resumes, rules.sessions)
     if all(cap is None for cap in wanted):
         return OFF

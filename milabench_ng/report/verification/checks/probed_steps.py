@@ -18,11 +18,12 @@ def untold_steps(evidence: Evidence) -> Iterator[str]:
     A session in which one rank tells late steps is of a version whose ranks all do.
     """
     nonce = evidence.manifest.plan.nonce
-    late = {kept.file: late_steps(nonce, kept.record.mnb.label) for kept in evidence.good}
-    telling = {kept.record.mnb.session for kept in evidence.good if _tells(kept.record.mnb.ranks, late[kept.file])}
+    late = {label: late_steps(nonce, label) for label in {kept.record.mnb.label for kept in evidence.good}}
+    good = [kept.record.mnb for kept in evidence.good]
+    telling = {mnb.session for mnb in good if _tells(mnb.ranks, late[mnb.label])}
     for kept in evidence.good:
         declared = evidence.declared.get(kept.record.mnb.launch.workload)
-        asked = (*PROBED_STEPS, *(late[kept.file] if kept.record.mnb.session in telling else ()))
+        asked = (*PROBED_STEPS, *(late[kept.record.mnb.label] if kept.record.mnb.session in telling else ()))
         for rank in kept.record.mnb.ranks if declared else ():
             found = _lacking(kept, rank, asked, learned=bool(declared and declared.trains))
             yield from (f"{kept.name}: rank {rank.rank} has no {what}" for what in found)
