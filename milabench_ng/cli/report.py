@@ -129,7 +129,7 @@ def report(
     if tables is not None:
         write_tables(made, tables, force=force)
     if html is not None:
-        write_page(made, None if more else folder, html, force=force)
+        write_page(made, html, force=force)
     with open_output(output, sys.stdout, force=force) as stream:
         if layout is None:
             write_report(made, form, stream, full=full)

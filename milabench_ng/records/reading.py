@@ -1,4 +1,4 @@
-"""Reading untrusted result folders.
+"""Reading the files of untrusted result folders.
 
 Records of the 2020 ``milarun`` tool are read as well. They have no ``mnb`` part and may hold ``NaN`` and ``Infinity``,
 which are not JSON. A file that cannot be read is a `Problem` with a name and a reason, never an exception.
@@ -7,7 +7,6 @@ which are not JSON. A file that cannot be read is a `Problem` with a name and a 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from milabench_ng.files import (
 from milabench_ng.plain import plain, short
 from milabench_ng.records.ledger import Chain, check_chain
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME
+from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, file_digest
 from milabench_ng.records.origin import RECORD_SCHEMA, RUN_SCHEMA, require_schema, written_by
 from milabench_ng.records.record import Record
 from milabench_ng.records.record_2020 import Record2020
@@ -44,17 +43,30 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadRecord(msgspec.Struct, frozen=True):
-    """A record and the name of its file, relative to the folder."""
+    """A record with the name of its file, relative to the folder, and the file's SHA-256."""
 
     file: str
+    sha256: str
     record: Record
+
+    @property
+    def name(self) -> str:
+        """Its name in reasons: ``standard.vae J0.1``."""
+        return f"{self.record.mnb.label} J{self.record.job_id}"
 
 
 class Read2020(msgspec.Struct, frozen=True):
-    """The same, of a record of 2020."""
+    """A record of 2020 and the name of its file."""
 
     file: str
     record: Record2020
+
+
+class ReadManifest(msgspec.Struct, frozen=True):
+    """A manifest and the name of its file."""
+
+    file: str
+    manifest: Manifest
 
 
 class _Ours(msgspec.Struct, frozen=True):
@@ -83,40 +95,10 @@ class _Kind(msgspec.Struct, frozen=True):
 _kind = msgspec.json.Decoder(_Kind)
 _record = msgspec.json.Decoder(Record)
 
-Found = ReadRecord | Read2020 | Manifest | Problem
+Found = ReadRecord | Read2020 | ReadManifest | Problem
 
 MOST_DECODED = 256 * MIB
 """Of one record, by `decoded_size`: five times what a day of slices takes."""
-
-
-def read_folder(folder: Path) -> Iterator[Found]:
-    """Every record, manifest and unreadable file below ``folder``, one at a time, in the order of their names.
-
-    As in 2020, a record is any ``*.json`` whose ``job_id`` is not null and that is not a ``sub_job``; other JSON files
-    are skipped.
-    """
-    if not os.path.isdir(folder):
-        raise InputError(
-            f"{plain(folder)}: no such folder" if not os.path.exists(folder) else f"{folder}: not a folder"
-        )
-    paths, unseen = _json_files(str(folder))
-    yield from unseen
-    for path in paths:
-        found = _read_file(path, os.path.relpath(path, folder))
-        if found is not None:
-            yield found
-
-
-def _read_file(path: str, name: str) -> Found | None:
-    """What a file of a result folder holds. Links are refused: they may lead to files that only the reader may read."""
-    try:
-        if os.path.basename(name) == MANIFEST:
-            content = read_content(Path(path), LARGE, os.O_NOFOLLOW)
-        else:
-            content = record_content(Path(path))
-    except InputError as error:
-        return problem(name, _no_file(path, error))
-    return read_record(content, name)
 
 
 def record_content(path: Path) -> bytes:
@@ -176,7 +158,7 @@ def read_ledger(folder: Path) -> Chain:
     try:
         return check_chain(read_content(path, LARGE, os.O_NOFOLLOW))
     except InputError as error:
-        return Chain(problems=(f"{LEDGER}: {_no_file(path, error)}",))
+        return Chain(problems=(f"{LEDGER}: {why_no_file(path, error)}",))
 
 
 def is_going_on(folder: Path) -> bool:
@@ -191,7 +173,7 @@ def is_going_on(folder: Path) -> bool:
         return False
 
 
-def _no_file(path: str | Path, error: InputError) -> str:
+def why_no_file(path: str | Path, error: InputError) -> str:
     """Why a file of a result folder is not read."""
     return "a symbolic link, and not a file" if os.path.islink(path) else _reason(error)
 
@@ -199,30 +181,6 @@ def _no_file(path: str | Path, error: InputError) -> str:
 def _reason(error: InputError) -> str:
     """The reason without the file's name, which the `Problem` has."""
     return str(error).partition(": ")[2]
-
-
-def _json_files(folder: str) -> tuple[list[str], list[Problem]]:
-    """The files to read below ``folder``, in order, and problems with folders in it that cannot be read.
-
-    Raises InputError where that is ``folder`` itself: nothing is known then, not even that there is a launch.
-    """
-    paths: list[str] = []
-    unseen: list[Problem] = []
-    folders = [folder]
-    while folders:
-        parent = folders.pop()
-        try:
-            with os.scandir(parent) as entries:
-                for entry in entries:
-                    if entry.name.endswith(".json") and not entry.name.startswith("."):
-                        paths.append(entry.path)
-                    elif entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-        except OSError as error:
-            if parent == folder:
-                raise InputError(f"{plain(folder)}: {error.strerror or error}") from None
-            unseen.append(problem(os.path.relpath(parent, folder), error.strerror or str(error)))
-    return sorted(paths), unseen
 
 
 def _decode(content: bytes, name: str) -> Found | None:
@@ -237,14 +195,14 @@ def _decode(content: bytes, name: str) -> Found | None:
     if kind.job_id is None:
         if kind.run_id is not None and kind.plan:
             require_schema(kind.schema, "manifest", RUN_SCHEMA, name)
-            return msgspec.json.decode(content, type=Manifest)
+            return ReadManifest(name, msgspec.json.decode(content, type=Manifest))
         return problem(name, "it holds no job_id") if RECORD_NAME.fullmatch(os.path.basename(name)) else None
     if kind.sub_job:
         return None
     kind.require_ours(name)
     if kind.mnb is None:
         return Read2020(name, msgspec.convert(msgspec.json.decode(content) if raw is None else raw, Record2020))
-    return ReadRecord(name, _record.decode(content))
+    return ReadRecord(name, file_digest(content), _record.decode(content))
 
 
 def problem(name: str, reason: str) -> Problem:

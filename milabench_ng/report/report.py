@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from milabench_ng.records.folder import Folder
 from milabench_ng.report.scoring.choices import Choices
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
 from milabench_ng.report.scoring.cost import Price
@@ -79,6 +80,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Inputs that are not the shipped ones."""
     verification: Verification | None = None
     """The verdict of the buyer's rules; None if none were given."""
+    folder: Folder | None = None
+    """What was read; None for a summary."""
     suites: tuple[Report, ...] = ()
     """The reports on its suites, if it has several: each has its own score."""
 

@@ -11,6 +11,7 @@ import msgspec
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
+from milabench_ng.records.folder import UNBOUNDED
 from milabench_ng.report.baselines.peaks import peaks_in_formulas
 from milabench_ng.report.report import NOT_RECORDED, Line, Report
 from milabench_ng.report.scoring.choices import choices
@@ -32,11 +33,12 @@ from milabench_ng.report.scoring.weights import Weights, planned_weights
 from milabench_ng.report.statistics.effects import MARGIN
 from milabench_ng.report.summary.derived_rates import derived_rates
 from milabench_ng.report.summary.ending import left_pending
+from milabench_ng.report.summary.folder import load
 from milabench_ng.report.summary.study import one_study
 from milabench_ng.report.summary.suites import by_suite, parts_of
 from milabench_ng.report.summary.summary import Summary, TestSummary
 from milabench_ng.report.verification.findings import Verification
-from milabench_ng.report.verification.opening import is_folder_or_bundle, load_result, load_source
+from milabench_ng.report.verification.opening import Opened, is_folder_or_bundle, load_result, load_source, opened
 
 
 class ReportOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +86,22 @@ def make_report(
     alone = [f"{option} {plain(value)}" for option, value in demanded.items() if value is not None]
     if rules is None and alone:
         raise InputError(f"{alone[0]}: only rules ask for it; say --rules too")
-    summary = load_result(source)
+    if not is_folder_or_bundle(source):
+        if rules is not None:
+            unfit = f"{source} is neither a result folder nor a bundle; only these hold records"
+            raise InputError(f"--rules {rules}: {unfit}")
+        return _report(load(source), source, weights, compare_to, options)
+    with opened(source, within=UNBOUNDED) as there:
+        made = _report(there.summary, source, weights, compare_to, options)
+        if rules is not None:
+            verified = _verified(there, rules, nonce, weights, allowed_signers, authorities)
+            made = msgspec.structs.replace(made, verification=verified)
+        return msgspec.structs.replace(made, folder=there.folder)
+
+
+def _report(
+    summary: Summary, source: Path, weights: Path | None, compare_to: Sequence[str], options: ReportOptions
+) -> Report:
     scales = load_scales(weights, summary)
     baselines = [(name, load_source(name)) for name in dict.fromkeys(compare_to)]
     if summary.suites:
@@ -96,11 +113,7 @@ def make_report(
         made = with_suites(build_report(summary, str(source), UNSCORED, baselines, options), parts)
     else:
         made = build_report(summary, str(source), scales[summary.suite], baselines, options)
-    return msgspec.structs.replace(
-        made,
-        choices=choices(summary, scales, weights),
-        verification=None if rules is None else _verified(source, rules, nonce, weights, allowed_signers, authorities),
-    )
+    return msgspec.structs.replace(made, choices=choices(summary, scales, weights))
 
 
 def make_study(sources: Sequence[Path], compare_to: Sequence[str] = (), options: ReportOptions = AS_USUAL) -> Report:
@@ -120,7 +133,7 @@ def _require_common_suite(source: Path, summary: Summary, baselines: Sequence[tu
 
 
 def _verified(
-    source: Path,
+    there: Opened,
     rules: str,
     nonce: str | None,
     weights: Path | None,
@@ -128,12 +141,10 @@ def _verified(
     authorities: Path | None,
 ) -> Verification:
     from milabench_ng.report.verification.rules import load_rules, with_options  # most reports do not need this
-    from milabench_ng.report.verification.verify import verify
+    from milabench_ng.report.verification.verify import gather, judged
 
-    if not is_folder_or_bundle(source):
-        raise InputError(f"--rules {rules}: {source} is neither a result folder nor a bundle; only these hold records")
     asked = with_options(load_rules(rules), nonce=nonce)
-    return verify(source, asked, weights=weights, allowed_signers=allowed_signers, authorities=authorities)
+    return judged(gather(there, asked, None, weights, allowed_signers, authorities))
 
 
 def build_report(

@@ -104,18 +104,11 @@ def write(document: Document, form: Form, stream: TextIO) -> None:
             stream.write(printed_json(document.whole))
 
 
-def write_page(report: Report, source: Path | None, file: Path, *, force: bool = False) -> None:
-    """Write ``report`` as one HTML file, with the further details of the result folder or bundle ``source``."""
+def write_page(report: Report, file: Path, *, force: bool = False) -> None:
+    """Write ``report`` as one HTML file."""
     html = _html()
-    from milabench_ng.report.html.folder_details import read_evidence
-    from milabench_ng.report.verification.opening import is_folder_or_bundle, opened
-
     with written(file, "--html", force=force) as stream:
-        if source is None or not is_folder_or_bundle(source):
-            html.write(report, stream, None)
-            return
-        with opened(source) as there:
-            html.write(report, stream, read_evidence(there.folder))
+        html.write(report, stream)
 
 
 def write_tender_page(tender: Tender, file: Path, *, force: bool = False) -> None:

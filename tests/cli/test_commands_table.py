@@ -195,8 +195,8 @@ bundle base.json | 2 | mnb: base.json: not a folder
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file; make a key with ssh-keygen -t ed25519
 verify res | 0 | verdict PASS of 16 rules; 17 not asked; unsigned; not checkable: R1, R28, R29, R30
 verify res.tar.gz | 0 | verdict PASS of 17 rules; 17 not asked; unsigned; not checkable: R28, R29, R30
-verify cut | 2 | mnb: cut: run.json: not JSON: Unterminated string starting at (line 1, column 2998); only a whole
-verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not JSON: Unterminated string starting at (line 1, column 2998);
+verify cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
+verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not a readable manifest: not JSON: Unterminated string
 verify odd | 1 | verdict FAIL of 16 rules: R12, R13 broken (R12 quick.vae.J0.0.20260106-160004-123456.json: it ho
 verify res --rules procurement | 1 | verdict FAIL of 30 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a
 verify res --rules rules.json | 0 | verdict PASS of 17 rules of 'mine'; 16 not asked; unsigned; not checkable: R1,

@@ -124,7 +124,7 @@ def test_an_unusual_margin_stands_beside_every_verdict(run: Path, form: Any) -> 
 
 def test_the_page_has_the_margin_too(run: Path) -> None:
     page = io.StringIO()
-    as_html.write(make_report(run, compare_to=[str(run)], options=ReportOptions(margin=0.5)), page, None)
+    as_html.write(make_report(run, compare_to=[str(run)], options=ReportOptions(margin=0.5)), page)
     assert "margin 50 %" in page.getvalue()
 
 

@@ -21,12 +21,13 @@ from browser import PROGRAMS, Browser, find_browser
 from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.cli import call
+from milabench_ng.records.folder import read_folder
 from milabench_ng.records.reading import ReadRecord, read_record
 from milabench_ng.records.window import SliceRow
 from milabench_ng.report.html.charts import summary_charts
 from milabench_ng.report.html.details_tables import telemetry_section
 from milabench_ng.report.html.figures import whiskers
-from milabench_ng.report.html.folder_details import read_evidence
+from milabench_ng.report.html.folder_details import details_of
 from milabench_ng.report.html.forest_chart import contributions, forest_view, log_ticks
 from milabench_ng.report.html.per_test_charts import charts_of_test
 from milabench_ng.report.html.price_chart import Point, equal_costs, price_chart
@@ -176,7 +177,7 @@ def test_counters_are_what_a_launch_added(tmp_path: Path) -> None:
         power, idle = {**over, "min": 1.0, "mean": 2.0, "max": begin}, {**over, "min": 0.0, "mean": 0.0, "max": 0.0}
         made["mnb"]["telemetry"] = {"gpu:GPU-0": {"power_w": power, "energy_j": energy, "hw_thermal_s": idle}}
         path.write_text(json.dumps(made))
-    section = telemetry_section(read_evidence(run), "quick.vae")
+    section = telemetry_section(details_of(read_folder(run)), "quick.vae")
     assert section is not None
     assert tuple(row for row in section.rows if row[2] == "device 0" and row[1] != "MiB") == (
         ("energy", "J a launch", "device 0", 2, 10.0, 20.0, 30.0),

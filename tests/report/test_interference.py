@@ -281,7 +281,7 @@ def test_the_page_is_quiet_where_nothing_is_found_and_loud_where_it_is(tmp_path:
 
     make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 5), slow_beside_noise)
     report = make_report(tmp_path)
-    page = report_page(report, None)
+    page = report_page(report)
     (chart,) = [chart for chart in page.charts if chart.key == "slowdowns"]
     (heat,) = chart.views[0].data
     assert (heat["x"], heat["y"]) == (["packed", "noise"], ["vae"])
@@ -297,7 +297,7 @@ def test_a_run_without_victims_says_nothing_of_neighbours(tmp_path: Path) -> Non
     make_records.write_run(tmp_path, plan(profile(together=PROFILE["together"]), 2, 1), drifting)
     report = make_report(tmp_path)
     assert "Neighbours" not in [answer.name for answer in first_screen(report).answers]
-    assert "slowdowns" not in [chart.key for chart in report_page(report, None).charts]
+    assert "slowdowns" not in [chart.key for chart in report_page(report).charts]
 
 
 def test_slowdown_against_pressure_is_a_curve_by_rising_intensity(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_slowdown_against_pressure_is_a_curve_by_rising_intensity(tmp_path: Path
         ("vae", "memory_stream", "50"),
         ("vae", "memory_stream", "100"),
     ]
-    (chart,) = [chart for chart in report_page(report, None).charts if chart.key == "pressure"]
+    (chart,) = [chart for chart in report_page(report).charts if chart.key == "pressure"]
     (drawn,) = chart.views[0].data
     assert (drawn["x"], drawn["y"]) == ([0.0, 50.0, 100.0], pytest.approx([1.0, 1.25, 2.0], rel=1e-3))
     assert "pressure" not in [section.key for section in tables(interference_of(tmp_path / "one"))]
@@ -412,7 +412,7 @@ def test_the_fence_is_worth_the_slowdown_without_it_over_that_with_it(tmp_path: 
     (fence,) = [answer for answer in first_screen(report).answers if answer.name == "Fence"]
     assert fence.parts[0].startswith("worth 1.22 x (")
     assert tables(report)[-1].key == "fence-worth"
-    assert [table.key for table in report_page(report, None).tables][:4] == [
+    assert [table.key for table in report_page(report).tables][:4] == [
         "matrix",
         "blame",
         "pressed",

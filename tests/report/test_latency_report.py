@@ -82,7 +82,7 @@ def test_every_form_has_them(folder: Path) -> None:
     }
     assert tests[1]["latency"] is None
     assert "latency of a batch" in printed(folder, "markdown")
-    assert "latency" in [table.key for table in report_page(make_report(folder), None).folded]
+    assert "latency" in [table.key for table in report_page(make_report(folder)).folded]
 
 
 def test_a_stored_summary_keeps_them(folder: Path, tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from browser import PROGRAMS, find_browser
 from make_records import PER_GPU
 
 from milabench_ng.errors import InputError
+from milabench_ng.records.folder import read_folder
 from milabench_ng.records.window import SliceRow
-from milabench_ng.report.html.folder_details import read_evidence
+from milabench_ng.report.html.folder_details import details_of
 from milabench_ng.report.html.loading_charts import loading_charts
 from milabench_ng.report.launch.load_course import LoadCourse, course
 from milabench_ng.report.layouts.data_loading import loading_results
@@ -170,7 +171,7 @@ def test_a_result_folder_has_load_limit_and_course(folder: Path) -> None:
     assert (result.strategy, result.limit, result.limited) == ("ring_buffer", "1000 MiB/s", True)
     assert result.loads == (pytest.approx(0.6),)  # of 50 % and 70 %
     assert result.epochs_s == (pytest.approx(740 / 101),)
-    first, second = sorted(read_evidence(folder).loads, key=lambda each: each.job_id)
+    first, second = sorted(details_of(read_folder(folder)).loads, key=lambda each: each.job_id)
     assert (first.label, len(first.loads)) == ("io.hsi_segmentation", 101)
     assert (first.loads[100], second.loads[100]) == (pytest.approx(0.74, abs=1e-3), pytest.approx(0.7255, abs=1e-3))
 

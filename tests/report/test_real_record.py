@@ -10,11 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from milabench_ng.records.folder import read_folder
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.reading import ReadRecord, read_record
 from milabench_ng.records.record import Mnb, Record, encode_record
 from milabench_ng.report.html.details_tables import telemetry_section
-from milabench_ng.report.html.folder_details import read_evidence
+from milabench_ng.report.html.folder_details import details_of
 from milabench_ng.report.summary.folder import load
 from milabench_ng.report.summary.summary import TestSummary
 from milabench_ng.report.verification.opening import opened
@@ -46,7 +47,7 @@ def test_records_of_one_slot_per_device_are_written_as_they_were_before_there_we
     """Key by key as 0.2.0 wrote them, in the same order; 0.3.0 adds derived units, the layers' type, each
     slice's latencies and notes, and the clock."""
     with opened(RECORD.parent / "stored" / "0.2.0" / "run.bundle.tar.gz") as there:
-        contents = [path.read_bytes() for path in there.folder.glob("quick.*.json")]
+        contents = [path.read_bytes() for path in there.place.glob("quick.*.json")]
     assert len(contents) == 8
     for content in contents:
         again = json.loads(encode_record(msgspec.json.decode(content, type=Record)))
@@ -89,7 +90,7 @@ def test_the_steps_of_a_row_are_those_of_the_slices_before_and_in_the_window(fol
 
 
 def test_telemetry_and_fence_are_found(folder: Path) -> None:
-    evidence = read_evidence(folder)
+    evidence = details_of(read_folder(folder))
     section = telemetry_section(evidence, "standard.recom")
     assert section is not None
     assert {"power", "energy", "clock of the GPU's cores", "CPUs of the node busy", "page cache of the tenant"} <= {

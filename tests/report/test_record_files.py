@@ -12,15 +12,16 @@ import msgspec
 import pytest
 from make_records import PER_GPU
 
-from milabench_ng.errors import InputError
+from milabench_ng.records.folder import Bounds, read_folder
 from milabench_ng.records.reading import decoded_size
-from milabench_ng.records.record import Rank
+from milabench_ng.records.record import Rank, Record
 from milabench_ng.records.window import SliceRow
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.verification import record_files
+from milabench_ng.report.verification import opening
+from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.checks import stops
 from milabench_ng.report.verification.findings import Ruling
-from milabench_ng.report.verification.record_files import longest, read_records, require_possible
+from milabench_ng.report.verification.possible_records import impossible, longest
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
 
@@ -74,34 +75,41 @@ def test_a_record_that_would_fill_the_memory_is_one_failed_launch(
     large.write_text(large.read_text().replace('"gpu_monitor":', f'"odd": [{"[]," * 10_000}[]], "gpu_monitor":'))
     row = make_report(folder).summary.tests["standard.vae"]
     assert (row.n, row.failures) == (2, 1)
-    (reason,) = [why for why in ruling(folder, "R12").reasons if "not a readable record" in why]
+    (reason,) = [why for why in ruling(folder, "R12").reasons if large.name in why]
     assert "it would take more than 1 MiB of memory" in reason
 
 
-def test_the_records_of_a_folder_may_take_so_much_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_records_of_a_bundle_may_take_so_much_together(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = sorted(path.name for path in folder.glob("*.J*.json"))
     first = decoded_size((folder / names[0]).read_bytes())
-    monkeypatch.setattr(record_files, "MAX_DECODED", first + 1)
-    kept, (lost,) = read_records(folder, names, (), PLAN)
-    assert [one.file for one in kept] == names[:1]
-    assert "the records of the folder would take more than 0 MiB of memory" in lost.reason
-    monkeypatch.setattr(record_files, "MAX_RECORDS", 1)
-    assert all("hold more than 0 MiB" in one.reason for one in read_records(folder, names, (), PLAN)[1])
+    made = read_folder(folder, within=Bounds(decoded=first + 1))
+    assert [one.file for one in made.records] == names[:1]
+    assert [one.reason for one in made.problems] == [
+        "not a readable record: the records of the folder would take more than 0 MiB of memory"
+    ]
+    monkeypatch.setattr(opening, "FOREIGN", Bounds(files=1))
+    pack(folder, tmp_path / "run.tar.gz")
+    for failed in make_report(tmp_path / "run.tar.gz").summary.tests["standard.vae"].failed:
+        assert "the records of the folder hold more than 0 MiB" in failed.detail
+    assert make_report(folder).summary.tests["standard.vae"].failures == 0, "whose records are ours"
 
 
 def test_a_launch_has_as_many_slices_as_fit_into_its_time(folder: Path) -> None:
-    (kept, *_), _ = read_records(folder, sorted(path.name for path in folder.glob("*.J*.json")), (), PLAN)
-    record, rank = kept.record, kept.record.mnb.ranks[0]
+    record = msgspec.json.decode(next(folder.glob("*.J*.json")).read_bytes(), type=Record)
+    rank = record.mnb.ranks[0]
 
     def with_slices(count: int) -> Any:
         ranks: list[Rank] = [msgspec.structs.replace(rank, slices=rank.slices[:1] * count)]
         return msgspec.structs.replace(record, mnb=msgspec.structs.replace(record.mnb, ranks=ranks))
 
     assert longest(PLAN) == 600.0
-    require_possible(with_slices(3_400), 600.0)  # twice as many as of 0.5 s each, and a thousand
-    require_possible(with_slices(3_401), None)  # of a version that knew no max_seconds
-    with pytest.raises(InputError, match="rank 0 has 3,401 slices; 600 s, its max_seconds, have at most 1200 of"):
-        require_possible(with_slices(3_401), 600.0)
+    assert not impossible(with_slices(3_400), 600.0), "twice as many as of 0.5 s each, and a thousand"
+    assert not impossible(with_slices(3_401), None), "of a version that knew no max_seconds"
+    assert impossible(with_slices(3_401), 600.0) == (
+        "rank 0 has 3,401 slices; 600 s, its max_seconds, have at most 1200 of 0.5 s"
+    )
 
 
 def test_when_a_rank_was_full_is_not_looked_for_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

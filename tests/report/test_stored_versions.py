@@ -20,7 +20,7 @@ from milabench_ng.records.ledger import LEDGER_SCHEMA
 from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.report.render.verification_tables import verification_document
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.summary.folder import collect, encode_summary, load, load_baseline
+from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.report.summary.summary import SUMMARY_SCHEMA
 from milabench_ng.report.verification.checked import Demands, check_results
 from milabench_ng.report.verification.rules import Rules
@@ -185,7 +185,7 @@ def test_a_newer_record_is_refused_and_counts_as_failed() -> None:
 @pytest.mark.usefixtures("version")
 def test_a_newer_manifest_is_refused() -> None:
     rewrite(RESULTS / "run.json", 99)
-    for read in (collect, lambda folder: verify(folder, Rules())):
+    for read in (load, lambda folder: verify(folder, Rules())):
         with pytest.raises(InputError, match=r"run\.json: .*manifest schema 99: this is mnb .*; update mnb"):
             read(RESULTS)
 

@@ -29,7 +29,7 @@ from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.report.scoring.score import score
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.report.summary.marked import Marked
-from milabench_ng.report.summary.provenance import Folder, suites_of
+from milabench_ng.report.summary.provenance import ReducedFolder, suites_of
 from milabench_ng.report.summary.suites import by_suite
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import pack
@@ -77,7 +77,7 @@ def test_the_suites_have_one_order_whatever_the_nonce() -> None:
     assert first == {"a": "mine", "n2": "standard"}
     for nonce in first:
         manifest = msgspec.convert(make_records.manifest(two_suites(1, nonce)), Manifest)
-        assert suites_of(Folder(source="here", results=(), manifests=(manifest,))) == ("mine", "standard")
+        assert suites_of(ReducedFolder(source="here", results=(), manifests=(manifest,))) == ("mine", "standard")
 
 
 def test_each_suite_has_the_score_that_it_has_alone(place: Path) -> None:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any, TextIO
+from typing import TextIO
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,10 +15,11 @@ from plotly.offline import get_plotlyjs
 
 from milabench_ng import __version__
 from milabench_ng.plain import plain_lines, printed_json
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.report.html.charts import summary_charts
 from milabench_ng.report.html.details_tables import fence_section, plan_section, telemetry_section
 from milabench_ng.report.html.figures import Chart
-from milabench_ng.report.html.folder_details import FolderDetails
+from milabench_ng.report.html.folder_details import FolderDetails, details_of
 from milabench_ng.report.html.html_tables import HtmlTable, of_section, of_tests
 from milabench_ng.report.html.loading_charts import loading_charts
 from milabench_ng.report.html.per_test_charts import charts_of_test
@@ -52,7 +53,7 @@ class RunPart(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     profile: str
-    plan: HtmlTable | None
+    plan: HtmlTable
     rest: str
     """All but profile and plan, as JSON."""
 
@@ -78,9 +79,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     version: str = __version__
 
 
-def write(report: Report, stream: TextIO, evidence: FolderDetails | None = None) -> None:
-    """Write ``report`` to ``stream``; without ``evidence`` (for a stored summary) the page says what is missing."""
-    _write(report_page(report, evidence), stream)
+def write(report: Report, stream: TextIO) -> None:
+    """Write ``report`` to ``stream``; of a stored summary, the page says what is missing."""
+    _write(report_page(report), stream)
 
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
@@ -99,8 +100,9 @@ def write_tender(tender: Tender, stream: TextIO) -> None:
     )
 
 
-def report_page(report: Report, evidence: FolderDetails | None) -> Page:
+def report_page(report: Report) -> Page:
     """The contents of the page. Pure."""
+    evidence = details_of(report.folder) if report.folder else None
     courses = evidence.courses if evidence else ()
     hosts = (Fact("host", ", ".join(evidence.hosts)),) if evidence and evidence.hosts else ()
     begun = tuple(_begun(manifest) for manifest in evidence.manifests) if evidence else ()
@@ -131,9 +133,8 @@ def _neighbours(report: Report) -> tuple[HtmlTable, ...]:
     return tuple(of_section(section) for section in sections)
 
 
-def _begun(manifest: dict[str, Any]) -> Fact:
-    known = {key: str(manifest.get(key, "unknown")) for key in ("run_id", "started_utc", "version")}
-    return Fact("run", f"{known['run_id']}, begun {known['started_utc']} (UTC), with mnb {known['version']}")
+def _begun(manifest: Manifest) -> Fact:
+    return Fact("run", f"{manifest.run_id}, begun {manifest.started_utc} (UTC), with mnb {manifest.version}")
 
 
 def _notes(evidence: FolderDetails | None) -> tuple[str, ...]:
@@ -163,14 +164,13 @@ _FROM_SUMMARY = (
 )
 
 
-def _run(manifest: dict[str, Any]) -> RunPart:
-    profile = manifest.get("profile")
-    plan = plan_section(manifest)
-    rest = {key: value for key, value in manifest.items() if key not in ("profile", "plan")}
+def _run(manifest: Manifest) -> RunPart:
+    rest = msgspec.to_builtins(manifest)
+    del rest["profile"], rest["plan"]
     return RunPart(
-        name=str(manifest.get("run_id", "")),
-        profile=str(profile.get("text", "")) if isinstance(profile, dict) else "",
-        plan=of_section(plan) if plan else None,
+        name=manifest.run_id,
+        profile=manifest.profile.text,
+        plan=of_section(plan_section(manifest.plan)),
         rest=printed_json(rest),
     )
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from milabench_ng.cgroup_files import format_ids
 from milabench_ng.grouping import grouped
+from milabench_ng.plan import Launch, Plan
 from milabench_ng.records.isolation import Isolation, cache_text
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.report.html.folder_details import FolderDetails, SampledQuantity
 from milabench_ng.report.render.cells import Cell, number, whole
 from milabench_ng.report.render.sections import Heading, Section
@@ -184,27 +185,19 @@ def _in_words(quantity: str) -> str:
     return quantity.removesuffix(end).replace("_", " ")
 
 
-def _devices(manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _devices(manifests: Sequence[Manifest]) -> Iterator[tuple[str, str]]:
     """Telemetry sources that are devices in the plan."""
     for manifest in manifests:
-        plan = manifest.get("plan")
-        devices = plan.get("devices") if isinstance(plan, dict) else None
-        for device in devices if isinstance(devices, list) else ():
-            if isinstance(device, dict):
-                yield telemetry_key("gpu", str(device.get("uuid"))), f"device {device.get('index')}"
+        for device in manifest.plan.devices:
+            yield telemetry_key("gpu", str(device.uuid)), f"device {device.index}"
 
 
-def plan_section(manifest: Mapping[str, Any]) -> Section | None:
-    """The plan, one row per test and step; None if the manifest has no readable plan."""
-    plan = manifest.get("plan")
-    batches = plan.get("batches") if isinstance(plan, dict) else None
-    if not isinstance(batches, list):
-        return None
-    launches = [launch for batch in batches for launch in batch.get("launches", ())]
-    count = Counter(_planned(launch) for launch in launches)
+def plan_section(plan: Plan) -> Section:
+    """The plan, one row per test and step."""
+    count = Counter(_planned(launch) for launch in plan.launches)
     return Section(
         key="plan",
-        title=f"plan: {len(batches)} batches, {len(launches)} launches",
+        title=f"plan: {len(plan.batches)} batches, {sum(count.values())} launches",
         headings=(
             Heading("test"),
             Heading("scheme"),
@@ -219,16 +212,15 @@ def plan_section(manifest: Mapping[str, Any]) -> Section | None:
     )
 
 
-def _planned(launch: Mapping[str, Any]) -> tuple[Cell, ...]:
-    options = launch.get("arguments") or {}
+def _planned(launch: Launch) -> tuple[Cell, ...]:
     return (
-        str(launch.get("test")),
-        str(launch.get("scheme")),
-        str(launch.get("workload")),
-        len(launch.get("devices") or ()),
-        launch.get("data_scale"),
-        ", ".join(f"{key} {value}" for key, value in options.items()),
-        ", ".join(map(str, launch.get("overrides") or ())) or None,
+        launch.test,
+        launch.scheme,
+        launch.workload,
+        len(launch.devices),
+        launch.data_scale,
+        ", ".join(f"{key} {value}" for key, value in launch.arguments.items()),
+        ", ".join(launch.overrides) or None,
     )
 
 

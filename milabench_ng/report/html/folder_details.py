@@ -1,24 +1,16 @@
-"""What a report shows of a folder beyond its summary: courses, enforced shares, telemetry, ``run.json``.
-
-This reads the records a second time, and only the HTML report does so; the summary needs none of it.
-"""
+"""What only a page shows of a folder: courses, enforced shares, telemetry, manifests. Pure."""
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from milabench_ng.bounds import Spread
-from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, parse_json, read_content
+from milabench_ng.records.folder import Folder
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.reading import ReadRecord, read_folder, read_record
+from milabench_ng.records.reading import ReadRecord
 from milabench_ng.report.launch.load_course import LoadCourse, load_courses
 from milabench_ng.report.launch.timeline import Course, courses
 from milabench_ng.report.layouts.data_loading import EPOCH, SUITE
@@ -49,18 +41,17 @@ class FolderDetails(msgspec.Struct, frozen=True, kw_only=True):
     fences: dict[str, tuple[Isolation, ...]]
     """By device."""
     sampled: tuple[SampledQuantity, ...]
-    manifests: tuple[dict[str, Any], ...]
-    """Every ``run.json``, unchanged."""
+    manifests: tuple[Manifest, ...]
 
 
-def read_evidence(folder: Path) -> FolderDetails:
-    """Read the details of a result folder. The summary reports records that cannot be read at all."""
+def details_of(folder: Folder) -> FolderDetails:
+    """The details of a result folder. The summary reports records that cannot be read at all."""
     hosts: dict[str, None] = {}
     found: list[Course] = []
     loads: list[LoadCourse] = []
     fences: dict[str, list[Isolation]] = defaultdict(list)
     readings: dict[tuple[str, str, str], list[Spread]] = defaultdict(list)
-    for read in read_folder(folder):
+    for read in folder.records:
         if not isinstance(read, ReadRecord):
             continue
         mnb = read.record.mnb
@@ -81,7 +72,7 @@ def read_evidence(folder: Path) -> FolderDetails:
         loads=tuple(loads),
         fences={device: tuple(fences[device]) for device in sorted(fences)},
         sampled=tuple(_sampled(*key, values) for key, values in readings.items()),
-        manifests=tuple(_manifests(folder)),
+        manifests=tuple(read.manifest for read in folder.manifests),
     )
 
 
@@ -104,14 +95,3 @@ def _sampled(label: str, source: str, quantity: str, readings: list[Spread]) -> 
         max=max(most),
         counter=counter,
     )
-
-
-def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every valid ``run.json``; the summary names the invalid ones."""
-    for path in sorted(folder.rglob("run.json")):
-        try:
-            content = read_content(path, LARGE, os.O_NOFOLLOW)
-            if isinstance(read_record(content, path.name), Manifest):
-                yield parse_json(content, str(path))
-        except InputError:
-            continue

@@ -12,7 +12,7 @@ from milabench_ng.report.render.sections import Document, Facts, Heading, Part, 
 from milabench_ng.report.verification.findings import Doubted, Ruling, Verification
 
 _OF_LAUNCH = re.compile(r"(\S+ J\d+\.\d+[a-z]?): (.*)", re.DOTALL)
-"""What begins with the name of a launch (`evidence.StoredRecord.name`)."""
+"""What begins with the name of a launch (`ReadRecord.name`)."""
 _SHOWN = 5
 """How many reasons are shown per rule; CSV and JSON have all of them."""
 _TITLES = {

@@ -16,25 +16,17 @@ from milabench_ng.files import LARGE, parse_json, read_content
 from milabench_ng.plain import plain, printed_json, short
 from milabench_ng.profile import Scheme, suite_of
 from milabench_ng.records.borders import asked
+from milabench_ng.records.folder import Folder, read_folder
 from milabench_ng.records.ledger import AnyLedgerEvent
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.origin import require_schema
-from milabench_ng.records.reading import (
-    Problem,
-    Read2020,
-    ReadRecord,
-    is_going_on,
-    read_folder,
-    read_ledger,
-    read_record,
-)
+from milabench_ng.records.reading import Read2020, ReadManifest, ReadRecord, read_record
 from milabench_ng.report.launch.first_losses import compare_first_loss
 from milabench_ng.report.launch.traces import ReferenceTrace, compare, load_traces
 from milabench_ng.report.summary.contradictions import contradictions
 from milabench_ng.report.summary.deviations import with_deviations
 from milabench_ng.report.summary.launches import LaunchResult, reduce_record
-from milabench_ng.report.summary.provenance import Folder
+from milabench_ng.report.summary.provenance import ReducedFolder
 from milabench_ng.report.summary.summarise import summarise
 from milabench_ng.report.summary.summary import (
     SUMMARY_SCHEMA,
@@ -57,14 +49,19 @@ def load(source: Path, name: str = "") -> Summary:
     """
     name = name or plain(source)
     if os.path.isdir(source):
-        return summarise(collect(source, name))
+        return summary_of(read_folder(source, name))
     content = read_content(source, LARGE)
     found = read_record(content, name)
     if isinstance(found, ReadRecord | Read2020):
-        return summarise(Folder(source=name, results=(reduce_record(found),)))
-    if isinstance(found, Manifest):
+        return summary_of(Folder(source=name, records=(found,)))
+    if isinstance(found, ReadManifest):
         raise InputError(f"{name}: the manifest of a run; give its folder")
     return decode_summary(content, name)
+
+
+def summary_of(folder: Folder) -> Summary:
+    """The summary of a result folder. Raises InputError if its runs are not repeats of one work on one node."""
+    return summarise(reduce_folder(folder))
 
 
 def load_baseline(name: str) -> Summary:
@@ -82,32 +79,18 @@ def load_baseline(name: str) -> Summary:
     return load(shipped)
 
 
-def collect(folder: Path, name: str = "") -> Folder:
-    """Read ``folder``; every record is reduced immediately to keep memory small. ``name``: what the user calls it.
-
-    Raises InputError for a manifest that cannot be read: nobody can say what was planned.
-    """
-    going_on = is_going_on(folder)  # asked first, so that launches that end while we read are merely pending
-    results: list[LaunchResult] = []
-    manifests: list[Manifest] = []
-    problems: list[Problem] = []
-    for found in read_folder(folder):
-        if isinstance(found, ReadRecord | Read2020):
-            results.append(reduce_record(found))
-        elif isinstance(found, Manifest):
-            manifests.append(found)
-        elif os.path.basename(found.file) == MANIFEST:
-            raise InputError(_why_unread(name or plain(folder), folder, found))
-        else:
-            problems.append(found)
-    events = read_ledger(folder).events
-    return Folder(
-        source=name or plain(folder),
+def reduce_folder(folder: Folder) -> ReducedFolder:
+    """Reduce every record, and add what the manifests and the shipped traces say of it."""
+    results = [reduce_record(read) for read in folder.records]
+    manifests = [read.manifest for read in folder.manifests]
+    events = folder.ledger.events
+    return ReducedFolder(
+        source=folder.source,
         events=events,
         results=with_deviations(against_traces(results, manifests), manifests),
         manifests=tuple(_asked(manifest, events) for manifest in manifests),
-        problems=tuple(problems),
-        going_on=going_on,
+        problems=folder.problems,
+        going_on=folder.going_on,
     )
 
 
@@ -116,16 +99,6 @@ def _asked(manifest: Manifest, events: Sequence[AnyLedgerEvent]) -> Manifest:
     if manifest.stopping is None:
         return manifest
     return msgspec.structs.replace(manifest, plan=asked(manifest.plan, events))
-
-
-def _why_unread(called: str, folder: Path, manifest: Problem) -> str:
-    """What to tell of a manifest that cannot be read: the folder's own, or one somewhere below it."""
-    if os.path.lexists(folder / MANIFEST):
-        return f"{called}: {manifest.file}: {manifest.reason}; without it, nobody knows what was planned"
-    return (
-        f"{called}: no result folder, since it holds no run.json; give the folder that `mnb jobs` wrote "
-        f"(below it lies {manifest.file}, {manifest.reason})"
-    )
 
 
 def against_traces(results: list[LaunchResult], manifests: list[Manifest]) -> tuple[LaunchResult, ...]:

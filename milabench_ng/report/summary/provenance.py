@@ -23,8 +23,8 @@ from milabench_ng.units import counted, format_bytes
 T = TypeVar("T")
 
 
-class Folder(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read from a result folder."""
+class ReducedFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """A result folder whose records are reduced to what the summary needs."""
 
     source: str
     results: tuple[LaunchResult, ...]
@@ -68,7 +68,7 @@ def order_of(plan: Plan) -> str | None:
     return plan.order if plan.nonce is None else f"{plan.order}, nonce {plan.nonce}"
 
 
-def named_suite(folder: Folder) -> str:
+def named_suite(folder: ReducedFolder) -> str:
     suites = dict.fromkeys(
         [manifest.plan.suite for manifest in folder.manifests]
         or [suite_of(result.test) or result.test for result in folder.results]
@@ -76,13 +76,13 @@ def named_suite(folder: Folder) -> str:
     return "+".join(suites) or "unknown"
 
 
-def suites_of(folder: Folder) -> tuple[str, ...]:
+def suites_of(folder: ReducedFolder) -> tuple[str, ...]:
     """The suites of the planned tests by name; empty if each plan has tests of its own suite alone."""
     planned = [(made.plan.suite, launch.suite) for made in folder.manifests for launch in made.plan.measured]
     return tuple(sorted({suite for _, suite in planned})) if any(own != suite for own, suite in planned) else ()
 
 
-def models_of(folder: Folder) -> dict[str, str]:
+def models_of(folder: ReducedFolder) -> dict[str, str]:
     """The devices' models by index, from the plan or, without one, from the launches."""
     devices = (
         [device for manifest in folder.manifests for device in manifest.plan.devices]
@@ -96,7 +96,7 @@ def _counted(models: Iterable[str]) -> str:
     return ", ".join(f"{count} x {name}" for name, count in Counter(models).items())
 
 
-def provenance_of(folder: Folder, models: Mapping[str, str]) -> Provenance:
+def provenance_of(folder: ReducedFolder, models: Mapping[str, str]) -> Provenance:
     first = folder.manifests[0] if folder.manifests else None
     return Provenance(
         kind="measured",
@@ -118,14 +118,14 @@ def _node(inventory: Inventory) -> dict[str, str]:
     }
 
 
-def starts_of(folder: Folder, results: Sequence[LaunchResult]) -> int:
+def starts_of(folder: ReducedFolder, results: Sequence[LaunchResult]) -> int:
     """How often `mnb` began or went on and tried a launch, by the ledger; a run without a ledger counts as one."""
     work = (event for event in folder.events if isinstance(event, Session | Attempt))
     begun = sum(isinstance(one, Session) and isinstance(next_, Attempt) for one, next_ in pairwise(work))
     return max(1, begun, len(folder.manifests) or len({result.run_id for result in results}))
 
 
-def _ends(folder: Folder) -> Iterator[str]:
+def _ends(folder: ReducedFolder) -> Iterator[str]:
     """What a rule for stopping came to, and that its width was not reached where it was not."""
     rules = [manifest.stopping for manifest in folder.manifests if manifest.stopping is not None]
     wanted = next((f"to +-{100 * rule.width:.3g} %" for rule in rules if rule.width is not None), "")
@@ -142,11 +142,11 @@ def _accepted(events: Iterable[AnyLedgerEvent]) -> list[str]:
     return list(dict.fromkeys(text for event in events if isinstance(event, Resumed) for text in event.accepted))
 
 
-def paces_seen(folder: Folder) -> list[PaceSeen]:
+def paces_seen(folder: ReducedFolder) -> list[PaceSeen]:
     return [each for result in folder.results for each in result.paces]
 
 
-def notes_of(folder: Folder, ours: bool, models: Mapping[str, str]) -> tuple[str, ...]:
+def notes_of(folder: ReducedFolder, ours: bool, models: Mapping[str, str]) -> tuple[str, ...]:
     notes = list(without_pace(paces_seen(folder)))
     if len(set(models.values())) > 1:
         notes.append(f"devices of several models ({_counted(models.values())}): rates are means over unlike devices")

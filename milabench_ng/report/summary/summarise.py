@@ -28,7 +28,7 @@ from milabench_ng.report.summary.launches import LaunchResult
 from milabench_ng.report.summary.one_node import check_one_node
 from milabench_ng.report.summary.one_work import of_one_work
 from milabench_ng.report.summary.provenance import (
-    Folder,
+    ReducedFolder,
     device_count,
     distinct,
     models_of,
@@ -55,7 +55,7 @@ from milabench_ng.report.summary.summary import (
 from milabench_ng.stats import mean, median
 
 
-def summarise(folder: Folder) -> Summary:
+def summarise(folder: ReducedFolder) -> Summary:
     """Summarise every test of ``folder``, and what was planned but is missing."""
     ours = _is_ours(folder)
     check_one_node(folder.source, folder.manifests, folder.results)
@@ -122,12 +122,12 @@ def summarise(folder: Folder) -> Summary:
     )
 
 
-def _measured(folder: Folder) -> Folder:
+def _measured(folder: ReducedFolder) -> ReducedFolder:
     """Drop the records of company, which have no rows."""
     return msgspec.structs.replace(folder, results=tuple(result for result in folder.results if result.measured))
 
 
-def _in_sessions(folder: Folder) -> Folder:
+def _in_sessions(folder: ReducedFolder) -> ReducedFolder:
     """Number the launches by separate session."""
     dated = [(result, result.started_utc) for result in folder.results]
     starts = session_starts(begun for _, begun in dated if begun is not None)
@@ -138,13 +138,13 @@ def _in_sessions(folder: Folder) -> Folder:
     return msgspec.structs.replace(folder, results=results)
 
 
-def _of_one_work(folder: Folder) -> Folder:
+def _of_one_work(folder: ReducedFolder) -> ReducedFolder:
     """Turn records that disagree with their row into problems."""
     results, odd = of_one_work(folder.source, folder.results)
     return msgspec.structs.replace(folder, results=results, problems=folder.problems + odd)
 
 
-def _is_ours(folder: Folder) -> bool:
+def _is_ours(folder: ReducedFolder) -> bool:
     """Whether the records count true items, rather than those of 2020."""
     kinds = {result.run_id is not None for result in folder.results}
     if len(kinds) > 1:
@@ -165,7 +165,7 @@ def _absent(planned: Mapping[tuple[str, str, str], Launch], results: Sequence[La
 
 
 def _lost(
-    folder: Folder, results: Sequence[LaunchResult], absent: Mapping[str, Sequence[Launch]]
+    folder: ReducedFolder, results: Sequence[LaunchResult], absent: Mapping[str, Sequence[Launch]]
 ) -> list[LaunchResult]:
     """The ledger's attempts without a record, as failures. A missing launch already counts as one.
 
@@ -188,7 +188,7 @@ def _lost(
     return found
 
 
-def _place(folder: Folder, planned: Sequence[Launch]) -> tuple[list[LaunchResult], tuple[Problem, ...]]:
+def _place(folder: ReducedFolder, planned: Sequence[Launch]) -> tuple[list[LaunchResult], tuple[Problem, ...]]:
     """The results, with unreadable records as failures of their rows; and the problems that belong to no row."""
     known = {(launch.test, launch.job_id): launch for launch in planned}
     company = {

@@ -22,7 +22,7 @@ from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import is_bundle, opened
 from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import gather, judged_evidence
+from milabench_ng.report.verification.verify import gather, judged
 
 
 class Demands(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,11 +95,10 @@ def _check(name: str, demands: Demands) -> CheckedResults:
         return CheckedResults(source=name, summary=summary, verification=None, demanded=demands.any)
     with opened(path) as there:
         evidence = gather(there, demands.rules, None, None, demands.allowed_signers, demands.authorities)
-        found = judged_evidence(evidence, name)
     return CheckedResults(
         source=name,
-        summary=evidence.summary,
-        verification=found,
+        summary=there.summary,
+        verification=judged(evidence),
         demanded=demands.any,
         traits=frozenset((f"the run id {short(evidence.manifest.run_id)}", *_slices(evidence))),
     )

@@ -15,7 +15,7 @@ from milabench_ng.records.borders import asked
 from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.origin import release
-from milabench_ng.records.reading import Problem
+from milabench_ng.records.reading import Problem, ReadRecord
 from milabench_ng.records.record import Record
 from milabench_ng.records.retried import Good, superseded
 from milabench_ng.report.scoring.failure_rate import FailureRate, failure_rate
@@ -25,19 +25,6 @@ from milabench_ng.report.verification.bundle import Claim, FileSum, PackingList
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.signing import Signer
 from milabench_ng.report.verification.stamping import Stamp
-
-
-class StoredRecord(msgspec.Struct, frozen=True):
-    """A record with the name and SHA-256 of its file."""
-
-    file: str
-    sha256: str
-    record: Record
-
-    @property
-    def name(self) -> str:
-        """Its name in reasons: ``standard.vae J0.1``."""
-        return f"{self.record.mnb.label} J{self.record.job_id}"
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +43,8 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True):
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """A fully read result folder, with the demands on it and the numbers recomputed from its slices."""
 
+    source: str
+    """What the user calls the folder."""
     rules: Rules
     packing: PackingList | None
     """The packing list of a bundle; None for a plain folder."""
@@ -77,7 +66,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """By suite."""
     known: tuple[Summary, ...]
     """The shipped baselines that were measured with this suite on devices of the same name."""
-    records: tuple[StoredRecord, ...]
+    records: tuple[ReadRecord, ...]
     ledger: Chain | None
     """None if there is none."""
     unreadable: tuple[Problem, ...]
@@ -120,7 +109,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         return plan if self.manifest.stopping is None or self.ledger is None else asked(plan, self.ledger.events)
 
     @property
-    def measured(self) -> tuple[StoredRecord, ...]:
+    def measured(self) -> tuple[ReadRecord, ...]:
         """The records of launches that ran for their own result, not as company."""
         return tuple(kept for kept in self.records if kept.record.mnb.launch.measured)
 
@@ -143,11 +132,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def good(self) -> tuple[StoredRecord, ...]:
+    def good(self) -> tuple[ReadRecord, ...]:
         """The records of launches that did not fail."""
         return tuple(kept for kept in self.records if kept.record.success)
 
-    def batches(self) -> dict[tuple[int, datetime], list[StoredRecord]]:
+    def batches(self) -> dict[tuple[int, datetime], list[ReadRecord]]:
         """The records by batch and the time (UTC) at which it began: each group worked at the same time."""
         return grouped(self.records, lambda kept: (kept.record.mnb.batch, kept.record.mnb.started_utc))
 

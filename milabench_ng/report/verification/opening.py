@@ -18,20 +18,26 @@ from typing import BinaryIO
 import msgspec
 
 from milabench_ng.errors import InputError
-from milabench_ng.files import parse_json
+from milabench_ng.files import MIB, parse_json
 from milabench_ng.plain import plain, short
+from milabench_ng.records.folder import Bounds, Folder, read_folder
 from milabench_ng.records.origin import newer
-from milabench_ng.report.summary.folder import load, load_baseline
+from milabench_ng.report.summary.folder import load, load_baseline, summary_of
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.bundle import (
     BUNDLE_SCHEMA,
     PACKING_LIST,
     RESULTS,
     SIGNATURE,
+    FileSum,
     PackingList,
     is_member,
+    sum_of,
 )
+from milabench_ng.report.verification.contents import result_files
 
+FOREIGN = Bounds(files=256 * MIB, decoded=768 * MIB)
+"""Of somebody else's records: a day of slices of ten tenants. Decoded, slices take twice their text."""
 MAX_FILE = 1 << 28
 MAX_BYTES = 1 << 32
 MAX_FILES = 100_000
@@ -46,23 +52,41 @@ _GZIP = b"\x1f\x8b"
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """A readable result folder, and what came with it."""
+    """A result folder that was read, and what came with it."""
 
-    source: str
-    folder: Path
+    place: Path
+    """Where its files lie, until the context ends."""
+    folder: Folder
+    summary: Summary
+    names: tuple[str, ...]
+    """The files that belong to the folder."""
+    foreign: tuple[str, ...] = ()
+    """Those that do not."""
     packing: PackingList | None = None
     """None for a plain folder."""
     packing_bytes: bytes = b""
     signature: bytes | None = None
+    sums: dict[str, FileSum] = {}
+    """Of the files of a bundle, by their names in it."""
     scales: tuple[Path, ...] = ()
     """The files of weights and references that came with the bundle."""
 
+    @property
+    def source(self) -> str:
+        """What the user calls it."""
+        return self.folder.source
+
 
 @contextmanager
-def opened(source: Path) -> Iterator[Opened]:
-    """Yield the result folder ``source``, or that of the bundle ``source``, unpacked until the context ends."""
+def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
+    """Yield the result folder ``source``, or that of the bundle ``source``, unpacked until the context ends.
+
+    ``within``: how much its records may take; those of a bundle never more than FOREIGN.
+    """
     if os.path.isdir(source):
-        yield Opened(source=str(source), folder=source)
+        names, foreign = result_files(source)
+        folder = read_folder(source, within=within)
+        yield Opened(place=source, folder=folder, summary=summary_of(folder), names=names, foreign=foreign)
         return
     if not os.path.isfile(source):
         raise InputError(f"{source}: no such folder or bundle")
@@ -88,7 +112,7 @@ def load_result(source: Path) -> Summary:
     if not is_bundle(source):
         return load(source)
     with opened(source) as there:
-        return load(there.folder, plain(source))
+        return there.summary
 
 
 def is_folder_or_bundle(source: Path) -> bool:
@@ -118,14 +142,24 @@ def _opened(source: Path, root: Path) -> Opened:
         raise InputError(f"{source}: {PACKING_LIST}: {short(error)}") from None
     if packing.schema > BUNDLE_SCHEMA:
         raise InputError(f"{source}: {newer('bundle', packing.schema, BUNDLE_SCHEMA)}")
-    (root / RESULTS).mkdir(exist_ok=True)
+    place = root / RESULTS
+    place.mkdir(exist_ok=True)
+    names, foreign = result_files(place)
+    scales = tuple(sorted(path for path in root.glob("*.json") if path != listed))
+    sums = {f"{RESULTS}{name}": sum_of(place / name) for name in names} | {path.name: sum_of(path) for path in scales}
+    changed = {name.removeprefix(RESULTS) for name, one in sums.items() if packing.files.get(name, one) != one}
+    folder = read_folder(place, plain(source), within=FOREIGN, changed=changed)
     return Opened(
-        source=str(source),
-        folder=root / RESULTS,
+        place=place,
+        folder=folder,
+        summary=summary_of(folder),
+        names=names,
+        foreign=foreign,
         packing=packing,
         packing_bytes=content,
         signature=signature.read_bytes() if signature.is_file() else None,
-        scales=tuple(sorted(path for path in root.glob("*.json") if path != listed)),
+        sums=sums,
+        scales=scales,
     )
 
 

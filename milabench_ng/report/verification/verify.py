@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import milabench_ng
 from milabench_ng.builtin import read_builtin
 from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, parse_json, read_content
+from milabench_ng.files import read_content
 from milabench_ng.known_twins import read_known
-from milabench_ng.plain import plain
+from milabench_ng.records.folder import Folder
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST
-from milabench_ng.records.reading import (
-    Read2020,
-    ReadRecord,
-    is_going_on,
-    read_ledger,
-    read_record,
-    record_content,
-    to_manifest,
-)
 from milabench_ng.report.baselines.peaks import same_models
 from milabench_ng.report.scoring.scale import Scale, files_of, scales_of
 from milabench_ng.report.scoring.weights import WeightsFile, read_weights
-from milabench_ng.report.summary.folder import decode_summary, load
+from milabench_ng.report.summary.folder import decode_summary
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.absurd import computing_from
-from milabench_ng.report.verification.bundle import RESULTS, WEIGHTS, FileSum, make_claim, of_suite, sum_of
+from milabench_ng.report.verification.bundle import WEIGHTS, make_claim, of_suite
 from milabench_ng.report.verification.checks.registry import judge
-from milabench_ng.report.verification.contents import result_files, sha256_of
+from milabench_ng.report.verification.contents import sha256_of
 from milabench_ng.report.verification.doubts.registry import raised, require_known
 from milabench_ng.report.verification.evidence import Evidence, Pinned
 from milabench_ng.report.verification.facts import facts
 from milabench_ng.report.verification.findings import Verification
 from milabench_ng.report.verification.opening import Opened, opened
-from milabench_ng.report.verification.record_files import read_records
+from milabench_ng.report.verification.possible_records import possible_records
 from milabench_ng.report.verification.rules import Pin, Rules
 from milabench_ng.report.verification.signing import check
 from milabench_ng.report.verification.stamping import read_stamps
@@ -62,14 +52,14 @@ def verify(
     ``profile`` and ``weights`` are the buyer's files, in addition to the rules; ``allowed_signers`` is as in
     ssh-keygen(1), ``authorities`` the certificates of those who stamp. Raises InputError if there is nothing to verify.
     """
-    with opened(source) as there, computing_from(source):
-        return judged_evidence(gather(there, rules, profile, weights, allowed_signers, authorities), str(source))
+    with computing_from(source), opened(source) as there:
+        return judged(gather(there, rules, profile, weights, allowed_signers, authorities))
 
 
-def judged_evidence(evidence: Evidence, source: str) -> Verification:
+def judged(evidence: Evidence) -> Verification:
     """The verification of ``evidence``. Pure."""
     return Verification(
-        source=source,
+        source=evidence.source,
         rules=evidence.rules.name,
         rulings=judge(evidence),
         doubts=raised(evidence),
@@ -86,7 +76,7 @@ def gather(
     allowed_signers: Path | None,
     authorities: Path | None = None,
 ) -> Evidence:
-    """Read everything that the rules examine."""
+    """Everything that the rules examine."""
     require_known(rules)
     signer = check(there.packing_bytes, there.signature, allowed_signers)
     if (rules.signed or rules.signed_by) and signer.present and allowed_signers is None:
@@ -94,25 +84,22 @@ def gather(
             f"{there.source}: it is signed, and the rules demand a signature, but you did not say who may sign: give "
             "--allowed-signers FILE, with the vendors' public keys (ssh-keygen(1), ALLOWED SIGNERS)"
         )
-    names, foreign = result_files(there.folder)
-    going_on = is_going_on(there.folder)
-    ledger = read_ledger(there.folder) if LEDGER in names else None
-    sums = _sums(there, names)
-    manifest = _manifest(there)
-    kept, unreadable = read_records(there.folder, names, _changed(there, sums), manifest.plan)
-    summary = load(there.folder, plain(there.source))
+    folder, summary, manifest = there.folder, there.summary, _manifest(there.folder)
+    kept, unreadable = possible_records(folder, there.names, manifest.plan)
+    read = {one.file for one in (*folder.records, *folder.manifests)}
     asked = files_of(weights, summary)
     ran = hashlib.sha256(manifest.profile.text.encode()).hexdigest()
     scales = _scales(there, asked, summary)
     return Evidence(
+        source=folder.source,
         rules=rules,
         packing=there.packing,
-        files=sums,
-        foreign=foreign,
-        strays=tuple(name for name in foreign if name.endswith(".json") and not _is_read(there.folder / name)),
+        files=there.sums,
+        foreign=there.foreign,
+        strays=tuple(name for name in there.foreign if name.endswith(".json") and name not in read),
         signer=signer,
-        stamps=read_stamps(there.folder, names, allowed_signers, authorities, plain(there.source)),
-        going_on=going_on,
+        stamps=read_stamps(there.place, there.names, allowed_signers, authorities, there.source),
+        going_on=folder.going_on,
         manifest=manifest,
         profile=Pinned(
             used=ran,
@@ -136,7 +123,7 @@ def gather(
         },
         known=_known(summary),
         records=kept,
-        ledger=ledger,
+        ledger=folder.ledger if LEDGER in there.names else None,
         unreadable=unreadable,
         summary=summary,
         claim=make_claim(summary, scales),
@@ -147,32 +134,13 @@ def gather(
     )
 
 
-def _manifest(there: Opened) -> Manifest:
-    path = f"{plain(there.source)}: {MANIFEST}"
-    try:
-        raw = parse_json(read_content(there.folder / MANIFEST, LARGE, os.O_NOFOLLOW), path)
-    except InputError as error:
-        raise InputError(f"{error}; only a whole result folder can be verified") from None
-    unfit = f"{path}: not the manifest of a run that can be verified"
-    manifest = to_manifest(raw, path, unfit)
+def _manifest(folder: Folder) -> Manifest:
+    manifest = folder.manifest
+    if manifest is None:
+        raise InputError(f"{folder.source}: there is no {MANIFEST} in it; only a whole result folder can be verified")
     if not manifest.plan.devices or not all(launch.devices for launch in manifest.plan.launches):
-        raise InputError(f"{path}: its plan has a launch without a device")
+        raise InputError(f"{folder.source}: {MANIFEST}: its plan has a launch without a device")
     return manifest
-
-
-def _changed(there: Opened, sums: Mapping[str, FileSum]) -> frozenset[str]:
-    """The names, in the folder, of files that are not what the packing list says."""
-    listed = {} if there.packing is None else there.packing.files
-    return frozenset(name.removeprefix(RESULTS) for name, one in sums.items() if listed.get(name, one) != one)
-
-
-def _sums(there: Opened, names: Iterable[str]) -> dict[str, FileSum]:
-    """The checksums of the unpacked files; a plain folder needs none."""
-    if there.packing is None:
-        return {}
-    paths = {f"{RESULTS}{name}": there.folder / name for name in names}
-    paths |= {path.name: path for path in there.scales}
-    return {name: sum_of(path) for name, path in paths.items()}
 
 
 def _scales(there: Opened, asked: Mapping[str, WeightsFile | None], summary: Summary) -> dict[str, Scale]:
@@ -184,14 +152,6 @@ def _scales(there: Opened, asked: Mapping[str, WeightsFile | None], summary: Sum
         for suite, file in asked.items()
     }
     return scales_of(files, summary)
-
-
-def _is_read(path: Path) -> bool:
-    """Whether the report takes numbers from a file that belongs to no run."""
-    try:
-        return isinstance(read_record(record_content(path), path.name), ReadRecord | Read2020 | Manifest)
-    except InputError:
-        return False
 
 
 def _shipped_sum(kind: ShippedKind, suite: str) -> str | None:

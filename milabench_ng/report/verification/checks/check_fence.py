@@ -10,10 +10,11 @@ from itertools import pairwise
 from milabench_ng.plan import slots_of
 from milabench_ng.records.isolation import Effective, Isolation, ProcView, weakest_tier
 from milabench_ng.records.ledger import Attempt, Company
+from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.record import Record
 from milabench_ng.records.retried import lost_neighbours
 from milabench_ng.report.verification.checks.own_shares import own_shares
-from milabench_ng.report.verification.evidence import Evidence, StoredRecord
+from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Finding, judged
 from milabench_ng.units import format_bytes
 
@@ -122,7 +123,7 @@ def _overlaps(evidence: Evidence) -> Iterator[str]:
             yield f"batch {number}: its tenants had different numbers of CPUs"
 
 
-def _held(batch: Sequence[StoredRecord]) -> Iterator[tuple[str, str, Effective]]:
+def _held(batch: Sequence[ReadRecord]) -> Iterator[tuple[str, str, Effective]]:
     """What the kernel held each tenant of a batch in full isolation to: launch, slot, limits."""
     for one in batch:
         for slot, share in one.record.mnb.isolation.items():

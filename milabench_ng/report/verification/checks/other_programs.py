@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.node.foreign_load import FOREIGN_LIMIT, foreign_share
-from milabench_ng.report.verification.evidence import Evidence, StoredRecord
+from milabench_ng.records.reading import ReadRecord
+from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.telemetry.messages import HOST_KEY, telemetry_key
 
 _SURE = 0.05
@@ -26,7 +27,7 @@ def untold_load(evidence: Evidence) -> Iterator[str]:
                 yield f"{kept.name}: other programs took {share:.1%} of the busy CPU time, and it has no mark of it"
 
 
-def _taken(batch: list[StoredRecord], cpus: int | None) -> float | None:
+def _taken(batch: list[ReadRecord], cpus: int | None) -> float | None:
     """The share that no tenant used; None if it is not known of all of them."""
     told = [kept.record.mnb for kept in batch]
     tenants = [mnb.telemetry.get(telemetry_key("tenant", slot), {}) for mnb in told for slot in mnb.launch.slot_ids]

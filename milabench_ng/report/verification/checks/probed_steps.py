@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from milabench_ng.records.late_steps import late_steps
 from milabench_ng.records.precision_seen import SCALED
+from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS, Rank
-from milabench_ng.report.verification.evidence import Evidence, StoredRecord
+from milabench_ng.report.verification.evidence import Evidence
 
 Told = Mapping[str, object]
 
@@ -33,7 +34,7 @@ def _tells(ranks: Iterable[Rank], late: Iterable[int]) -> bool:
     return any(not rank.losses.keys().isdisjoint(map(str, late)) for rank in ranks)
 
 
-def _lacking(kept: StoredRecord, rank: Rank, asked: Iterable[int], *, learned: bool) -> Iterator[str]:
+def _lacking(kept: ReadRecord, rank: Rank, asked: Iterable[int], *, learned: bool) -> Iterator[str]:
     seen = kept.record.mnb.precision
     steps, models = sum(row.steps for row in rank.slices), bool(seen and seen.dtypes)
     if learned or rank.losses:

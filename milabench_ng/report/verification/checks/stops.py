@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.record import Mnb, Rank, Record
 from milabench_ng.records.window import MIN_STEPS, SliceRow, WindowRule, first_full
 from milabench_ng.report.verification.checks.missing_ranks import STEPS_TO_AGREE
 from milabench_ng.report.verification.checks.slice_rows import bad_row
-from milabench_ng.report.verification.evidence import Evidence, StoredRecord
+from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Finding, judged
 
 MOST_LATE_S = 3.5
@@ -32,7 +33,7 @@ def _moved(evidence: Evidence) -> Iterator[str]:
             yield f"{kept.name}: it was stopped {late_s:.1f} s after the last launch of its batch was full"
 
 
-def late_stops(evidence: Evidence) -> Iterator[tuple[StoredRecord, float, bool]]:
+def late_stops(evidence: Evidence) -> Iterator[tuple[ReadRecord, float, bool]]:
     """Launches, how many seconds after the last ``full`` of their batch they were stopped, and whether all were full.
 
     The stop also follows a failure, company of a launch that is tried again, and max_seconds. Time for which the

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from milabench_ng.grouping import grouped
+from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.record import Mnb
 from milabench_ng.records.window import items_per_step
 from milabench_ng.report.launch.traces import PACING
 from milabench_ng.report.verification.doubts.doubt import Doubt
-from milabench_ng.report.verification.evidence import Evidence, StoredRecord
+from milabench_ng.report.verification.evidence import Evidence
 
 _ALIKE = 1.1
 """How far the mean items of a step may differ between launches of a test: sentences differ in length."""
@@ -34,7 +35,7 @@ def _batches_of(mnb: Mnb) -> tuple[str, frozenset[tuple[str, object]]]:
 
 def _more_than(
     usual_of: Callable[[Iterable[float]], float],
-    kin: Mapping[object, Sequence[tuple[StoredRecord, float]]],
+    kin: Mapping[object, Sequence[tuple[ReadRecord, float]]],
     most: float,
 ) -> Iterator[str]:
     """``kin``: launches with their items a step, which should be alike; ``most``: times the usual ones."""
