@@ -82,6 +82,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict of the buyer's rules; None if none were given."""
     folder: Folder | None = None
     """What was read; None for a summary."""
+    damage: tuple[str, ...] = ()
+    """What of its bundle is not as it was packed."""
     suites: tuple[Report, ...] = ()
     """The reports on its suites, if it has several: each has its own score."""
 
@@ -137,8 +139,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0: all well, so far; 1: a launch failed or is left, an ended run has no valid score, or a rule is broken."""
+        """0: all well, so far; 1: a launch failed or is left, an ended run has no valid score, a rule is broken, or the
+        bundle is damaged."""
         scores = [part.score for part in self.scored if part.score is not None]
         invalid = any(score.status == "invalid" for score in scores) and not self.summary.going_on
         broken = self.verification is not None and not self.verification.passed
-        return int(invalid or broken or self.failure_rate.fail > 0 or self.not_tried > 0)
+        return int(invalid or broken or bool(self.damage) or self.failure_rate.fail > 0 or self.not_tried > 0)

@@ -96,7 +96,7 @@ def make_report(
         if rules is not None:
             verified = _verified(there, rules, nonce, weights, allowed_signers, authorities)
             made = msgspec.structs.replace(made, verification=verified)
-        return msgspec.structs.replace(made, folder=there.folder)
+        return msgspec.structs.replace(made, folder=there.folder, damage=there.damage)
 
 
 def _report(

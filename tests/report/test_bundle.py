@@ -11,18 +11,20 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import make_records
 import msgspec
 import pytest
 import tampering
-from bundle_attacks import HOSTILE, add
+from bundle_attacks import HOSTILE, add, in_bundle, one_file_less, other_unit
 from make_records import PER_GPU
 from tampering import members
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
+from milabench_ng.report.reporting import make_report
 from milabench_ng.report.verification import opening
 from milabench_ng.report.verification.bundle import pack
 from milabench_ng.report.verification.checked import Demands, check_results
@@ -101,6 +103,45 @@ def test_refused(case: str, bundle: Path, capsys: pytest.CaptureFixture[str]) ->
     assert message in error
     assert "Traceback" not in error
     assert not (bundle.parent / "evil.json").exists()
+
+
+def doubled(files: dict[str, bytes]) -> None:
+    """Twice the items in every slice of one launch."""
+    name = next(name for name in files if ".vae.J0.0." in name and name.endswith(".json"))
+    record = json.loads(files[name])
+    for rank in record["mnb"]["ranks"]:
+        for row in rank["slices"]:
+            row[2] *= 2
+    files[name] = json.dumps(record).encode()
+
+
+@pytest.mark.parametrize("change", [doubled, other_unit, one_file_less])
+def test_a_damaged_bundle_is_named_wherever_it_is_read(
+    change: Callable[[dict[str, bytes]], None], bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(["report", str(bundle), "--full"])
+    assert "DAMAGED" not in capsys.readouterr().out
+    in_bundle(change)(bundle, bundle)
+    for form in ("table", "markdown", "csv"):
+        assert call(["report", str(bundle), "--format", form]) == 1
+        said = " ".join("".join(capsys.readouterr()).split())
+        assert "DAMAGED" in said
+        assert "trust no number here" in said
+    assert call(["report", str(bundle), "--format", "json"]) == 1
+    (what,) = json.loads(capsys.readouterr().out)["damage"]
+    assert what.startswith("results/quick.vae.J0.0.")
+    for command in (
+        ["summary", str(bundle)],
+        ["report", str(bundle.parent / "results"), "--compare", str(bundle)],
+    ):
+        assert call(command) == 2
+        assert f"mnb: {bundle}: damaged: results/quick.vae.J0.0." in capsys.readouterr().err
+
+
+def test_a_damaged_bundle_is_no_success() -> None:
+    sound = make_report(Path(__file__).parents[2] / "baselines" / "h200.json")
+    assert sound.exit_code == 0
+    assert msgspec.structs.replace(sound, damage=("results/run.json was changed",)).exit_code == 1
 
 
 def test_bombs_are_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:

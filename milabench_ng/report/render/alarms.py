@@ -52,7 +52,10 @@ def _named(report: Report, facts: Callable[[Report], Iterator[Fact]]) -> Iterato
 
 
 def _run(report: Report) -> Iterator[Fact]:
-    """Broken rules, and what was not run, failed or is still to come."""
+    """A damaged bundle, broken rules, and what was not run, failed or is still to come."""
+    if report.damage:
+        more = f", and {len(report.damage) - 1} more" if len(report.damage) > 1 else ""
+        yield Fact("DAMAGED", f"{report.damage[0]}{more}; trust no number here, and ask for the bundle again", "bad")
     found = report.verification
     if found is not None and not found.passed:
         yield Fact("RULES BROKEN", found.sentence, "bad")

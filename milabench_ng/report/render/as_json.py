@@ -39,6 +39,7 @@ def as_object(report: Report) -> dict[str, Any]:
             "missing": sum(row.missing for row in summary.tests.values()),
             "pending": sum(row.pending for row in summary.tests.values()),
         },
+        "damage": report.damage,
         "choices": _choices(report),
         "penalize_variance": report.penalize_variance,
         "score": _score(report),

@@ -10,7 +10,7 @@ import io
 import os
 import re
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -115,6 +115,17 @@ class PackingList(msgspec.Struct, frozen=True, kw_only=True):
     claim: Claim
     files: dict[str, FileSum]
     """By name in the bundle; excludes ``bundle.json`` itself and its signature."""
+
+    def damage(self, sums: Mapping[str, FileSum]) -> Iterator[str]:
+        """What is not as it was packed, where the files have ``sums``."""
+        for name, one in self.files.items():
+            there = sums.get(name)
+            if there is None:
+                yield f"{name} is in the packing list and not in the bundle"
+            elif there != one:
+                was = f"its SHA-256 is {there.sha256[:12]}, not {one.sha256[:12]}"
+                yield f"{name} was changed after it was packed ({was})"
+        yield from (f"{name} is in the bundle and not in its packing list" for name in sums if name not in self.files)
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):

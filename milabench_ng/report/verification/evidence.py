@@ -21,7 +21,7 @@ from milabench_ng.records.retried import Good, superseded
 from milabench_ng.report.scoring.failure_rate import FailureRate, failure_rate
 from milabench_ng.report.summary.ending import left_pending
 from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.bundle import Claim, FileSum, PackingList
+from milabench_ng.report.verification.bundle import Claim, PackingList
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.signing import Signer
 from milabench_ng.report.verification.stamping import Stamp
@@ -48,8 +48,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules
     packing: PackingList | None
     """The packing list of a bundle; None for a plain folder."""
-    files: dict[str, FileSum]
-    """The checksums of all files present, by name in a bundle."""
+    damage: tuple[str, ...]
+    """What is not as it was packed."""
     foreign: tuple[str, ...]
     """Files that belong to no run."""
     strays: tuple[str, ...]

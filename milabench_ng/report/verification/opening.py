@@ -29,7 +29,6 @@ from milabench_ng.report.verification.bundle import (
     PACKING_LIST,
     RESULTS,
     SIGNATURE,
-    FileSum,
     PackingList,
     is_member,
     sum_of,
@@ -66,8 +65,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """None for a plain folder."""
     packing_bytes: bytes = b""
     signature: bytes | None = None
-    sums: dict[str, FileSum] = {}
-    """Of the files of a bundle, by their names in it."""
+    damage: tuple[str, ...] = ()
+    """What of a bundle is not as it was packed."""
     scales: tuple[Path, ...] = ()
     """The files of weights and references that came with the bundle."""
 
@@ -108,10 +107,12 @@ def load_source(name: str) -> Summary:
 
 
 def load_result(source: Path) -> Summary:
-    """The summary of a bundle, or of anything that `load` reads."""
+    """The summary of a bundle, or of anything that `load` reads. Raises InputError for a damaged bundle."""
     if not is_bundle(source):
         return load(source)
     with opened(source) as there:
+        if there.damage:
+            raise InputError(f"{there.source}: damaged: {there.damage[0]}; ask for the bundle again")
         return there.summary
 
 
@@ -158,7 +159,7 @@ def _opened(source: Path, root: Path) -> Opened:
         packing=packing,
         packing_bytes=content,
         signature=signature.read_bytes() if signature.is_file() else None,
-        sums=sums,
+        damage=tuple(packing.damage(sums)),
         scales=scales,
     )
 

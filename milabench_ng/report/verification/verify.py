@@ -94,7 +94,7 @@ def gather(
         source=folder.source,
         rules=rules,
         packing=there.packing,
-        files=there.sums,
+        damage=there.damage,
         foreign=there.foreign,
         strays=tuple(name for name in there.foreign if name.endswith(".json") and name not in read),
         signer=signer,

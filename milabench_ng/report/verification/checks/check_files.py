@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import OFF, Finding, judged, unknown
 
@@ -12,18 +10,7 @@ def files(evidence: Evidence) -> Finding:
     """Every file of the bundle is the one that was packed."""
     if evidence.packing is None:
         return unknown("a plain folder has no sums; pack it with `mnb bundle`")
-    return judged(_changed(evidence))
-
-
-def _changed(evidence: Evidence) -> Iterator[str]:
-    listed = evidence.packing.files if evidence.packing else {}
-    for name, one in listed.items():
-        there = evidence.files.get(name)
-        if there is None:
-            yield f"{name} is in the packing list and not in the bundle"
-        elif there != one:
-            yield f"{name} was changed after it was packed (its SHA-256 is {there.sha256[:12]}, not {one.sha256[:12]})"
-    yield from (f"{name} is in the bundle and not in its packing list" for name in evidence.files if name not in listed)
+    return judged(evidence.damage)
 
 
 def signature(evidence: Evidence) -> Finding:
