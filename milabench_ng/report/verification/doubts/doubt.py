@@ -8,7 +8,7 @@ import msgspec
 
 from milabench_ng.report.verification.evidence import Evidence
 
-CORPUS = 19
+CORPUS = 20
 """Folders that are known to be honest: tests/data/honest and the shipped bundles."""
 
 
