@@ -25,6 +25,7 @@ from milabench_ng.events import Failed
 from milabench_ng.fence.entry import EXIT_REFUSED, EntryError, confine, die_with, join, refusal
 from milabench_ng.requests import Task
 from milabench_ng.worker.deaths import Death, FirstDeath, first_killed
+from milabench_ng.worker.rank import failure, run_rank
 
 _ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
@@ -77,8 +78,6 @@ class Agent(NamedTuple):
 
 def run_one(task: Task, agent: Agent, since: float) -> None:
     """Run one rank, in its own process."""
-    from milabench_ng.worker import session
-
     rank = int(os.environ["RANK"])
     seat = task.seats[rank]
     agent.pids[rank] = os.getpid()
@@ -106,8 +105,8 @@ def run_one(task: Task, agent: Agent, since: float) -> None:
         else:
             dist.init_process_group("nccl", device_id=torch.device("cuda", 0))
         channel = RankChannel(agent.channel, rank, agent.stop)
-        session.run_rank(task, rank, channel, agent.definition, {"agent": forked - since}, forked)
+        run_rank(task, rank, channel, agent.definition, {"agent": forked - since}, forked)
         dist.destroy_process_group()
     except Exception as error:  # noqa: BLE001  # whatever a rank raises becomes the record's cause
-        agent.channel.send(session.failure(error, rank))
+        agent.channel.send(failure(error, rank))
         os._exit(1)

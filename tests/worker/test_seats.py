@@ -8,7 +8,7 @@ import torch
 
 from milabench_ng.plan import Device
 from milabench_ng.requests import Seat
-from milabench_ng.worker.session import open_device
+from milabench_ng.worker.rank import open_device
 
 SEAT = Seat(slot="0", device=Device(index=0, kind="gpu", uuid="GPU-0"), entry={}, threads=1)
 
