@@ -198,6 +198,8 @@ class Declarations(msgspec.Struct, frozen=True, kw_only=True):
     """What it notes of its steps, by name: seconds (``..._s``), or shares from 0 to 1."""
     stores: bool = False
     """Writes files below the data root."""
+    pace_only: tuple[str, ...] = ()
+    """Its own options that change only how a batch is made, not what is computed for an item."""
     most_items: str | None = None
     """The most items of a step: a formula over its options and ``devices``; None if its author does not say."""
     trains: bool = False

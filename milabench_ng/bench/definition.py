@@ -50,6 +50,7 @@ class Definition:
     derived: tuple[Derived, ...]
     notes: tuple[str, ...]
     stores: bool
+    pace_only: tuple[str, ...] = ()
     most_items: str | None = None
     trains: bool | None = None
     own_types: bool = False
@@ -63,9 +64,10 @@ class Definition:
             _check_formula(self, "the loss of the first step", self.first_loss.formula, own)
         if self.most_items is not None:
             _check_formula(self, "most_items", self.most_items, [*own, _DEVICES])
-        unknown = self._judged() - {_DEVICES, *(option.name for option in read_options(self.function))}
-        if unknown:
-            raise InputError(f"workload {self.name}: fits takes {', '.join(sorted(unknown))}, which is no option")
+        options = {option.name for option in read_options(self.function)}
+        for what, named in (("fits takes", self._judged() - {_DEVICES}), ("pace_only names", {*self.pace_only})):
+            if unknown := named - options:
+                raise InputError(f"workload {self.name}: {what} {', '.join(sorted(unknown))}, which is no option")
 
     def __call__(self, bench: Bench, **options: Any) -> None:
         """Run the workload on ``bench``."""
@@ -143,6 +145,7 @@ def workload(
     derived: tuple[Derived, ...] = (),
     notes: tuple[str, ...] = (),
     stores: bool = False,
+    pace_only: tuple[str, ...] = (),
     most_items: str | None = None,
     trains: bool | None = None,
     own_types: bool = False,
@@ -158,15 +161,16 @@ def workload(
     ``auto_batch``: ``--batch-size auto`` may find its option ``batch_size``, with which its memory grows.
     ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
     rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.notes`), for their
-    formulas. ``stores``: it writes files, below the data root (`Bench.storage`). ``most_items``: the most items of a
+    formulas. ``stores``: it writes files, below the data root (`Bench.storage`). ``pace_only``: those of its options
+    that change only how fast batches are made, not what is computed for an item. ``most_items``: the most items of a
     step, as a formula over its own options and ``devices``, the number that a launch runs over; by default its option
     ``batch_size``, if it has one. ``trains``: it calls `Bench.step` in each step; by default if it has an option
-    ``learning_rate``. ``own_types``: its model has types that its precision mode does not make, or neither a linear
-    nor a convolution layer. ``first_loss``: the loss of step 1, where theory says it. ``fits``: a function of some of
-    the options, by name, and of ``devices``, that raises InputError where they do not go together; it is asked before
-    a run begins.
+    ``learning_rate``. ``own_types``: its model has types that its precision mode does not make, or neither a linear nor
+    a convolution layer. ``first_loss``: the loss of step 1, where theory says it. ``fits``: a function of some of the
+    options, by name, and of ``devices``, that raises InputError where they do not go together; it is asked before a run
+    begins.
 
-    Raises InputError for formulas over what is no option, and if ``fits`` takes what is no option.
+    Raises InputError for formulas over what is no option, and if ``fits`` or ``pace_only`` name what is none.
     """
 
     declared = locals()

@@ -179,6 +179,8 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     classic_factor: Factor
     derived: tuple[Derived, ...] = ()
     """The rate in other units."""
+    pace_only: tuple[str, ...] = ()
+    """Its workload's own options that change only the pace, not the work."""
     source: CodeSource
     devices: tuple[Device, ...]
     environment: dict[str, str]

@@ -295,6 +295,8 @@ def test_a_rule_over_options_is_asked_before_the_function_runs() -> None:
         attends(nowhere, width=9, heads=4, layers=1)
     assert ran == [32]
     attends.check({"width": "auto", "heads": 3, "layers": 1})  # not found yet
+    with pytest.raises(InputError, match="pace_only names heads, which is no option"):
+        workload(unit="rows", pace_only=("heads", "size"))(sample.function)
     with pytest.raises(InputError, match="fits takes heads, width, which is no option"):
 
         @workload(unit="items", fits=divides)

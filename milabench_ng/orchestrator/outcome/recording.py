@@ -124,6 +124,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         bound=workload.bound,
         classic_factor=workload.classic_factor,
         derived=workload.derived,
+        pace_only=workload.pace_only,
         source=CodeSource(
             workload=workload.name,
             origin=workload.origin,
