@@ -10,7 +10,7 @@ import pytest
 from test_money import WEIGHTS, node
 
 from milabench_ng.report.procurement.offers import compare_bids
-from milabench_ng.report.procurement.set_aside import set_aside
+from milabench_ng.report.procurement.same_work import set_aside
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.render.tender_facts import tender_facts
 from milabench_ng.report.summary.folder import encode_summary

@@ -13,8 +13,7 @@ from milabench_ng.report.procurement.bids import Bid, Bids, read_bids
 from milabench_ng.report.procurement.evaluating import evaluate
 from milabench_ng.report.procurement.own_bounds import own_bounds
 from milabench_ng.report.procurement.ranking import common_tests, common_with_reference
-from milabench_ng.report.procurement.same_work import other_work
-from milabench_ng.report.procurement.set_aside import set_aside
+from milabench_ng.report.procurement.same_work import other_work, set_aside
 from milabench_ng.report.procurement.tender import Tender
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, build_report
