@@ -10,6 +10,7 @@ import msgspec
 
 from milabench_ng.cli.options import FormOption, Fraction, Switch, WeightsOption
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
+from milabench_ng.records.work import WorkDifference
 from milabench_ng.report.procurement.acceptance import Acceptance
 from milabench_ng.report.procurement.acceptance import accept as decide
 from milabench_ng.report.procurement.own_bounds import own_bounds
@@ -18,7 +19,6 @@ from milabench_ng.report.render.sections import Document, Facts, Heading, Sectio
 from milabench_ng.report.scoring.other_machine import GPU_DAY_STD, HOST_DAY_STD
 from milabench_ng.report.scoring.scale import load_scales
 from milabench_ng.report.statistics.intervals import SESSIONS_FROM
-from milabench_ng.report.summary.comparable import WorkDifference
 from milabench_ng.report.summary.summary import name_of_row
 from milabench_ng.report.verification.absurd import computing_from
 from milabench_ng.report.verification.checked import (

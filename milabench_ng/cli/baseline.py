@@ -59,12 +59,12 @@ def _tests(made: Summary) -> Section:
     rows = (
         (
             label,
-            row.unit if made.units == "true" else "classic items",
+            row.work.unit if made.units == "true" else "classic items",
             row.train.mean if row.train else row.estimate and row.estimate.value,
             row.estimate and f"[{figure(row.estimate.low)}, {figure(row.estimate.high)}]",
             100 * row.train.std / row.train.mean if row.train and row.train.mean and row.train.n > 1 else None,
             *((None, None) if row.estimate else (row.n, row.failures)),
-            row.bound,
+            row.work.bound,
             made.origin(label),
             "; ".join(each.what for each in row.departures) or None,
         )

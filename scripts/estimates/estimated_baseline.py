@@ -15,6 +15,7 @@ from estimates.carrying import Held, KnownPair, TransferRule, learn, least, vali
 from estimates.known_peaks import distance
 from estimates.known_rates import GPU_BOUND
 from milabench_ng.errors import InputError
+from milabench_ng.records.work import Work
 from milabench_ng.report.baselines.peaks import Arithmetic, Peak, arithmetic_of
 from milabench_ng.report.summary.summary import EstimatedRate, Origin, Provenance, Summary, TestSummary
 
@@ -71,22 +72,22 @@ def estimate(measured: Summary, source: Peak, target: Peak, name: str, basis: Ru
 
 def _why_not(row: TestSummary, source: Peak, target: Peak, basis: RuleBasis) -> str:
     """Why a test cannot be carried over; empty if it can."""
-    if row.scheme.spreads:
+    if row.work.scheme.spreads:
         return "it depends on the connection of the devices"
-    if row.bound not in GPU_BOUND:
-        return f"it is bound by {row.bound or 'nothing that is recorded'}"
+    if row.work.bound not in GPU_BOUND:
+        return f"it is bound by {row.work.bound or 'nothing that is recorded'}"
     if row.train is None or row.failures:
         return "it was not measured without failures"
-    if len(row.precision) != 1:
-        return f"it ran in {' and '.join(row.precision) or 'a precision that is not recorded'}"
-    kind = arithmetic_of(row.precision[0])
+    if len(row.work.precision) != 1:
+        return f"it ran in {' and '.join(row.work.precision) or 'a precision that is not recorded'}"
+    kind = arithmetic_of(row.work.precision[0])
     if distance(source, target, kind) is None:
-        return f"{target.name} has no {row.precision[0]}"
+        return f"{target.name} has no {row.work.precision[0]}"
     return "" if kind in basis.kinds else f"no two devices are known that ran the same in {kind}"
 
 
 def _carried(row: TestSummary, source: Peak, target: Peak, name: str, basis: RuleBasis) -> TestSummary:
-    peaks = distance(source, target, arithmetic_of(row.precision[0])) or 0.0
+    peaks = distance(source, target, arithmetic_of(row.work.precision[0])) or 0.0
     factor, width = math.exp(basis.rule.slope * peaks), math.exp(basis.rule.half_width(peaks))
     check = least(basis.checks)
     value = factor * row.train.mean if row.train else 0.0
@@ -94,13 +95,15 @@ def _carried(row: TestSummary, source: Peak, target: Peak, name: str, basis: Rul
         n=0,
         failures=0,
         estimate=EstimatedRate(value=value, low=value / width, high=value * width, held=check.held, known=check.known),
-        unit=row.unit,
-        classic_factor=row.classic_factor,
-        bound=row.bound,
+        work=Work(
+            unit=row.work.unit,
+            classic_factor=row.work.classic_factor,
+            bound=row.work.bound,
+            data=row.work.data,
+            precision=row.work.precision,
+            options=row.work.options,
+        ),
         devices=row.devices,
-        data=row.data,
-        precision=row.precision,
-        options=row.options,
         departures=row.departures,
         origin=Origin(kind="estimated", source=f"{name} times {factor:.3f}"),
     )

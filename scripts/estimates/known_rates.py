@@ -66,8 +66,9 @@ def own_rates(baselines: Sequence[Summary]) -> Study:
         device = device_of(baseline)
         for label, row in baseline.tests.items():
             rate = _classic_rate(row, baseline)
-            if rate and not row.scheme.spreads and row.bound in GPU_BOUND and not row.other_work and row.precision:
-                rates.setdefault((label, arithmetic_of(row.precision[0])), {})[device] = rate
+            work, same = row.work, not any(each.decides for each in row.departures)
+            if rate and same and not work.scheme.spreads and work.bound in GPU_BOUND and work.precision:
+                rates.setdefault((label, arithmetic_of(work.precision[0])), {})[device] = rate
     return Study(
         source="the shipped baselines",
         note="rows that the GPU bounds, in items of 2020",
@@ -105,4 +106,4 @@ def _classic_rate(row: TestSummary, baseline: Summary) -> float | None:
     """The rate of a measured or published row, in items of 2020 per second."""
     if row.train is None or row.failures:
         return None
-    return row.train.mean * (1.0 if baseline.units == "classic" else row.classic_factor or 0.0)
+    return row.train.mean * (1.0 if baseline.units == "classic" else row.work.classic_factor or 0.0)

@@ -243,7 +243,6 @@ def traces(content: bytes) -> None:
         key = next(iter(trace.digests), "")
         seen = Traced(
             label=label,
-            workload="",
             arguments=trace.arguments,
             data=trace.data,
             kind="gpu",

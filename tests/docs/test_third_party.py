@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from pages import ROOT
 
+from milabench_ng.report.summary.comparable import differences
+from milabench_ng.report.summary.folder import encode_summary, load
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
 
@@ -112,12 +114,17 @@ def test_it_is_checked_like_a_built_in_workload(results: Path, tmp_path: Path) -
     """What it declares is in the manifest: a reader needs neither the package nor torch."""
     declared = json.loads((results / "run.json").read_text())["declared"]["acme_bench.probe:probe"]
     assert (declared["data"], declared["most_items"], declared["trains"]) == ("features", "batch_size", True)
+    assert declared["pace_only"] == ["pinned"]
     assert [ruling.id for ruling in verify(results, Rules()).having("fail")] == ["R35"]  # its window is short
     for edit, why in (
         (twice_the_items, "counts 512 vectors a step, its options allow 256"),
         (
             lambda record: record["mnb"].update(unit="numbers"),
             "probe:probe has vectors",
+        ),
+        (
+            lambda record: record["mnb"].update(pace_only=["batch_size"]),
+            "its list of options of pace only is batch_size, acme_bench.probe:probe has pinned",
         ),
         (lambda record: record["mnb"]["ranks"][0]["gradient_norms"].pop("2"), "has no gradient norm at step 2"),
         (lambda record: record["mnb"]["precision"].update(dtypes={"bfloat16": 5130}), "parameters are bfloat16"),
@@ -132,6 +139,21 @@ def test_it_is_checked_like_a_built_in_workload(results: Path, tmp_path: Path) -
     (left_out,) = (ruling for ruling in verify(folder, Rules()).rulings if ruling.id == "R33")
     assert left_out.result == "unknown"
     assert "does not say what the workload acme_bench.probe:probe declares" in left_out.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "ratio"), [("pinned", False, "counted"), ("batch_size", 512, "suppressed")]
+)
+def test_an_option_that_it_declares_of_pace_only_is_no_other_work(
+    results: Path, tmp_path: Path, option: str, value: Any, ratio: str
+) -> None:
+    folder = Path(shutil.copytree(results, tmp_path / "other"))
+    for path in folder.glob("*.J0.*.json"):
+        change(path, lambda record: record["mnb"]["launch"]["arguments"].update({option: value}))
+    for other in (folder, tmp_path / "stored.json"):
+        (tmp_path / "stored.json").write_text(encode_summary(load(folder)))
+        (found,) = (one for one in differences(load(results), load(other)) if one.what == f"option {option}")
+        assert (found.tests, found.ratio) == (("acme.probe_bf16",), ratio)
 
 
 def test_a_profile_may_name_it_either_way(results: Path, site: Path, work: Path) -> None:

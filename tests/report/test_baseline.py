@@ -47,10 +47,10 @@ def test_a_bound_that_measurements_show_replaces_the_declared_one_and_is_noted(
     quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.json"
-    was = load(quick).tests["quick.vae"].bound
+    was = load(quick).tests["quick.vae"].work.bound
     assert call(["baseline", "build", str(quick), "-o", str(file), "--bound", "quick.vae=io"]) == 0
     made = load(file)
-    assert made.tests["quick.vae"].bound == "io"
+    assert made.tests["quick.vae"].work.bound == "io"
     assert f"quick.vae: bound by io, run as {was}" in made.provenance.notes
     assert call(["baseline", "build", str(quick), "--bound", "quick.vae=disk"]) == 2
     assert "a class is one of cpu, io, launch, links, gpu-compute, gpu-memory" in capsys.readouterr().err

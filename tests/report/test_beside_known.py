@@ -32,6 +32,16 @@ def padded(content: dict[str, Any]) -> None:
     multiplied(content, 1.4)
 
 
+def padded_from_another_seed(content: dict[str, Any]) -> None:
+    padded(content)
+    content["mnb"]["launch"]["arguments"]["seed"] = 7
+
+
+def padded_of_other_data(content: dict[str, Any]) -> None:
+    padded(content)
+    content["mnb"]["data"]["scale"] = 0.5
+
+
 def thrifty(content: dict[str, Any]) -> None:
     for monitored in content["gpu_monitor"].values():
         monitored["memory"] = dict.fromkeys(monitored["memory"], 2048.0)
@@ -55,6 +65,12 @@ def dated(content: dict[str, Any]) -> None:
     [
         ("beyond-baseline", padded, "*.gnmt_*", "lambda.gnmt_amp: 174564 tokens a step, 124689 of the same options"),
         (
+            "beyond-baseline",
+            padded_from_another_seed,
+            "*.gnmt_*",
+            "lambda.gnmt_amp: 174564 tokens a step, 124689 of the same options",
+        ),
+        (
             "unlike-steps",
             padded,
             "*.gnmt_tf32.*",
@@ -77,3 +93,10 @@ def test_what_no_other_machine_has(
     tampering.records(change, names)(folder)
     told = tampering.told_by(verify(folder, Rules()), finder)
     assert re.search(message, told), told
+
+
+def test_other_data_are_not_held_against_a_baseline(real: Path, tmp_path: Path) -> None:
+    """Their batches may be others."""
+    folder = Path(shutil.copytree(real, tmp_path / "results"))
+    tampering.records(padded_of_other_data, "*.gnmt_*")(folder)
+    assert "gnmt" not in tampering.told_by(verify(folder, Rules()), "beyond-baseline")

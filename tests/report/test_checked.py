@@ -272,7 +272,7 @@ def test_a_bound_is_the_evaluators_word(place: Path, capsys: Any) -> None:
     """A bid whose tests are said to be bound by the GPU would be allowed for less variance between machines."""
     found = []
     for bound in ("cpu", "gpu-compute"):
-        tests = {label: msgspec.structs.replace(row, bound=bound) for label, row in node(100.0, 100.0, 2).tests.items()}
+        tests = {label: row.bound_by(bound) for label, row in node(100.0, 100.0, 2).tests.items()}
         made = msgspec.structs.replace(node(100.0, 100.0, 2), tests=tests)
         (place / "one.json").write_text(encode_summary(made))
         call(["bids", str(bids(place, one="one.json", other="one.json")), "--format", "json"])

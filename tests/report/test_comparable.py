@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
+import rows
 from test_money import WEIGHTS, node
 
 from milabench_ng.records.marks import Mark
+from milabench_ng.records.work import DataRead
 from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.reporting import build_report
 from milabench_ng.report.scoring.comparison import Comparison
@@ -16,7 +18,7 @@ from milabench_ng.report.scoring.scale import Scale, shipped_scale
 from milabench_ng.report.scoring.weights import spread_unplanned
 from milabench_ng.report.summary.comparable import differences
 from milabench_ng.report.summary.folder import load_baseline
-from milabench_ng.report.summary.summary import DataRead, Departure, LaunchFlag, Summary
+from milabench_ng.report.summary.summary import Departure, LaunchFlag, Summary
 
 OPTIONS = {"batch_size": 64, "workers": 8, "max_seconds": 600.0}
 
@@ -24,8 +26,8 @@ OPTIONS = {"batch_size": 64, "workers": 8, "max_seconds": 600.0}
 def changed(**more: Any) -> Summary:
     """Both tests with options, the second, which the GPU bounds, with something else than the first node has."""
     made = node(100.0, 100.0)
-    tests = {label: msgspec.structs.replace(row, options=OPTIONS) for label, row in made.tests.items()}
-    tests["standard.convnet"] = msgspec.structs.replace(tests["standard.convnet"], **more)
+    tests = {label: rows.changed(row, options=OPTIONS) for label, row in made.tests.items()}
+    tests["standard.convnet"] = rows.changed(tests["standard.convnet"], **more)
     return msgspec.structs.replace(made, tests=tests)
 
 
@@ -157,14 +159,16 @@ NOISE = {"standard.loader", "standard.fast_style", "standard.dcgan"}
 
 @pytest.mark.parametrize("name", ["v100", "rtx8000"])
 def test_every_row_of_2020_says_what_it_ran(name: str) -> None:
-    rows = load_baseline(name).tests
-    assert all(row.precision and row.options and row.bound for row in rows.values())
-    assert {label for label, row in rows.items() if row.other_work} == OTHER_WORK
+    known = load_baseline(name).tests
+    assert all(row.work.precision and row.work.options and row.work.bound for row in known.values())
+    assert {label for label, row in known.items() if any(each.decides for each in row.departures)} == OTHER_WORK
     assert {
-        label for label, row in rows.items() if row.bound == "cpu" and "classic" in [at.kind for at in row.data]
+        label
+        for label, row in known.items()
+        if row.work.bound == "cpu" and "classic" in [at.kind for at in row.work.data]
     } == (NOISE)
-    assert rows["standard.reso"].options["learning_rate"] == 0.1
-    assert rows["standard.vae"].options["workers"] == 1
+    assert known["standard.reso"].work.options["learning_rate"] == 0.1
+    assert known["standard.vae"].work.options["workers"] == 1
 
 
 @pytest.mark.parametrize("name", ["v100", "rtx8000"])
@@ -176,7 +180,7 @@ def test_the_ratio_to_2020_is_over_the_same_work_and_says_what_it_leaves_out(nam
     (found,) = report.comparisons
     assert set(found.reasons) >= (OTHER_WORK | NOISE) & run.tests.keys()
     assert set(found.counted) <= run.tests.keys() - OTHER_WORK - NOISE
-    other = {label for label, row in run.tests.items() if row.other_work}
+    other = {label for label, row in run.tests.items() if any(each.decides for each in row.departures)}
     assert set(found.reasons) >= other
     assert set(found.counted) >= {"standard.toy_reg", "standard.wlm", "standard.convnet"} - other
     assert set(found.counted) | set(found.reasons) == set(

@@ -126,7 +126,9 @@ def test_json_has_value_and_formula(folder: Path) -> None:
 def test_a_stored_summary_keeps_them(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "base.json").write_text(encode_summary(load(folder)))
     again = load_baseline(str(tmp_path / "base.json"))
-    assert [(each.unit, each.formula) for each in again.tests["quick.vae"].derived] == [tuple(each) for each in UNITS]
+    assert [(each.unit, each.formula) for each in again.tests["quick.vae"].work.derived] == [
+        tuple(each) for each in UNITS
+    ]
 
 
 def test_without_any_nothing_is_shown(folder: Path) -> None:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import tampering
 from make_records import PER_GPU
+from rows import row_of
 
 from milabench_ng.plan import Launch
 from milabench_ng.records.borders import narrow
@@ -67,7 +68,7 @@ def test_what_a_run_is_for_is_its_mean_rate_or_in_a_study_of_neighbours_their_co
         launches = {f"{run}.0": rate for run, rate in enumerate(rates)}
         repeats = {str(run): rate for run, rate in enumerate(rates)}
         known = {"workload": "vae", "options": {"batch_size": 64}}
-        return TestSummary(n=len(rates), failures=0, launches=launches, repeats=repeats, **known, **more)
+        return row_of(n=len(rates), failures=0, launches=launches, repeats=repeats, **known, **more)
 
     alone, beside = row(NOISY, company={}), row([0.5 * rate for rate in NOISY], company={"stream": 1.0})
     packed = row([0.9 * rate for rate in STEADY], company=None)

@@ -91,7 +91,7 @@ def gpu_bound(measured: Summary) -> list[str]:
     return [
         label
         for label, row in measured.tests.items()
-        if row.scheme == "per-gpu" and row.bound in GPU_BOUND and row.train is not None
+        if row.work.scheme == "per-gpu" and row.work.bound in GPU_BOUND and row.train is not None
     ]
 
 
@@ -106,9 +106,9 @@ def test_each_test_that_the_gpu_bounds_is_held_from_h200_to_the_published_figure
         run, base = h200.tests[label], old.tests[label]
         assert run.train is not None
         assert base.train is not None
-        step = distance(ours, theirs, arithmetic_of(run.precision[0]))
+        step = distance(ours, theirs, arithmetic_of(run.work.precision[0]))
         assert step is not None
-        truth = math.log(base.train.mean / (run.train.mean * (run.classic_factor or math.nan)))
+        truth = math.log(base.train.mean / (run.train.mean * (run.work.classic_factor or math.nan)))
         known = pair(label, step, truth, (ours.name, theirs.name))
         without_the_test = learn([each for each in known_pairs() if each.workload != label])
         without_ours = learn([each for each in known_pairs() if each.study != "mnb"])

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from milabench_ng.catalogue import FirstLoss
-from milabench_ng.report.launch.first_losses import compare_first_loss
-from milabench_ng.report.launch.traces import Traced
+from milabench_ng.report.launch.traces import Traced, compare_first_loss
 from milabench_ng.report.render.statements import details
 from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import load
@@ -24,7 +23,6 @@ def seen(first: float | None, **changes: Any) -> Traced:
     made: dict[str, Any] = {"arguments": OPTIONS, "losses": (("0/0", "1", first), ("0/0", "2", 9.0)), **changes}
     return Traced(
         label="try.llm",
-        workload="llm_pretrain",
         data=None,
         kind="gpu",
         precision="bf16_master",

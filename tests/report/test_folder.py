@@ -44,8 +44,8 @@ def test_complete_folder(tmp_path: Path, whole: Plan) -> None:
     assert vae.launches == {"0.0": 100.0, "0.1": 102.0, "1.0": 104.0, "1.1": 106.0}
     assert vae.pergpu == {"0": Stat(2, 100.0, 104.0, 102.0, 2.0), "1": Stat(2, 102.0, 106.0, 104.0, 2.0)}
     assert (vae.n, vae.planned, vae.missing, vae.pending, vae.failures) == (4, 4, 0, 0, 0)
-    assert (vae.wait_share, vae.tiers, vae.precision, vae.peak_memory) == (0.25, ("full",), ("fp32",), 1001.0)
-    assert vae.data[0].cache == "cold"
+    assert (vae.wait_share, vae.tiers, vae.work.precision, vae.peak_memory) == (0.25, ("full",), ("fp32",), 1001.0)
+    assert vae.work.data[0].cache == "cold"
     assert summary.tests["standard.scaling.2"].train == Stat(2, 101.0, 105.0, 103.0, 2.0)  # over launches
 
 

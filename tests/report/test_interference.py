@@ -12,6 +12,7 @@ import make_records
 import pytest
 import tampering
 from make_records import device
+from rows import row_of
 
 from milabench_ng.composing import make_plan
 from milabench_ng.errors import InputError
@@ -66,12 +67,23 @@ def drifting(launch: Launch, _: int) -> float:
 def test_one_disturbed_launch_widens_a_slowdown_alone_or_in_company() -> None:
     def row(rates: tuple[float, ...], company: dict[str, float]) -> TestSummary:
         launches = {f"{run}.0": rate for run, rate in enumerate(rates)}
-        return TestSummary(n=5, failures=0, launches=launches, workload="vae", options={"n": 1}, company=company)
+        return row_of(n=5, failures=0, launches=launches, workload="vae", options={"n": 1}, company=company)
 
     usual, disturbed = (1.0, 1.01, 1.0, 1.005, 1.0), (1.0, 1.01, 1.0, 1.005, 0.6)
     for alone, beside in ((disturbed, usual), (usual, disturbed)):
         (cell,) = slowdowns({"s.a": row(alone, {}), "s.b": row(beside, {"noise": 1.0})})
         assert cell.stat.moved == pytest.approx(-math.log(0.6) / 5, rel=0.02)
+
+
+@pytest.mark.parametrize(("option", "cells"), [({"max_seconds": 9.0}, 1), ({"seed": 2}, 1), ({"workers": 1}, 0)])
+def test_how_long_launches_work_and_from_which_seed_makes_no_other_victim(option: dict[str, Any], cells: int) -> None:
+    given = {"batch_size": 8, "max_seconds": 6.0, "seed": 1, "workers": 8}
+    launches = {f"{run}.0": 100.0 + run for run in range(5)}
+    rows = [
+        row_of(n=5, failures=0, launches=launches, workload="vae", options=options, company=company)
+        for options, company in ((given, {}), (given | option, {"noise": 1.0}))
+    ]
+    assert len(slowdowns(dict(zip(("s.a", "s.b"), rows, strict=True)))) == cells
 
 
 def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> None:
@@ -234,7 +246,7 @@ def test_the_state_of_the_cache_is_told_and_hides_no_cell(tmp_path: Path) -> Non
         (
             "i.together.J2.1.*",
             {"data": {"name": "fake", "kind": "twin", "scale": 0.5, "cache": "warm"}},
-            [("together", "not the work of vae_alone: other data")],
+            [("together", "not the work of vae_alone: other data set and data scale")],
         ),
         (
             "i.vae_alone.J2.1.*",

@@ -12,6 +12,7 @@ import pytest
 
 from milabench_ng.catalogue import Derived
 from milabench_ng.errors import InputError
+from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import build_report
 from milabench_ng.report.summary.folder import load_baseline
@@ -33,13 +34,15 @@ def row(precision: str, rate: float, **options: Any) -> TestSummary:
         n=1,
         failures=0,
         train=Stat.of([rate]),
-        unit="images",
-        classic_factor=1.0,
-        derived=NATIVE,
+        work=Work(
+            unit="images",
+            classic_factor=1.0,
+            derived=NATIVE,
+            options=given | options,
+            precision=(precision,),
+        ),
         devices=4,
         launches={"0.0": rate},
-        options=given | options,
-        precision=(precision,),
         steps=StepTally(before=20, measured=90),
         started_utc=datetime(2026, 1, 6, 16, 5, 9, tzinfo=UTC),
     )

@@ -20,6 +20,7 @@ from make_records import PER_GPU
 from milabench_ng.errors import InputError
 from milabench_ng.records.folder import read_folder
 from milabench_ng.records.window import SliceRow
+from milabench_ng.records.work import Work
 from milabench_ng.report.html.folder_details import details_of
 from milabench_ng.report.html.loading_charts import loading_charts
 from milabench_ng.report.launch.load_course import LoadCourse, course
@@ -44,11 +45,13 @@ def row(strategy: str, rates: dict[str, float], **fields: Any) -> TestSummary:
         n=2 * len(rates),
         failures=0,
         train=Stat.of(list(rates.values())),
-        unit="images",
-        classic_factor=1.0,
+        work=Work(
+            unit="images",
+            classic_factor=1.0,
+            options={"strategy": strategy, "batch_size": 6},
+        ),
         devices=2,
         repeats=rates,
-        options={"strategy": strategy, "batch_size": 6},
         **fields,
     )
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from milabench_ng.errors import InputError
+from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import AS_USUAL, ReportOptions, build_report
 from milabench_ng.report.summary.folder import load_baseline
@@ -29,13 +30,15 @@ def row(precision: str, rate: float, **changes: Any) -> TestSummary:
         n=1,
         failures=0,
         train=Stat.of([rate]),
-        unit="tokens",
-        classic_factor=1.0,
+        work=Work(
+            unit="tokens",
+            classic_factor=1.0,
+            options={"batch_size": 80, "layers": 4} | changes,
+            precision=(precision,),
+        ),
         devices=4,
         launches={"0.0": rate},
         power_w=500.0,
-        options={"batch_size": 80, "layers": 4} | changes,
-        precision=(precision,),
     )
 
 
@@ -141,4 +144,4 @@ def test_what_ran_decides_and_what_was_not_as_stated_is_left_out() -> None:
     caveats = {label: row.origin.caveat for label, row in known["h100"].items() if row.origin}
     assert caveats["lambda.ncf_tf32"].endswith("batch 8000000; dropped tail corrected; 12 batches/epoch")
     assert caveats["lambda.gnmt_amp"].startswith("the median of 45 systems, 465138.333 to 487273.0; batch 1520")
-    assert known["v100"]["lambda.bert_large_squad_amp"].options["batch_size"] == 24
+    assert known["v100"]["lambda.bert_large_squad_amp"].work.options["batch_size"] == 24

@@ -7,6 +7,7 @@ import io
 
 import msgspec
 import pytest
+from rows import changed as changed_row
 
 from milabench_ng.errors import InputError
 from milabench_ng.report.report import Report
@@ -37,7 +38,7 @@ def changed(label: str, rates: list[float], **options: int) -> Summary:
     """The V100's baseline with one row of other rates and options."""
     summary = load_baseline("unet3d-v100")
     row = summary.tests[label]
-    row = msgspec.structs.replace(row, n=len(rates), train=Stat.of(rates), pergpu=None, options=row.options | options)
+    row = changed_row(row, n=len(rates), train=Stat.of(rates), pergpu=None, options=row.work.options | options)
     return msgspec.structs.replace(summary, tests={**summary.tests, label: row})
 
 

@@ -15,11 +15,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from rows import changed, row_of
 from terminal_stream import Terminal
 
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.records.marks import Mark
+from milabench_ng.records.work import DataRead, Work
 from milabench_ng.report.procurement.bids import read_bids
 from milabench_ng.report.procurement.leave_one_out import leave_one_out
 from milabench_ng.report.procurement.offers import compare_bids
@@ -37,7 +39,7 @@ from milabench_ng.report.scoring.score import score
 from milabench_ng.report.scoring.scored import scored_tests
 from milabench_ng.report.statistics.intervals import log_stat, t_quantile
 from milabench_ng.report.summary.folder import encode_summary, load_baseline
-from milabench_ng.report.summary.summary import DataRead, EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
+from milabench_ng.report.summary.summary import EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
 from milabench_ng.report.writers import write, write_report
 
 WEIGHTS = {"standard.vae": 1.0, "standard.convnet": 3.0}
@@ -47,7 +49,7 @@ SPREAD = (0.99, 1.0, 1.0, 1.0, 1.01)
 
 def row(rate: float, spread: tuple[float, ...] = SPREAD, **more: Any) -> TestSummary:
     rates = [rate * each for each in spread]
-    return TestSummary(
+    return row_of(
         n=len(rates),
         failures=0,
         train=Stat(len(rates), rate, rate, rate, 0.0),
@@ -96,10 +98,12 @@ def estimated(value: float, low: float, high: float) -> TestSummary:
         failures=0,
         estimate=EstimatedRate(value=value, low=low, high=high, held=19, known=20),
         origin=Origin(kind="estimated", source="a rule"),
-        unit="images",
-        classic_factor=1.0,
-        bound="gpu-compute",
-        precision=("fp32",),
+        work=Work(
+            unit="images",
+            classic_factor=1.0,
+            bound="gpu-compute",
+            precision=("fp32",),
+        ),
         devices=8,
     )
 
@@ -478,8 +482,8 @@ DATA = DataRead(name="imagenet", kind="twin", scale=1.0, cache="cold")
 def with_options(made: Summary, **more: Any) -> Summary:
     """``made`` with its options and data on every test; ``more`` is changed on convnet alone."""
     recorded: dict[str, Any] = {"options": {"batch_size": 64}, "data": (DATA,)}
-    tests = {label: msgspec.structs.replace(at, **recorded) for label, at in made.tests.items()}
-    tests["standard.convnet"] = msgspec.structs.replace(tests["standard.convnet"], **more)
+    tests = {label: changed(at, **recorded) for label, at in made.tests.items()}
+    tests["standard.convnet"] = changed(tests["standard.convnet"], **more)
     return msgspec.structs.replace(made, tests=tests)
 
 
@@ -530,7 +534,7 @@ def test_nothing_is_ranked_where_no_weighted_test_is_the_same_work(tender_file: 
         "twin": with_options(node(200.0, 400.0)),
     }
     slow = summaries["slow"]
-    vae = msgspec.structs.replace(slow.tests["standard.vae"], precision=("tf32",))
+    vae = changed(slow.tests["standard.vae"], precision=("tf32",))
     summaries["slow"] = msgspec.structs.replace(slow, tests=slow.tests | {"standard.vae": vae})
     made = rebid(tender_file, **summaries)
     assert made.why_unranked == "no weighted test is the same work in all bids and in the reference"

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from milabench_ng.records.work import Work
 from milabench_ng.report.html.as_html import write as write_html
 from milabench_ng.report.procurement.acceptance import accept
 from milabench_ng.report.procurement.offers import compare_bids
@@ -52,10 +53,12 @@ def rows(draw: st.DrawFn) -> TestSummary:
         repeats={str(place): rate for place, rate in enumerate(rates)},
         planned=len(rates) + fail,
         tiers=("full",),
-        unit="images",
-        classic_factor=1.0,
-        bound=draw(st.sampled_from(["cpu", "gpu-compute"])),
-        precision=("fp32",),
+        work=Work(
+            unit="images",
+            classic_factor=1.0,
+            bound=draw(st.sampled_from(["cpu", "gpu-compute"])),
+            precision=("fp32",),
+        ),
     )
 
 

@@ -45,17 +45,17 @@ def change(folder: Path, pattern: str, what: Change) -> None:
         (ours(classic_factor=10.0), "classic_factor 10.0 instead of 1.0"),
         (ours(unit="tokens"), "unit tokens instead of images"),
         (ours(bound="io"), "bound io instead of cpu"),
-        (ours(derived=[{"unit": "x", "formula": "rate"}]), "derived unit x rate instead of None"),
+        (ours(derived=[{"unit": "x", "formula": "rate"}]), "list of derived units x = rate instead of none"),
         (options(batch_size=512), "option batch_size 512 instead of 64"),
-        (options(layers=3), "option layers 3 instead of None"),
+        (options(layers=3), "option layers 3 instead of not recorded"),
     ],
 )
 @pytest.mark.parametrize("which", ["0.0", "1.1"])
 def test_one_of_several_is_a_failed_launch(folder: Path, what: Change, told: str, which: str) -> None:
     change(folder, f"*.J{which}.*", what)
     row = load(folder).tests["quick.vae"]
-    assert (row.n, row.failures, row.unit, row.classic_factor, row.bound) == (4, 1, "images", 1.0, "cpu")
-    assert row.options["batch_size"] == 64
+    assert (row.n, row.failures, row.work.unit, row.work.classic_factor, row.work.bound) == (4, 1, "images", 1.0, "cpu")
+    assert row.work.options["batch_size"] == 64
     assert (row.failed[0].cause, row.failed[0].job_id) == ("unreadable", which)
     assert row.failed[0].detail == f"not of the work of its test: {told}"
     found = score(load(folder), {"quick.vae": 1.0}).per_device

@@ -15,6 +15,7 @@ import make_records
 import msgspec
 import pytest
 from make_records import PER_GPU
+from rows import changed
 from test_money import node, row, with_options
 
 from milabench_ng.profile import Scheme
@@ -56,7 +57,7 @@ def ranks(made: Tender) -> dict[str, int | None]:
 
 
 def with_tests(made: Summary, **changes: Any) -> Summary:
-    tests = {label: msgspec.structs.replace(at, **changes) for label, at in made.tests.items()}
+    tests = {label: changed(at, **changes) for label, at in made.tests.items()}
     return msgspec.structs.replace(made, tests=tests)
 
 

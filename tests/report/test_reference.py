@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import tampering
 from make_records import PER_GPU
+from rows import changed
 from test_score import row, summary
 
 from milabench_ng.errors import InputError
@@ -246,7 +247,7 @@ def test_weights_in_groups_have_the_score_without_each_test() -> None:
 @pytest.mark.parametrize(("scheme", "told"), [(Scheme.NORMAL, True), (Scheme.PER_GPU, False)])
 def test_a_reference_of_another_size_is_told_where_tests_run_over_all_devices(scheme: Scheme, told: bool) -> None:
     """One device has the node's links to itself."""
-    sharing = msgspec.structs.replace(RUN.tests["s.b"], scheme=scheme)
+    sharing = changed(RUN.tests["s.b"], scheme=scheme)
     run = msgspec.structs.replace(RUN, tests=RUN.tests | {"s.b": sharing})
     made = build_report(run, "run", Scale(weights=WEIGHTS, reference=against(AT_ONE)))
     said = [alarm.text for alarm in first_screen(made).alarms if alarm.name == "other size"]

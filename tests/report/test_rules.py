@@ -25,7 +25,8 @@ from tampering import NONCE, WHOLE, Tamper, ours, record
 from milabench_ng import __version__
 from milabench_ng.cli import call
 from milabench_ng.records.origin import RECORD_SCHEMA
-from milabench_ng.report.launch.traces import PACING, Bands, ReferenceTrace, TraceBand
+from milabench_ng.records.work import Work
+from milabench_ng.report.launch.traces import Bands, ReferenceTrace, TraceBand
 from milabench_ng.report.render.verification_tables import verification_document
 from milabench_ng.report.verification.bundle import ClaimedScore, pack
 from milabench_ng.report.verification.checks.check_score import precise_enough
@@ -184,7 +185,8 @@ def test_r3_numbers_that_were_claimed(folder: Path) -> None:
 def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The report makes these marks; no record has them."""
     bands: Bands = {"gpu": {"fp32": {"1": TraceBand(2.0, 0.004)}}}
-    arguments = {name: value for name, value in make_records.arguments_of("vae").items() if name not in PACING}
+    of_vae = Work(options=make_records.arguments_of("vae"))
+    arguments = of_vae.options_that_change("work", "numbers", "precision")
     trace = ReferenceTrace(arguments=arguments, data=("mnist", "twin", 1.0), losses=bands)
     monkeypatch.setattr("milabench_ng.report.summary.folder.load_traces", lambda _suite: {"standard.vae": trace})
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import row_of
 
 from milabench_ng.errors import InputError
 from milabench_ng.report.reporting import ReportOptions, build_report, make_report
@@ -28,7 +29,7 @@ HERE = Provenance(kind="measured", source="by hand", hardware="paper")
 def row(mean: float, std: float = 0.0, n: int = 10, failures: int = 0, **more: Any) -> TestSummary:
     measured = Stat(n - failures, mean, mean, mean, std)
     more = {"unit": "images", "classic_factor": 1.0, "planned": n} | more
-    return TestSummary(n=n, failures=failures, train=measured if n > failures else None, **more)
+    return row_of(n=n, failures=failures, train=measured if n > failures else None, **more)
 
 
 def summary(tests: dict[str, TestSummary], devices: int = 2, units: Any = "true", **more: Any) -> Summary:

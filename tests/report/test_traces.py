@@ -42,7 +42,6 @@ def seen(loss: float | None, digest: str = "a", precision: str = "fp32", *, tena
     made = {"arguments": ARGUMENTS, "data": ("imagenet", "twin", 1.0), "kind": "gpu", **changes}
     return Traced(
         label="try.net",
-        workload="net",
         precision=precision,
         losses=((f"{tenant}/0", "10", loss),),
         gradient_norms=(),

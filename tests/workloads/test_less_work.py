@@ -56,7 +56,6 @@ def launch(name: str, places: dict[str, Path], *, tenant: int = 0, change: Chang
     WORKLOADS[name](bench, **{**SIZES[name], **less})
     return Traced(
         label=f"try.{name}",
-        workload=name,
         arguments=SIZES[name],
         data=None,
         kind="cpu",

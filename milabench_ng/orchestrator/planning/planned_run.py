@@ -212,7 +212,7 @@ def without_alone(profile: Profile, chosen: Mapping[str, Test]) -> Iterator[str]
 
 
 def _work(test: Test) -> tuple[object, ...]:
-    """What makes two tests of a profile the same work."""
+    """What a profile says of the work of a test, by which `records.work` will pair its rows."""
     return test.workload, test.arguments, test.data_scale, test.partition_scheme
 
 

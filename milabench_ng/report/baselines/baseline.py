@@ -95,7 +95,7 @@ def _refuse_unlike(label: str, row: TestSummary, summary: Summary, again: Summar
 
 
 def _asked(row: TestSummary) -> tuple[object, ...]:
-    return row.unit, row.scheme, row.devices, row.options, row.data, row.precision, row.read_limits
+    return row.work, row.work.data, row.devices, row.read_limits
 
 
 def _sides(summary: Summary, again: Summary) -> dict[str, tuple[object, object]]:
@@ -118,9 +118,9 @@ def rebound(summary: Summary, bounds: Mapping[str, Bound]) -> Summary:
     unknown = [label for label in bounds if label not in summary.tests]
     if unknown:
         raise InputError(f"--bound: there is no test {unknown[0]!r}; there are {', '.join(summary.tests)}")
-    notes = [f"{label}: bound by {now}, run as {summary.tests[label].bound}" for label, now in bounds.items()]
+    notes = [f"{label}: bound by {now}, run as {summary.tests[label].work.bound}" for label, now in bounds.items()]
     provenance = msgspec.structs.replace(summary.provenance, notes=(*summary.provenance.notes, *notes))
-    changed = {label: msgspec.structs.replace(summary.tests[label], bound=now) for label, now in bounds.items()}
+    changed = {label: summary.tests[label].bound_by(now) for label, now in bounds.items()}
     return msgspec.structs.replace(summary, provenance=provenance, tests={**summary.tests, **changed})
 
 

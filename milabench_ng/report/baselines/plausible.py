@@ -64,7 +64,7 @@ def _of_progressions(summary: Summary) -> Iterator[Doubt]:
         if more < less:
             yield Doubt(
                 test=label,
-                what=f"{devices} devices do {more:.6g} {now.unit}/s together, {devices - 1} do {less:.6g}",
+                what=f"{devices} devices do {more:.6g} {now.work.unit}/s together, {devices - 1} do {less:.6g}",
             )
 
 
@@ -75,7 +75,7 @@ def _beside(summary: Summary, other: Summary, name: str) -> Iterator[Doubt]:
             continue
         ratio = ours / theirs
         if not 1 / SLIP <= ratio <= SLIP:
-            yield Doubt(test=label, what=f"{ratio:.4g} times the rate of {name}: is the unit {row.unit!r} right?")
+            yield Doubt(test=label, what=f"{ratio:.4g} times the rate of {name}: is the unit {row.work.unit!r} right?")
 
 
 def _classic(row: TestSummary | None, summary: Summary) -> float | None:
@@ -83,5 +83,5 @@ def _classic(row: TestSummary | None, summary: Summary) -> float | None:
     if row is None:
         return None
     rate = row.train.mean if row.train else row.estimate.value if row.estimate else None
-    factor = 1.0 if summary.units == "classic" else row.classic_factor
+    factor = 1.0 if summary.units == "classic" else row.work.classic_factor
     return None if rate is None or factor is None else rate * factor

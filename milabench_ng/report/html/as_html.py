@@ -146,7 +146,7 @@ def _notes(evidence: FolderDetails | None) -> tuple[str, ...]:
 
 
 def _test(report: Report, at: Line, evidence: FolderDetails | None) -> TestPart:
-    rate = f"{figure(at.scored.perf)} {at.row.unit}/s" if at.scored.perf is not None else "no rate"
+    rate = f"{figure(at.scored.perf)} {at.row.work.unit}/s" if at.scored.perf is not None else "no rate"
     telemetry = telemetry_section(evidence, at.scored.test) if evidence else None
     return TestPart(
         name=at.scored.test,

@@ -46,7 +46,7 @@ def _charts(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve])
         )
     devices = _by_device(at)
     if sum(map(len, devices.values())) >= FEWEST_POINTS:
-        yield _distribution(test, at.row.unit, devices)
+        yield _distribution(test, at.row.work.unit, devices)
     for curve in curves:
         if f"{curve.test}.{curve.steps[-1].devices}" == test and len(curve.steps) >= FEWEST_POINTS:
             yield _scaling(curve)
@@ -89,7 +89,7 @@ def course_view(name: str, batch: Sequence[Course]) -> View:
 def _by_device(at: Line) -> dict[str, list[float]]:
     """Rates by device, of launches over one device."""
     found: dict[str, list[float]] = defaultdict(list)
-    if not at.row.scheme.spreads:
+    if not at.row.work.scheme.spreads:
         scale = 1.0 if not at.row.train or not at.scored.perf else at.scored.perf / at.row.train.mean
         for job, perf in at.row.launches.items():
             found[job.partition("#")[0].partition(".")[2]].append(scale * perf)

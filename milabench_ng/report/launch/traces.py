@@ -14,19 +14,19 @@ from typing import Literal, get_args
 
 import msgspec
 
-from milabench_ng.catalogue import Scalar
+from milabench_ng.catalogue import FirstLoss, Scalar
+from milabench_ng.errors import InputError
 from milabench_ng.files import convert_json, parse_json, read_content, refuse
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.origin import release
 from milabench_ng.records.precision_seen import SCALED
-from milabench_ng.records.record import PROBED_STEPS, Data, Mnb
+from milabench_ng.records.record import PROBED_STEPS, Mnb
+from milabench_ng.records.work import Work
 from milabench_ng.shipped import find
 
 TRACES_SCHEMA = 3
 TraceDevice = Literal["cpu", "gpu"]
 """The kind of a launch's devices; a MIG instance is part of a GPU."""
-PACING = ("max_count", "max_seconds", "sample_duration", "workers")
-"""Options that change how long a test runs, not what it computes."""
 Strength = Literal["strong", "weak", "digest only", "first loss only"]
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 ROUNDING = 1 + 1e-9
@@ -79,7 +79,7 @@ class ReferenceTrace(msgspec.Struct, frozen=True, kw_only=True):
     since: str = ""
     """The first version of mnb in which the test computes this; empty for all."""
     arguments: dict[str, Scalar | None]
-    """All options except those of pacing: the trace applies only to these."""
+    """All options except those of pace and length: the trace applies only to these."""
     data: tuple[str, str, float] | None
     """Name, kind and scale of the data set."""
     ranks: int = 1
@@ -111,7 +111,6 @@ class Traced(msgspec.Struct, frozen=True):
     """The traced values of a record."""
 
     label: str
-    workload: str
     arguments: dict[str, Scalar | None]
     data: tuple[str, str, float] | None
     kind: TraceDevice
@@ -145,10 +144,9 @@ def traced(mnb: Mnb) -> Traced:
     places = [(f"{mnb.launch.slot_ids[number]}/{number}", rank) for number, rank in enumerate(mnb.ranks)]
     return Traced(
         label=mnb.label,
-        workload=mnb.launch.workload,
         version=mnb.version,
-        arguments={name: value for name, value in mnb.launch.arguments.items() if name not in PACING},
-        data=_data(mnb.data),
+        arguments=Work.of(mnb).options_that_change("work", "numbers", "precision"),
+        data=(mnb.data.name, mnb.data.kind, mnb.data.scale) if mnb.data else None,
         kind="cpu" if all(device.kind == "cpu" for device in mnb.devices) else "gpu",
         precision=precision,
         ranks=len(places),
@@ -162,10 +160,6 @@ def traced(mnb: Mnb) -> Traced:
         steps={place: sum(row.steps for row in rank.slices) for place, rank in places} if mnb.failure is None else {},
         skipped={place: rank.skipped.skipped for place, rank in places if rank.skipped is not None},
     )
-
-
-def _data(data: Data | None) -> tuple[str, str, float] | None:
-    return None if data is None else (data.name, data.kind, data.scale)
 
 
 COMPARED = "compared"
@@ -218,6 +212,23 @@ def compare(seen: Traced, trace: ReferenceTrace | None, software_key: str) -> Co
     if not losses and not norms and not digested:
         return Compared(tuple(dict.fromkeys(found)), "weak") if found else Compared(lacking=_described(seen))
     return Compared(deviations=tuple(dict.fromkeys(found)), strength=strength(losses, norms, trace.blind))
+
+
+def compare_first_loss(seen: Traced, first_loss: FirstLoss) -> Compared:
+    """Compare a launch with what its workload declares where no trace applies: the loss of the first step by theory.
+
+    How the weights are made, with the options, says it: whatever the device, the precision, the data and the software.
+    """
+    try:
+        value = first_loss.of(seen.arguments)
+    except InputError as error:  # a record without an option that its workload has
+        return Compared(lacking=f"these options ({error})")
+    bands = {"1": TraceBand(value, first_loss.within * abs(value))}
+    found = [
+        *deviations("loss outside the reference", seen, bands, seen.losses),
+        *left_out("loss", seen, bands, seen.losses),
+    ]
+    return Compared(deviations=tuple(dict.fromkeys(found)), strength="first loss only")
 
 
 def strength(losses: Mapping[str, TraceBand], gradient_norms: Mapping[str, TraceBand], blind: str = "") -> Strength:

@@ -43,11 +43,11 @@ def _columns(report: Report) -> Iterable[Column[Line]]:
         Column("cuDNN version", value=lambda _: cudnn),
         Column("N GPUs", value=lambda line: line.row.devices),
         Column("Data Loader workers", value=_workers),
-        Column("Model", value=lambda line: line.row.options["arch"]),
-        Column("Precision", value=lambda line: " and ".join(line.row.precision) or NOTHING),
-        Column("Minibatch", value=lambda line: line.row.options["batch_size"]),
-        Column("Input width [px]", value=lambda line: line.row.options["width"]),
-        Column("Input height [px]", value=lambda line: line.row.options["height"]),
+        Column("Model", value=lambda line: line.row.work.options["arch"]),
+        Column("Precision", value=lambda line: " and ".join(line.row.work.precision) or NOTHING),
+        Column("Minibatch", value=lambda line: line.row.work.options["batch_size"]),
+        Column("Input width [px]", value=lambda line: line.row.work.options["width"]),
+        Column("Input height [px]", value=lambda line: line.row.work.options["height"]),
         Column("Warmup steps", value=lambda line: line.row.steps.before if line.row.steps else NOTHING),
         Column("Benchmark steps", value=lambda line: line.row.steps.measured if line.row.steps else NOTHING),
         Column("MPx/s", value=lambda line: _derived(line, "MPx/s")),
@@ -59,12 +59,12 @@ def _columns(report: Report) -> Iterable[Column[Line]]:
 
 
 def _lines(report: Report) -> tuple[Line, ...]:
-    return chosen(report, "cv", lambda line: line.row.unit == "images" and line.row.options.keys() >= OPTIONS)
+    return chosen(report, "cv", lambda line: line.row.work.unit == "images" and line.row.work.options.keys() >= OPTIONS)
 
 
 def _infers(line: Line) -> bool:
     """Inference alone has no learning rate."""
-    return "learning_rate" not in line.row.options
+    return "learning_rate" not in line.row.work.options
 
 
 def _date(line: Line) -> str:
@@ -75,7 +75,7 @@ def _date(line: Line) -> str:
 
 def _workers(line: Line) -> Cell:
     """Loader processes; none feed a batch that stays on the device."""
-    return 0 if line.row.options["source"] == "resident" else line.row.options.get("workers", NOTHING)
+    return 0 if line.row.work.options["source"] == "resident" else line.row.work.options.get("workers", NOTHING)
 
 
 def _derived(line: Line, unit: str) -> Cell:

@@ -124,13 +124,13 @@ def _required(report: Report) -> tuple[LoadingResult, ...]:
 
 
 def _belongs(line: Line) -> bool:
-    return line.row.unit == "images" and line.row.options.get("strategy") in STRATEGIES
+    return line.row.work.unit == "images" and line.row.work.options.get("strategy") in STRATEGIES
 
 
 def _result(line: Line) -> LoadingResult:
     row = line.row
     return LoadingResult(
-        strategy=str(row.options["strategy"]),
+        strategy=str(row.work.options["strategy"]),
         limit=" and ".join(_limits(row)) or UNLIMITED,
         repetitions=tuple(row.repeats),
         epochs_s=tuple(EPOCH / rate for rate in row.repeats.values()),

@@ -55,7 +55,7 @@ def tables(report: Report) -> tuple[Section, ...]:
             precision,
             [line for line in lines if _precision(line) == precision],
             Column[Line]("Test", value=lambda line: line.scored.test),
-            Column[Line]("Unit", value=lambda line: line.row.unit),
+            Column[Line]("Unit", value=lambda line: line.row.work.unit),
             *columns,
         )
         for precision in dict.fromkeys(map(_precision, lines))
@@ -89,7 +89,7 @@ def _figures(report: Report) -> tuple[_Figure, ...]:
     """Batch, throughputs, and what they are relative to baselines, watts and price."""
     price = report.price
     return (
-        _Figure("batch per GPU", lambda line: line.row.options.get(BATCH_SIZE, NOTHING)),
+        _Figure("batch per GPU", lambda line: line.row.work.options.get(BATCH_SIZE, NOTHING)),
         _Figure("throughput per GPU", lambda line: _shown(line.scored.perf)),
         _Figure("throughput", lambda line: _shown(line.node_total)),
         *(_Figure(f"relative to {other.name}", _ratio_to(at, other)) for at, other in enumerate(report.comparisons)),
@@ -119,7 +119,7 @@ def _task(line: Line) -> str:
 
 
 def _precision(line: Line) -> str:
-    return " and ".join(line.row.precision) or NOTHING
+    return " and ".join(line.row.work.precision) or NOTHING
 
 
 def _quotient(value: float | None, by: float | None) -> Cell:

@@ -83,15 +83,15 @@ def _results(report: Report) -> list[_Result]:
 
 
 def _trains(line: Line) -> bool:
-    return line.row.unit == "voxels" and line.row.options.keys() >= {*AXES, "batch_size"}
+    return line.row.work.unit == "voxels" and line.row.work.options.keys() >= {*AXES, "batch_size"}
 
 
 def _infers(line: Line) -> bool:
-    return line.row.unit == "voxels" and line.row.options.keys() >= {f"block_{axis}" for axis in AXES}
+    return line.row.work.unit == "voxels" and line.row.work.options.keys() >= {f"block_{axis}" for axis in AXES}
 
 
 def _precision(line: Line) -> str:
-    return " and ".join(NAMES.get(each, each) for each in line.row.precision) or NOTHING
+    return " and ".join(NAMES.get(each, each) for each in line.row.work.precision) or NOTHING
 
 
 def _figure(line: Line | None, unit: str) -> str:
@@ -104,14 +104,14 @@ def _figure(line: Line | None, unit: str) -> str:
 
 def _patch(line: Line | None) -> str:
     """The sides of a patch."""
-    return _product(line.row.options[axis] for axis in AXES) if line else NOTHING
+    return _product(line.row.work.options[axis] for axis in AXES) if line else NOTHING
 
 
 def _block(line: Line | None) -> str:
     """The sides of a block with its halo on either side: what the network gets."""
     if line is None:
         return NOTHING
-    options = line.row.options
+    options = line.row.work.options
     return _product(_whole(options[f"block_{axis}"]) + 2 * _whole(options.get(f"halo_{axis}")) for axis in AXES)
 
 

@@ -21,6 +21,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.errors import InputError
+from milabench_ng.records.work import WorkDifference
 from milabench_ng.report.procurement.characteristic import OperatingPoint, characteristic
 from milabench_ng.report.scoring.failure_rate import failure_rate
 from milabench_ng.report.scoring.other_machine import day_variance, predicted
@@ -38,7 +39,7 @@ from milabench_ng.report.statistics.intervals import (
     t_tail,
     why_none,
 )
-from milabench_ng.report.summary.comparable import WorkDifference, differences
+from milabench_ng.report.summary.comparable import differences
 from milabench_ng.report.summary.marked import Marked, count_marks
 from milabench_ng.report.summary.summary import Summary
 from milabench_ng.units import counted

@@ -13,10 +13,7 @@ from milabench_ng.shipped import find
 def own_bounds(summary: Summary) -> Summary:
     """``summary`` with the bounds of the shipped profile's workloads; tests that it lacks have none."""
     known = _declared(summary.suite)
-    tests = {
-        label: msgspec.structs.replace(row, bound=known.get(".".join(label.split(".")[:2])))
-        for label, row in summary.tests.items()
-    }
+    tests = {label: row.bound_by(known.get(".".join(label.split(".")[:2]))) for label, row in summary.tests.items()}
     return msgspec.structs.replace(summary, tests=tests)
 
 

@@ -16,7 +16,7 @@ def encode_2020(summary: Summary) -> str:
 
 def _scale(row: TestSummary, summary: Summary) -> float | None:
     """Items of 2020 per item of the row; None if unknown."""
-    return 1.0 if summary.units == "classic" else row.classic_factor
+    return 1.0 if summary.units == "classic" else row.work.classic_factor
 
 
 def _row(row: TestSummary, scale: float | None) -> dict[str, Any]:

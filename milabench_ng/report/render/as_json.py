@@ -154,8 +154,8 @@ def _test(line: Line) -> dict[str, Any]:
         "power_basis": row.power_basis,
         "power_launches": row.power_launches,
         "telemetry_dropped": row.telemetry_dropped,
-        "data": row.data,
-        "precision": row.precision,
+        "data": row.work.data,
+        "precision": row.work.precision,
         "isolation": row.tiers,
         "marks": row.marks,
     }

@@ -68,7 +68,7 @@ def _spread(name: str, values: Sequence[float | None]) -> Iterator[Fact]:
 
 def _conditions(report: Report) -> Iterator[Fact]:
     """The data, and what is known less well."""
-    data = dict.fromkeys(entry for line in report.lines for entry in line.row.data)
+    data = dict.fromkeys(entry for line in report.lines for entry in line.row.work.data)
     if data:
         yield Fact("data", "; ".join(f"{d.name} ({d.kind}, scale {d.scale:g}, {d.cache} cache)" for d in data))
     kernels = grouped(

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from milabench_ng.records.work import Ratio, WorkDifference
 from milabench_ng.report.scoring.comparison import ComparedTest, Comparison, SubRatio
 from milabench_ng.report.scoring.failure_rate import failure_rate
 from milabench_ng.report.scoring.other_machine import enough_sessions
@@ -26,7 +27,7 @@ from milabench_ng.report.scoring.scored import ScoredRows, ScoredTest, scored_te
 from milabench_ng.report.scoring.subsets import all_but_one, subsets, without
 from milabench_ng.report.scoring.weights import Groups, Weights
 from milabench_ng.report.statistics.effects import MARGIN, Effect, effect, effects, of_these_sessions
-from milabench_ng.report.summary.comparable import Ratio, WorkDifference, differences, other_generation
+from milabench_ng.report.summary.comparable import differences, other_generation
 from milabench_ng.report.summary.marked import count_marks
 from milabench_ng.report.summary.summary import OriginKind, Summary
 

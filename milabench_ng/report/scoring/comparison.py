@@ -9,9 +9,9 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.records.work import WorkDifference
 from milabench_ng.report.statistics.effects import MARGIN, Effect
 from milabench_ng.report.statistics.intervals import Interval, RepeatRange
-from milabench_ng.report.summary.comparable import WorkDifference
 from milabench_ng.report.summary.summary import OriginKind, Provenance
 
 

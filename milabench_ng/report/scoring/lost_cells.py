@@ -5,11 +5,11 @@ Whatever a launch says of itself decides which tests are the same work, so a bad
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
-from milabench_ng.report.scoring.neighbours import cell_stats, parts_of_work
+from milabench_ng.report.scoring.neighbours import cell_stats
 from milabench_ng.report.summary.summary import TestSummary, name_of_row, suite_of_row
 
 
@@ -44,19 +44,14 @@ def _why_no_pair(row: TestSummary, victims: Mapping[str, TestSummary]) -> str:
     """Why a row is the same work as nothing; empty for a test that was never to run alone."""
     if row.company == {}:
         return "ran alone, and nothing that ran in company is the same work"
-    if not row.options:
+    if not row.work.options:
         return "none of its launches can be read"
     differences = [
-        (list(_differences(row, victim)), name_of_row(name))
+        (row.work.differences(victim.work), name_of_row(name))
         for name, victim in victims.items()
-        if (victim.workload, victim.scheme) == (row.workload, row.scheme)
+        if (victim.work.workload, victim.work.scheme) == (row.work.workload, row.work.scheme)
     ]
     if not differences:
         return ""
-    parts, name = min(differences, key=lambda one: len(one[0]))
-    return f"not the work of {name}: other {' and '.join(parts)}"
-
-
-def _differences(row: TestSummary, victim: TestSummary) -> Iterator[str]:
-    ours, theirs = parts_of_work(row), parts_of_work(victim)
-    return (name for name in ours if ours[name] != theirs[name])
+    found, name = min(differences, key=lambda one: len(one[0]))
+    return f"not the work of {name}: other {' and '.join(one.what for one in found)}"

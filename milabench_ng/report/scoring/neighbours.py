@@ -123,7 +123,7 @@ def cell_stats(tests: Mapping[str, TestSummary]) -> dict[tuple[str, str], LogSta
         for name, victim in tests.items()
         if victim.company == {}
         for label, row in tests.items()
-        if same_work(victim, row)
+        if row.company != {} and row.work.options and row.work == victim.work
     }
 
 
@@ -194,30 +194,8 @@ def _mean_of(values: Sequence[float], parts: Sequence[WeightedStat]) -> MeanSlow
     return MeanSlowdown(value=math.exp(mean([math.log(value) for value in values])), cells=len(values), effect=found)
 
 
-def same_work(victim: TestSummary, row: TestSummary) -> bool:
-    """Whether ``row`` is the work of ``victim``, in company."""
-    return row.company != {} and bool(row.options) and work(victim) == work(row)
-
-
-def work(row: TestSummary) -> tuple[object, ...]:
-    """What makes an item of a row what it is."""
-    return tuple(parts_of_work(row).values())
-
-
-def parts_of_work(row: TestSummary) -> dict[str, object]:
-    """The same by name. Where its data lay is no part of it: a launch must not leave its cell by calling them cold."""
-    data = {msgspec.structs.replace(each, cache=""): None for each in row.data}
-    return {
-        "workload": row.workload,
-        "options": row.options,
-        "precision": row.precision,
-        "data": tuple(data),
-        "scheme": row.scheme,
-    }
-
-
 def _cached(row: TestSummary) -> str:
-    return " and ".join(dict.fromkeys(each.cache for each in row.data))
+    return " and ".join(dict.fromkeys(each.cache for each in row.work.data))
 
 
 def _pairs(victim: TestSummary, row: TestSummary) -> dict[str, float]:
@@ -249,7 +227,7 @@ def _slowdown(name: str, victim: TestSummary, label: str, row: TestSummary, stat
         label=label,
         alone=mean([victim.launches[job] for job in jobs]),
         together=mean([row.launches[job] for job in jobs]),
-        unit=row.unit,
+        unit=row.work.unit,
         company=row.company or {},
         company_units=row.company_units,
         pressing=row.pressing,

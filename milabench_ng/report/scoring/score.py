@@ -167,7 +167,7 @@ def other_items(summary: Summary, reference: Reference | None, labels: Sequence[
     """The ``labels`` whose items are not those of the reference, and both."""
     if reference is None:
         return {}
-    units = {label: (summary.tests[label].unit, reference.summary.tests[label].unit) for label in labels}
+    units = {label: (summary.tests[label].work.unit, reference.summary.tests[label].work.unit) for label in labels}
     return {label: f"{ours}, the reference {theirs}" for label, (ours, theirs) in units.items() if ours != theirs}
 
 
@@ -175,7 +175,7 @@ def _other_devices(summary: Summary, reference: Reference | None, labels: Sequen
     """How many devices the reference has, if another number, and a test of ``labels`` runs over all of them."""
     if reference is None or reference.summary.devices == summary.devices:
         return None
-    return reference.summary.devices if any(summary.tests[label].scheme.spreads for label in labels) else None
+    return reference.summary.devices if any(summary.tests[label].work.scheme.spreads for label in labels) else None
 
 
 def _is_missing(row: TestSummary | None, summary: Summary) -> bool:

@@ -133,7 +133,7 @@ def _scored(
 ) -> ScoredTest:
     """Score a row in true items if their definition is known, else in those of 2020."""
     classic = summary.units == "classic"
-    factor = row.classic_factor
+    factor = row.work.classic_factor
     scale = 1 / factor if classic and factor else 1.0
     factor = (factor or 1.0) if classic else factor
     measured = row.train
@@ -155,7 +155,7 @@ def _scored(
     estimate = combine([(1.0, log_perf)])
     return ScoredTest(
         test=label,
-        unit=row.unit,
+        unit=row.work.unit,
         weight=weight,
         n=row.n,
         fail=row.failures,
@@ -165,7 +165,7 @@ def _scored(
         charged=charged,
         throughput=jackknife(rates, geometric_mean, row.sessions) if factor else None,
         classic_factor=factor,
-        bound=row.bound,
+        bound=row.work.bound,
         between_devices_pct=between_devices(row),
         run_to_run_pct=run_to_run(row),
         repeats={repeat: scale * rate for repeat, rate in row.repeats.items()},

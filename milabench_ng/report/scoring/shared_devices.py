@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from milabench_ng.report.scoring.neighbours import work
 from milabench_ng.report.summary.summary import Latency, Summary, TestSummary
 
 
@@ -63,11 +62,11 @@ def _line(test: str, row: TestSummary, least: TestSummary) -> SharedDevice:
     each = _mean(row)
     return SharedDevice(
         test=test,
-        unit=row.unit,
+        unit=row.work.unit,
         tenants=tenants(row),
         how=row.sharing.what if row.sharing else "",
         node_total=each * row.devices,
-        gain=each * row.devices / (_mean(least) * least.devices) if work(row) == work(least) and _mean(least) else None,
+        gain=each * row.devices / (_mean(least) * least.devices) if row.work == least.work and _mean(least) else None,
         each=each,
         worst=min(stat.mean for stat in (row.pergpu or {}).values()),
         latency=row.latency,

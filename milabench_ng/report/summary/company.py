@@ -41,11 +41,6 @@ def company_of(manifests: Sequence[Manifest], results: Iterable[LaunchResult]) -
     }
 
 
-def units_of(results: Iterable[LaunchResult]) -> dict[str, str]:
-    """What tests count, by name."""
-    return {name_of(result.test): result.unit for result in results}
-
-
 def pressing_of(manifests: Sequence[Manifest]) -> dict[str, Pressing]:
     """By name, the tests that are only company and state the share of the time in which they press."""
     return {

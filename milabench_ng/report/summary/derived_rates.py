@@ -26,14 +26,14 @@ def derived_rates(row: TestSummary, rate: float | None, peaks: Mapping[str, floa
         DerivedRate(
             unit=each.unit, formula=each.formula, value=None if rate is None else _value(each, rate, row, peaks)
         )
-        for each in row.derived
-        if each.fits(row.options)
+        for each in row.work.derived
+        if each.fits(row.work.options)
     )
 
 
 def _value(derived: Derived, rate: float, row: TestSummary, peaks: Mapping[str, float]) -> float | None:
-    own = {name: value for name, value in row.notes.items() if not (name in row.options or name in DEVICE_PEAKS)}
+    own = {name: value for name, value in row.notes.items() if not (name in row.work.options or name in DEVICE_PEAKS)}
     try:
-        return derived.of(rate, row.options, {**own, **peaks, "devices": row.devices})
+        return derived.of(rate, row.work.options, {**own, **peaks, "devices": row.devices})
     except InputError:  # a folder of others may hold any formula, and its other numbers still count
         return None

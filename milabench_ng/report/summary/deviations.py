@@ -75,7 +75,7 @@ def _shared(manifest: Manifest) -> str:
 def _of_data(result: LaunchResult, scales: Mapping[str, float]) -> Iterator[Mark]:
     """A launch that reads no data, or data that cannot be scaled, is the same at any scale."""
     stated = scales.get(result.test, result.data_scale)
-    if result.data and result.data.scale == result.data_scale != stated:
+    if any(read.scale == result.data_scale != stated for read in result.work.data):
         yield Mark(kind="data scale", value=result.data_scale, limit=stated)
 
 

@@ -48,7 +48,7 @@ def slow_repeats(repeats: Mapping[str, float]) -> Iterator[LaunchFlag]:
 def _idle_gpus(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:
     """Launches that the arithmetic of the device should bound, and whose device mostly waited."""
     for job, result in good.items():
-        if result.bound == "gpu-compute" and result.gpu_load is not None and result.gpu_load < LEAST_BUSY:
+        if result.work.bound == "gpu-compute" and result.gpu_load is not None and result.gpu_load < LEAST_BUSY:
             detail = f"the GPU was busy for {100 * result.gpu_load:.0f} % of the window, and should set the pace"
             yield LaunchFlag(job_id=job, kind="idle GPU", detail=detail)
 

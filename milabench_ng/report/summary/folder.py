@@ -21,8 +21,8 @@ from milabench_ng.records.ledger import AnyLedgerEvent
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.origin import require_schema
 from milabench_ng.records.reading import Read2020, ReadManifest, ReadRecord, read_record
-from milabench_ng.report.launch.first_losses import compare_first_loss
-from milabench_ng.report.launch.traces import ReferenceTrace, compare, load_traces
+from milabench_ng.records.work import Work
+from milabench_ng.report.launch.traces import ReferenceTrace, compare, compare_first_loss, load_traces
 from milabench_ng.report.summary.contradictions import contradictions
 from milabench_ng.report.summary.deviations import with_deviations
 from milabench_ng.report.summary.launches import LaunchResult, reduce_record
@@ -118,7 +118,7 @@ def _against(
     if result.traced is None:
         return result
     found = compare(result.traced, trace, software_key)
-    declared = own.get(result.traced.workload)
+    declared = own.get(result.work.workload)
     if found.lacking and declared and declared.first_loss:
         found = compare_first_loss(result.traced, declared.first_loss)
     return msgspec.structs.replace(
@@ -129,8 +129,11 @@ def _against(
 
 
 def encode_summary(summary: Summary) -> str:
-    """Encode as indented JSON."""
-    return printed_json(summary)
+    """Encode as indented JSON; what makes a row's work stands beside its figures."""
+    raw = msgspec.to_builtins(summary)
+    for label, row in raw["tests"].items():
+        raw["tests"][label] = row | row.pop("work")
+    return printed_json(raw)
 
 
 def decode_summary(content: bytes, source: str) -> Summary:
@@ -141,6 +144,8 @@ def decode_summary(content: bytes, source: str) -> Summary:
     if "schema" not in raw:
         return _from_2020(raw, source)
     require_schema(raw["schema"], "summary", SUMMARY_SCHEMA, source)
+    if isinstance(rows := raw.get("tests"), dict):
+        raw["tests"] = {label: {**row, "work": row} if isinstance(row, dict) else row for label, row in rows.items()}
     try:
         return _consistent(msgspec.convert(raw, Summary), source)
     except msgspec.ValidationError as error:
@@ -194,7 +199,7 @@ def _from_2020(raw: dict[str, Any], source: str) -> Summary:
                 train=row.train,
                 pergpu=row.pergpu or None,
                 peak_memory=row.peak_memory or 0.0,
-                scheme=Scheme.PROGRESSION if label in steps else Scheme.PER_GPU,
+                work=Work(scheme=Scheme.PROGRESSION if label in steps else Scheme.PER_GPU),
                 devices=steps.get(label, devices),
             )
             for label, row in rows.items()

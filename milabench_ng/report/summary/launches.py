@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from milabench_ng.bounds import LARGEST, SMALLEST, Latencies
-from milabench_ng.catalogue import Derived, Scalar
 from milabench_ng.plan import Device
 from milabench_ng.profile import Scheme
 from milabench_ng.records.isolation import Tier, weakest_tier
@@ -19,7 +18,7 @@ from milabench_ng.records.latency import merged
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.prefetched import prefetched
 from milabench_ng.records.reading import Read2020, ReadRecord
-from milabench_ng.records.record import Data, Mnb, Rank, Record
+from milabench_ng.records.record import Mnb, Rank, Record
 from milabench_ng.records.record_2020 import Record2020
 from milabench_ng.records.window import (
     SliceRow,
@@ -33,12 +32,13 @@ from milabench_ng.records.window import (
     settled_since,
     wait_share,
 )
+from milabench_ng.records.work import Work
 from milabench_ng.report.launch.host_paces import PaceSeen, launch_paces
 from milabench_ng.report.launch.odd_slices import far_slice, stock
 from milabench_ng.report.launch.steadiness import Shape, odd_shape
 from milabench_ng.report.launch.traces import Traced, traced
 from milabench_ng.report.summary.power import DevicePower, launch_power
-from milabench_ng.report.summary.summary import UNIT_2020, ReadLimit
+from milabench_ng.report.summary.summary import ReadLimit
 from milabench_ng.stats import mean
 from milabench_ng.telemetry.messages import telemetry_key
 
@@ -56,7 +56,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """None for a record of 2020."""
     session: int = 1
     """Which separate session of its folder it belongs to, see `separate_sessions`; whoever reads the folder knows."""
-    scheme: Scheme
+    work: Work
     measured: bool = True
     """Whether it ran for its own result, not as company."""
     batch: int | None = None
@@ -66,12 +66,6 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     hardware: tuple[Device, ...] = ()
     """The same devices as the record describes them; empty in a record of 2020."""
     hostname: str = ""
-    unit: str = UNIT_2020
-    classic_factor: float | None = None
-    """Items of 2020 per item; None if the items are those of 2020."""
-    derived: tuple[Derived, ...] = ()
-    """Its rate in other units."""
-    bound: str | None = None
     started_utc: datetime | None = None
     """None in a record of 2020."""
     steps: tuple[int, int] | None = None
@@ -87,9 +81,6 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """What enters the test's statistics: ``perf``, or every rank's rate as in 2020."""
     rank_rates: tuple[float, ...] = ()
     """Items per second of every rank, in the order of ``devices``."""
-    workload: str = ""
-    """Empty in a record of 2020."""
-    options: dict[str, Scalar | None] = {}
     shapes: tuple[Shape, ...] = ()
     """Oddities in the course of the rate, by rank."""
     program_s: float | None = None
@@ -107,10 +98,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
     """Samples of telemetry that were lost."""
     tier: Tier | None = None
-    data: Data | None = None
     data_scale: float = 1.0
     """The scale that was asked for; a data set that cannot be scaled has its own."""
-    precision: str | None = None
     kernels: tuple[str, ...] = ()
     """What of torch's libraries worked, such as ``attention flash``."""
     marks: tuple[Mark, ...] = ()
@@ -137,16 +126,12 @@ def _ours(read: ReadRecord) -> LaunchResult:
         label=mnb.label,
         job_id=record.job_id,
         run_id=mnb.run_id,
-        scheme=mnb.launch.scheme,
+        work=Work.of(mnb),
         measured=mnb.launch.measured,
         batch=mnb.batch,
         devices=mnb.launch.slot_ids,
         hardware=mnb.devices,
         hostname=record.hostname,
-        unit=mnb.unit,
-        classic_factor=mnb.classic_factor,
-        derived=mnb.derived,
-        bound=mnb.bound,
         started_utc=mnb.started_utc,
         steps=measured.steps if cause is None else None,
         items_per_step=measured.items_per_step if cause is None else None,
@@ -155,8 +140,6 @@ def _ours(read: ReadRecord) -> LaunchResult:
         perf=perf if cause is None else math.nan,
         samples=(perf,) if cause is None else (),
         rank_rates=measured.rank_rates,
-        workload=mnb.launch.workload,
-        options=mnb.launch.arguments,
         kernels=tuple(dict.fromkeys(" ".join(item) for rank in mnb.ranks for item in _kernels(rank).items())),
         shapes=measured.shapes,
         program_s=_program_s(record),
@@ -169,9 +152,7 @@ def _ours(read: ReadRecord) -> LaunchResult:
         power=launch_power(mnb) if cause is None else None,
         dropped=mnb.sampled.dropped if mnb.sampled else 0,
         tier=_tier(mnb, cause),
-        data=mnb.data,
         data_scale=mnb.launch.data_scale,
-        precision=mnb.precision.ran_before if mnb.precision else None,
         marks=(*mnb.marks, *(measured.untold if cause is None else ())),
         paces=launch_paces(mnb),
         traced=traced(mnb),
@@ -284,7 +265,7 @@ def _of_2020(read: Read2020) -> LaunchResult:
         test=view.name,
         label=scheme.label(view.name, view.device_count),
         job_id=view.job_id,
-        scheme=scheme,
+        work=Work(scheme=scheme),
         devices=tuple(visible),
         hostname=view.hostname or "",
         cause=cause,

@@ -7,18 +7,15 @@ impossible to say which is right, and the folder is refused.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from milabench_ng.catalogue import AUTO, Scalar
+from milabench_ng.catalogue import AUTO
 from milabench_ng.errors import InputError
 from milabench_ng.grouping import grouped
 from milabench_ng.plain import plain, short
 from milabench_ng.records.reading import Problem
-from milabench_ng.report.summary.comparable import FREE_OPTIONS
+from milabench_ng.records.work import declared
 from milabench_ng.report.summary.launches import LaunchResult
-
-RowWork = Mapping[str, Scalar | None]
 
 
 def of_one_work(source: str, results: Sequence[LaunchResult]) -> tuple[tuple[LaunchResult, ...], tuple[Problem, ...]]:
@@ -36,19 +33,11 @@ def of_one_work(source: str, results: Sequence[LaunchResult]) -> tuple[tuple[Lau
     return tuple(result for result in results if result.file not in odd), tuple(odd.values())
 
 
-def _work(result: LaunchResult) -> RowWork:
-    """What all records of a row have in common."""
-    options = {f"option {name}": value for name, value in result.options.items() if name not in FREE_OPTIONS}
-    derived = {f"derived unit {each.unit}": each.formula for each in result.derived}
-    items = {"unit": result.unit, "classic_factor": result.classic_factor, "bound": result.bound}
-    return {**items, **derived, **options}
-
-
 def _usual(source: str, group: Sequence[LaunchResult]) -> LaunchResult:
     """A result that most of ``group`` agree with."""
-    kinds = Counter(tuple(sorted(_work(result).items())) for result in group)
-    kind, count = kinds.most_common(1)[0]
-    usual = next(result for result in group if tuple(sorted(_work(result).items())) == kind)
+    kinds = grouped(group, lambda result: (result.work.planned, *declared(result.work).values()))
+    most = max(kinds.values(), key=len)
+    usual, count = most[0], len(most)
     if 2 * count <= len(group):
         for other in group:
             _check(source, usual, other)
@@ -66,11 +55,12 @@ def _check(source: str, one: LaunchResult, other: LaunchResult) -> None:
         )
 
 
-def _differing(result: LaunchResult, usual: LaunchResult) -> dict[str, tuple[Scalar | None, Scalar | None]]:
+def _differing(result: LaunchResult, usual: LaunchResult) -> dict[str, tuple[str, str]]:
     """Both values of everything that differs. A launch whose batch size could not be found failed, and has none."""
-    ours, theirs = _work(result), _work(usual)
-    pairs = {what: (ours.get(what), theirs.get(what)) for what in dict.fromkeys([*ours, *theirs])}
-    return {what: pair for what, pair in pairs.items() if pair[0] != pair[1] and AUTO not in pair}
+    ours, theirs = declared(result.work), declared(usual.work)
+    found = {what: (ours[what], theirs[what]) for what in ours if ours[what] != theirs[what]}
+    planned = result.work.planned.differences(usual.work.planned)
+    return found | {one.what: (one.run, one.baseline) for one in planned if AUTO not in (one.run, one.baseline)}
 
 
 def _problem(result: LaunchResult, usual: LaunchResult) -> Problem:

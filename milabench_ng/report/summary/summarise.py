@@ -11,7 +11,7 @@ import msgspec
 from milabench_ng.errors import InputError
 from milabench_ng.grouping import grouped
 from milabench_ng.plan import Launch
-from milabench_ng.profile import Scheme
+from milabench_ng.profile import Scheme, name_of
 from milabench_ng.records import latency
 from milabench_ng.records.ledger import NOT_TRIED, LaunchKey, Session, attempts, recorded
 from milabench_ng.records.marks import merged
@@ -19,9 +19,10 @@ from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.retried import Good, superseded
 from milabench_ng.records.separate_sessions import session_at, session_starts
+from milabench_ng.records.work import Work
 from milabench_ng.report.launch.host_paces import paces
 from milabench_ng.report.statistics.intervals import session_stat
-from milabench_ng.report.summary.company import company_of, pressing_of, units_of
+from milabench_ng.report.summary.company import company_of, pressing_of
 from milabench_ng.report.summary.ending import between_sessions, interrupted, left_s
 from milabench_ng.report.summary.flags import flags, slow_repeats
 from milabench_ng.report.summary.launches import LaunchResult
@@ -44,7 +45,6 @@ from milabench_ng.report.summary.provenance import (
 )
 from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means, repeats, sessions_by_repeat, stat_of
 from milabench_ng.report.summary.summary import (
-    DataRead,
     FailedLaunch,
     Latency,
     StepTally,
@@ -60,7 +60,7 @@ def summarise(folder: ReducedFolder) -> Summary:
     ours = _is_ours(folder)
     check_one_node(folder.source, folder.manifests, folder.results)
     company, pressing = company_of(folder.manifests, folder.results), pressing_of(folder.manifests)
-    units = units_of(folder.results)
+    units = {name_of(result.test): result.work.unit for result in folder.results}
     folder = _in_sessions(_of_one_work(_measured(folder)))
     planned = {
         (manifest.run_id, launch.label, launch.job_id): launch
@@ -197,7 +197,7 @@ def _place(folder: ReducedFolder, planned: Sequence[Launch]) -> tuple[list[Launc
         for launch in manifest.plan.launches
         if not launch.measured
     }
-    schemes = {result.test: result.scheme for result in folder.results}
+    schemes = {result.test: result.work.scheme for result in folder.results}
     placed, loose = list(folder.results), []
     for problem in folder.problems:
         launch = known.get((problem.test or "", problem.job_id or ""))
@@ -226,7 +226,7 @@ def _unreadable(problem: Problem, test: str, job_id: str, label: str, scheme: Sc
         test=test,
         label=label,
         job_id=job_id,
-        scheme=scheme,
+        work=Work(scheme=scheme),
         cause="unreadable",
         detail=problem.reason,
     )
@@ -252,11 +252,10 @@ def _test(
     ]
     missing = () if going_on else absent
     failed += [_missing(launch, noted.get((launch.label, launch.job_id))) for launch in missing]
-    scheme = absent[0].scheme if absent else results[0].scheme
+    scheme = absent[0].scheme if absent else results[0].work.scheme
     powers = [result.power for result in good if result.power is not None]
     of_steps = [result.items_per_step for result in good if result.items_per_step is not None]
     waits = [result.wait_share for result in good if result.wait_share is not None]
-    first = readable[0] if readable else None
     named, repeated = by_job(good), repeats(good)
     sessions = {repeat: number for repeat, number in sessions_by_repeat(good).items() if repeat in repeated}
     return TestSummary(
@@ -266,11 +265,7 @@ def _test(
         train=stat_of([sample for result in good for sample in result.samples]),
         pergpu=device_stats(good),
         peak_memory=max((result.peak_memory_mib for result in readable), default=0.0),
-        unit=first.unit if first else "items",
-        classic_factor=first.classic_factor if first else None,
-        derived=first.derived if first else (),
-        bound=first.bound if first else None,
-        scheme=scheme,
+        work=_work(good, readable, scheme),
         devices=_width(results, absent) if scheme.spreads else devices,
         planned=planned,
         missing=len(missing),
@@ -282,8 +277,6 @@ def _test(
         log_perf=session_stat(repeated, sessions),
         ranks=rank_means(good),
         flags=(*flags(named), *slow_repeats(repeated)),
-        workload=first.workload if first else "",
-        options=next((result.options for result in (*good, *readable)), {}),
         power_w=mean([power.watts for power in powers]) if powers else None,
         power_basis=distinct(power.basis for power in powers),
         power_launches=len(powers),
@@ -297,12 +290,18 @@ def _test(
         items_per_step=mean(of_steps) if of_steps else None,
         started_utc=min((result.started_utc for result in readable if result.started_utc), default=None),
         tiers=distinct(result.tier for result in readable),
-        data=distinct(DataRead.of(result.data) if result.data else None for result in readable),
-        precision=distinct(result.precision for result in readable),
         kernels=distinct(kernel for result in readable for kernel in result.kernels),
         marks=merged(mark for result in readable for mark in result.marks),
         reference=distinct(result.reference for result in good if result.reference),
     )
+
+
+def _work(good: Sequence[LaunchResult], readable: Sequence[LaunchResult], scheme: Scheme) -> Work:
+    """The work of a row; its launches agree in all that was planned."""
+    first = next((result.work for result in (*good, *readable)), Work(unit="items"))
+    precision = distinct(mode for result in readable for mode in result.work.precision)
+    data = distinct(read for result in readable for read in result.work.data)
+    return msgspec.structs.replace(first, scheme=scheme, precision=precision, data=data)
 
 
 def measured_again(results: Sequence[LaunchResult]) -> list[LaunchResult]:

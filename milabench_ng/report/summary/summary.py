@@ -12,16 +12,15 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from milabench_ng.bounds import Amount, Factor, Latencies, Utc
-from milabench_ng.catalogue import Derived, Scalar
-from milabench_ng.profile import Scheme, suite_of
+from milabench_ng.bounds import Amount, Latencies, Utc
+from milabench_ng.profile import suite_of
 from milabench_ng.records.isolation import Tier, weakest_tier
 from milabench_ng.records.latency import batches, quantile_s
 from milabench_ng.records.ledger import NOT_TRIED
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
-from milabench_ng.records.record import Data
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
+from milabench_ng.records.work import Work
 from milabench_ng.report.launch.host_paces import Paces
 from milabench_ng.report.statistics.intervals import LogStat
 from milabench_ng.stats import mean, population_std
@@ -38,8 +37,6 @@ _WIDEST = 1e6
 
 LEFT = ("missing", *NOT_TRIED)
 """Causes of failures that an interrupted run makes up for when it is resumed."""
-UNIT_2020 = "classic items"
-"""What a rate of 2020 counts, unless stated otherwise."""
 
 
 class Stat(msgspec.Struct, frozen=True):
@@ -136,20 +133,6 @@ class Pressing(msgspec.Struct, frozen=True, kw_only=True):
     busy: Amount
 
 
-class DataRead(msgspec.Struct, frozen=True):
-    """What launches read."""
-
-    name: str
-    kind: str
-    scale: Amount
-    cache: str
-
-    @classmethod
-    def of(cls, data: Data) -> DataRead:
-        """What a record says of it."""
-        return cls(name=data.name, kind=data.kind, scale=data.scale, cache=data.cache)
-
-
 class StepTally(msgspec.Struct, frozen=True, kw_only=True):
     """How many steps a launch did: the median over the launches of a row."""
 
@@ -199,14 +182,7 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     pergpu: dict[str, Stat] | None = None
     """``train`` by device index, for launches over one device."""
     peak_memory: Amount = 0.0
-    unit: str = UNIT_2020
-    classic_factor: Factor | None = None
-    """Items of 2020 per item of this unit; None if unknown."""
-    derived: tuple[Derived, ...] = ()
-    """The rate in other units."""
-    bound: str | None = None
-    """What sets the test's pace, as declared by its workload."""
-    scheme: Scheme = Scheme.PER_GPU
+    work: Work = Work()
     devices: DeviceCount = 1
     """How many devices work on this test at the same time."""
     company: dict[str, Amount] | None = None
@@ -258,14 +234,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     started_utc: Utc | None = None
     """When its first launch started; None if not recorded."""
     tiers: tuple[Tier, ...] = ()
-    data: tuple[DataRead, ...] = ()
-    precision: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
     """What of torch's libraries worked, such as ``attention flash``; empty if nothing of it was seen."""
-    workload: str = ""
-    """Empty if not recorded."""
-    options: dict[str, Scalar | None] = {}
-    """The workload's options; empty if not recorded."""
     marks: tuple[Mark, ...] = ()
     """The worst mark of each kind on each device."""
     reference: tuple[str, ...] = ()
@@ -285,17 +255,17 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     def rated(self) -> bool:
         """Whether it has a rate above 0, after the penalties for spread and failures, in items that are known."""
         measured = self.train is not None and self.train.mean > self.train.std and self.failures < self.n
-        return (measured or (self.estimate is not None and self.estimate.value > 0)) and self.classic_factor is not None
+        known = measured or (self.estimate is not None and self.estimate.value > 0)
+        return known and self.work.classic_factor is not None
+
+    def bound_by(self, bound: str | None) -> TestSummary:
+        """The same row with another declaration of what sets its pace."""
+        return msgspec.structs.replace(self, work=msgspec.structs.replace(self.work, bound=bound))
 
     @property
     def sharing(self) -> Mark | None:
         """The mark that several tenants shared each device; None if each had its own."""
         return next((mark for mark in self.marks if mark.kind == "shared devices"), None)
-
-    @property
-    def other_work(self) -> tuple[str, ...]:
-        """The departures that change the work."""
-        return tuple(each.what for each in self.departures if each.decides)
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):

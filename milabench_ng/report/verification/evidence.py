@@ -20,7 +20,7 @@ from milabench_ng.records.record import Record
 from milabench_ng.records.retried import Good, superseded
 from milabench_ng.report.scoring.failure_rate import FailureRate, failure_rate
 from milabench_ng.report.summary.ending import left_pending
-from milabench_ng.report.summary.summary import Summary
+from milabench_ng.report.summary.summary import Summary, TestSummary
 from milabench_ng.report.verification.bundle import Claim, PackingList
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.signing import Signer
@@ -139,6 +139,14 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     def batches(self) -> dict[tuple[int, datetime], list[ReadRecord]]:
         """The records by batch and the time (UTC) at which it began: each group worked at the same time."""
         return grouped(self.records, lambda kept: (kept.record.mnb.batch, kept.record.mnb.started_utc))
+
+    def known_rows(self, label: str) -> Iterator[tuple[Summary, TestSummary]]:
+        """The measured baselines of the same GPU whose test ``label`` can be compared, with its row."""
+        row = self.summary.tests.get(label)
+        for known in self.known:
+            other = known.tests.get(label)
+            if row is not None and other is not None and row.work.comparable(other.work):
+                yield known, other
 
     def named(self) -> Iterator[tuple[str, Record]]:
         """The records with their names in reasons."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from milabench_ng.records.work import Work
 from milabench_ng.report.scoring.neighbours import PACKED, Slowdown, fence_gains, slowdowns, worth_of_fence
 from milabench_ng.report.statistics.intervals import Interval
 from milabench_ng.report.summary.summary import Stat, TestSummary
@@ -117,9 +118,11 @@ def _row(rates: np.ndarray, victim: str, beside: str) -> TestSummary:
         train=Stat.of(list(launches.values())),
         launches=launches,
         repeats={str(run): float(row.mean()) for run, row in enumerate(rates)},
-        unit="items",
-        classic_factor=1.0,
+        work=Work(
+            unit="items",
+            classic_factor=1.0,
+            workload=victim,
+            options={"victim": victim},
+        ),
         company=company,
-        workload=victim,
-        options={"victim": victim},
     )

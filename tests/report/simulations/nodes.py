@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from milabench_ng.records.work import Work
 from milabench_ng.report.statistics.intervals import session_stat
 from milabench_ng.report.summary.summary import Provenance, Stat, Summary, TestSummary
 from simulations.model import RUN_CV, Floats
@@ -74,8 +75,10 @@ def _row(rates: Floats, sessions: Mapping[str, int], bound: str, fail: int) -> T
         sessions=dict(sessions),
         planned=len(rates) + fail,
         tiers=("full",),
-        unit="images",
-        classic_factor=1.0,
-        bound=bound,
-        precision=("fp32",),
+        work=Work(
+            unit="images",
+            classic_factor=1.0,
+            bound=bound,
+            precision=("fp32",),
+        ),
     )

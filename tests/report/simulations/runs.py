@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from milabench_ng.records.work import Work
 from milabench_ng.report.statistics.intervals import log_stat
 from milabench_ng.report.summary.summary import Provenance, Stat, Summary, TestSummary
 from simulations.model import Floats
@@ -29,7 +30,9 @@ def _row(rates: Floats) -> TestSummary:
         train=Stat(good.size, float(good.min()), float(good.max()), float(good.mean()), float(good.std())),
         repeats=whole,
         log_perf=log_stat(list(whole.values())),
-        unit="items",
-        classic_factor=1.0,
+        work=Work(
+            unit="items",
+            classic_factor=1.0,
+        ),
         planned=rates.size,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from milabench_ng.records.work import Work
 from milabench_ng.report.scoring.scaling import scaling_curves
 from milabench_ng.report.scoring.scored import scored_tests
 from milabench_ng.report.summary.summary import Provenance, Stat, Summary, TestSummary
@@ -38,7 +39,9 @@ def _knee(rng: np.random.Generator, repeats: int, added: float) -> int | None:
             failures=0,
             train=Stat.of(rates.tolist()),
             repeats={str(run): float(rate) for run, rate in enumerate(rates)},
-            classic_factor=1.0,
+            work=Work(
+                classic_factor=1.0,
+            ),
             devices=count,
         )
     at = Provenance(kind="measured", source="made up", hardware="8 x GPU")

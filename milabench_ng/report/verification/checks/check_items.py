@@ -11,11 +11,9 @@ from milabench_ng.errors import InputError
 from milabench_ng.formula import evaluate
 from milabench_ng.records.latency import batches
 from milabench_ng.records.record import Mnb, Rank
+from milabench_ng.records.work import declared
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.report.verification.findings import Finding, judged
-
-_ITEMS = ("unit", "classic_factor", "bound", "list of derived units")
-_Items = tuple[str, float, str | None, str]
 
 
 def items(evidence: Evidence) -> Finding:
@@ -30,26 +28,21 @@ def _not_as_declared(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
         own = evidence.as_ran.get(record.mnb.launch.workload)
         if own is not None:
-            for what, one, other in zip(_ITEMS, _items(record.mnb), _items(own), strict=True):
-                if one != other:
+            for what, one in declared(record.mnb).items():
+                if one != (other := declared(own)[what]):
                     yield f"{name}: its {what} is {one}, {record.mnb.launch.workload} has {other}"
 
 
 def _not_as_others(evidence: Evidence) -> Iterator[str]:
     """Records that count different items from most of their row."""
-    rows: dict[str, Counter[_Items]] = defaultdict(Counter)
+    rows: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for _, record in evidence.named():
-        rows[record.mnb.label][_items(record.mnb)] += 1
+        rows[record.mnb.label][tuple(declared(record.mnb).values())] += 1
     for name, record in evidence.named():
         usual, _ = rows[record.mnb.label].most_common(1)[0]
-        for what, one, other in zip(_ITEMS, _items(record.mnb), usual, strict=True):
+        for (what, one), other in zip(declared(record.mnb).items(), usual, strict=True):
             if one != other:
                 yield f"{name}: its {what} is {one}, that of most of its row {other}"
-
-
-def _items(counted: Mnb | Declared) -> _Items:
-    derived = ", ".join(f"{each.unit} = {each.formula}" for each in counted.derived)
-    return counted.unit, counted.classic_factor, counted.bound, derived or "none"
 
 
 def _too_many(evidence: Evidence) -> Iterator[str]:

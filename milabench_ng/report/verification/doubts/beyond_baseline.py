@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 
 from milabench_ng.report.summary.summary import TestSummary
-from milabench_ng.report.verification.doubts.baseline_work import known_rows
 from milabench_ng.report.verification.doubts.doubt import Doubt
 from milabench_ng.report.verification.evidence import Evidence
 
@@ -21,21 +20,21 @@ _LESS_MEMORY = 2.0
 
 def _beyond(evidence: Evidence) -> Iterator[str]:
     for label, row in evidence.summary.tests.items():
-        for known, other in known_rows(evidence, label):
+        for known, other in evidence.known_rows(label):
             yield from (f"{label}: {why} on {known.provenance.hardware}" for why in _odd(row, other))
 
 
 def _odd(row: TestSummary, other: TestSummary) -> Iterator[str]:
     if row.train is not None and other.train is not None:
-        most = _TIMES.get(other.bound or "", _TIMES_OTHERS)
+        most = _TIMES.get(other.work.bound or "", _TIMES_OTHERS)
         times = row.train.max / other.train.max if other.train.max else math.inf
         if times > most:
             yield (
-                f"up to {row.train.max:.6g} {row.unit}/s, more than {most:g} x the {other.train.max:.6g} that were "
-                "measured"
+                f"up to {row.train.max:.6g} {row.work.unit}/s, more than {most:g} x the {other.train.max:.6g} that "
+                "were measured"
             )
     if row.items_per_step and other.items_per_step and row.items_per_step > other.items_per_step * _ITEMS:
-        yield f"{row.items_per_step:.6g} {row.unit} a step, {other.items_per_step:.6g} of the same options"
+        yield f"{row.items_per_step:.6g} {row.work.unit} a step, {other.items_per_step:.6g} of the same options"
     if 0 < row.peak_memory * _LESS_MEMORY < other.peak_memory and row.gpu_load:
         yield f"{row.peak_memory:,.0f} MiB at most, {other.peak_memory:,.0f} MiB of the same options"
 

@@ -9,7 +9,6 @@ import msgspec
 
 from milabench_ng.records.record import Mnb
 from milabench_ng.report.scoring.other_machine import ON_THE_GPU
-from milabench_ng.report.verification.doubts.baseline_work import known_rows
 from milabench_ng.report.verification.doubts.doubt import Doubt
 from milabench_ng.report.verification.evidence import Evidence
 from milabench_ng.telemetry.messages import telemetry_key
@@ -40,7 +39,7 @@ def _idle(evidence: Evidence) -> Iterator[str]:
             measured.setdefault(kept.record.mnb.label, []).append(found)
     for label, launches in measured.items():
         summary = evidence.summary.tests.get(label)
-        bound = (summary.bound if summary else None) in ON_THE_GPU
+        bound = (summary.work.bound if summary else None) in ON_THE_GPU
         yield from (*_less_energy(launches), *_less_busy(launches, bound=bound))
         if bound:
             yield from _less_than_known(evidence, label, launches)
@@ -79,7 +78,7 @@ def _less_busy(launches: list[_Work], *, bound: bool) -> Iterator[str]:
 
 def _less_than_known(evidence: Evidence, label: str, launches: list[_Work]) -> Iterator[str]:
     usual = median(one.joules for one in launches)
-    for known, other in known_rows(evidence, label):
+    for known, other in evidence.known_rows(label):
         if other.train is None or not other.power_w:
             continue
         joules = other.power_w / other.train.mean if other.train.mean else 0.0  # both of one device

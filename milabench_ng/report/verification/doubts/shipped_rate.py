@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from milabench_ng.report.verification.doubts.baseline_work import known_rows
 from milabench_ng.report.verification.doubts.doubt import Doubt
 from milabench_ng.report.verification.evidence import Evidence
 
@@ -15,7 +14,7 @@ _SAME = 1e-9
 
 def _taken_over(evidence: Evidence) -> Iterator[str]:
     for label, row in evidence.summary.tests.items():
-        for known, other in known_rows(evidence, label):
+        for known, other in evidence.known_rows(label):
             if row.train is None or other.train is None or None in (row.started_utc, other.started_utc):
                 continue
             alike = math.isclose(row.train.mean, other.train.mean, rel_tol=_SAME)

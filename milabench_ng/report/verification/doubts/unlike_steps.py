@@ -9,7 +9,7 @@ from milabench_ng.grouping import grouped
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.record import Mnb
 from milabench_ng.records.window import items_per_step
-from milabench_ng.report.launch.traces import PACING
+from milabench_ng.records.work import Work
 from milabench_ng.report.verification.doubts.doubt import Doubt
 from milabench_ng.report.verification.evidence import Evidence
 
@@ -17,7 +17,6 @@ _ALIKE = 1.1
 """How far the mean items of a step may differ between launches of a test: sentences differ in length."""
 _ALIKE_PRECISIONS = 1.2
 """The same between precisions, of which a slow one meets few batches: 1.06 was seen."""
-_NOT_OF_BATCHES = (*PACING, "precision")
 
 
 def _unlike(evidence: Evidence) -> Iterator[str]:
@@ -29,8 +28,7 @@ def _unlike(evidence: Evidence) -> Iterator[str]:
 
 def _batches_of(mnb: Mnb) -> tuple[str, frozenset[tuple[str, object]]]:
     """What decides which batches a launch meets: the workload, and its options but for the precision."""
-    options = mnb.launch.arguments.items()
-    return mnb.launch.workload, frozenset((name, value) for name, value in options if name not in _NOT_OF_BATCHES)
+    return mnb.launch.workload, frozenset(Work.of(mnb).options_that_change("work", "numbers").items())
 
 
 def _more_than(
