@@ -23,9 +23,10 @@ def company_of(manifests: Sequence[Manifest], results: Iterable[LaunchResult]) -
 
     Rows whose test ran on all slots at the same time, as usual, or uses all devices, are left out.
     """
-    perfs: dict[tuple[str | None, int | None, str], list[float]] = defaultdict(list)
+    perfs: dict[tuple[str, int, str], list[float]] = defaultdict(list)
     for result in results:
-        perfs[result.run_id, result.batch, result.test].append(result.perf if result.cause is None else 0.0)
+        if (mnb := result.mnb) is not None:
+            perfs[mnb.run_id, mnb.batch, result.test].append(result.perf if result.cause is None else 0.0)
     found: dict[str, dict[str, list[float]]] = {}
     for manifest in manifests:
         for batch in manifest.plan.batches:

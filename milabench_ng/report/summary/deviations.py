@@ -74,9 +74,10 @@ def _shared(manifest: Manifest) -> str:
 
 def _of_data(result: LaunchResult, scales: Mapping[str, float]) -> Iterator[Mark]:
     """A launch that reads no data, or data that cannot be scaled, is the same at any scale."""
-    stated = scales.get(result.test, result.data_scale)
-    if any(read.scale == result.data_scale != stated for read in result.work.data):
-        yield Mark(kind="data scale", value=result.data_scale, limit=stated)
+    asked = result.mnb.launch.data_scale if result.mnb else 1.0
+    stated = scales.get(result.test, asked)
+    if any(read.scale == asked != stated for read in result.work.data):
+        yield Mark(kind="data scale", value=asked, limit=stated)
 
 
 def _of_company(planned: Plan, stated: Mapping[str, Test]) -> dict[str, Mark]:

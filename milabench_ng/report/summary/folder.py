@@ -22,7 +22,7 @@ from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.origin import require_schema
 from milabench_ng.records.reading import Read2020, ReadManifest, ReadRecord, read_record
 from milabench_ng.records.work import Work
-from milabench_ng.report.launch.traces import ReferenceTrace, compare, compare_first_loss, load_traces
+from milabench_ng.report.launch.traces import ReferenceTrace, compare, compare_first_loss, load_traces, traced
 from milabench_ng.report.summary.contradictions import contradictions
 from milabench_ng.report.summary.deviations import with_deviations
 from milabench_ng.report.summary.launches import LaunchResult, reduce_record
@@ -115,12 +115,13 @@ def against_traces(results: list[LaunchResult], manifests: list[Manifest]) -> tu
 def _against(
     result: LaunchResult, own: Mapping[str, Declared], trace: ReferenceTrace | None, software_key: str
 ) -> LaunchResult:
-    if result.traced is None:
+    if result.mnb is None:
         return result
-    found = compare(result.traced, trace, software_key)
+    seen = traced(result.mnb)
+    found = compare(seen, trace, software_key)
     declared = own.get(result.work.workload)
     if found.lacking and declared and declared.first_loss:
-        found = compare_first_loss(result.traced, declared.first_loss)
+        found = compare_first_loss(seen, declared.first_loss)
     return msgspec.structs.replace(
         result,
         marks=(*result.marks, *found.deviations),

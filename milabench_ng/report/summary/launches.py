@@ -13,12 +13,11 @@ import msgspec
 from milabench_ng.bounds import LARGEST, SMALLEST, Latencies
 from milabench_ng.plan import Device
 from milabench_ng.profile import Scheme
-from milabench_ng.records.isolation import Tier, weakest_tier
 from milabench_ng.records.latency import merged
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.prefetched import prefetched
 from milabench_ng.records.reading import Read2020, ReadRecord
-from milabench_ng.records.record import Mnb, Rank, Record
+from milabench_ng.records.record import Mnb, Record
 from milabench_ng.records.record_2020 import Record2020
 from milabench_ng.records.window import (
     SliceRow,
@@ -36,9 +35,7 @@ from milabench_ng.records.work import Work
 from milabench_ng.report.launch.host_paces import PaceSeen, launch_paces
 from milabench_ng.report.launch.odd_slices import far_slice, stock
 from milabench_ng.report.launch.steadiness import Shape, odd_shape
-from milabench_ng.report.launch.traces import Traced, traced
 from milabench_ng.report.summary.power import DevicePower, launch_power
-from milabench_ng.report.summary.summary import ReadLimit
 from milabench_ng.stats import mean
 from milabench_ng.telemetry.messages import telemetry_key
 
@@ -46,28 +43,20 @@ _TAIL = slice(-20, -2)
 
 
 class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One launch, measured or failed."""
+    """One launch, measured or failed: its record, and what is computed from it."""
 
     file: str
     test: str
     label: str
     job_id: str
-    run_id: str | None = None
-    """None for a record of 2020."""
+    record: Record | None = None
+    """None for one of 2020, and for a launch that left none that can be read."""
     session: int = 1
     """Which separate session of its folder it belongs to, see `separate_sessions`; whoever reads the folder knows."""
     work: Work
-    measured: bool = True
-    """Whether it ran for its own result, not as company."""
-    batch: int | None = None
-    """The number of its batch in the plan; None in a record of 2020."""
     devices: tuple[str, ...] = ()
     """Their slots, which are named after them; empty if a record of 2020 does not say."""
-    hardware: tuple[Device, ...] = ()
-    """The same devices as the record describes them; empty in a record of 2020."""
     hostname: str = ""
-    started_utc: datetime | None = None
-    """None in a record of 2020."""
     steps: tuple[int, int] | None = None
     """Steps before the window and in it, of its first rank; None without a full window."""
     items_per_step: float | None = None
@@ -92,22 +81,37 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """What its workload noted in the window: means per step, by name."""
     gpu_load: float | None = None
     """Share of the window in which a kernel ran on its GPUs, their mean; None if unknown."""
-    read_limit: ReadLimit | None = None
     power: DevicePower | None = None
     """None if it is unknown or the device shares its GPU."""
-    dropped: int = 0
-    """Samples of telemetry that were lost."""
-    tier: Tier | None = None
-    data_scale: float = 1.0
-    """The scale that was asked for; a data set that cannot be scaled has its own."""
-    kernels: tuple[str, ...] = ()
-    """What of torch's libraries worked, such as ``attention flash``."""
     marks: tuple[Mark, ...] = ()
-    paces: tuple[PaceSeen, ...] = ()
-    """The host pace of each share."""
-    traced: Traced | None = None
+    """Those of its record, and those that follow from the slices, the manifest and the reference traces."""
     reference: str = ""
     """Whether it was compared with reference traces, in words; empty if unknown (2020)."""
+
+    @property
+    def mnb(self) -> Mnb | None:
+        """Our part of its record."""
+        return None if self.record is None else self.record.mnb
+
+    @property
+    def run_id(self) -> str | None:
+        """None without a record."""
+        return None if self.mnb is None else self.mnb.run_id
+
+    @property
+    def started_utc(self) -> datetime | None:
+        """None without a record."""
+        return None if self.mnb is None else self.mnb.started_utc
+
+    @property
+    def hardware(self) -> tuple[Device, ...]:
+        """Its devices as the record describes them."""
+        return () if self.mnb is None else self.mnb.devices
+
+    @property
+    def paces(self) -> tuple[PaceSeen, ...]:
+        """The host pace of each share."""
+        return () if self.mnb is None else launch_paces(self.mnb)
 
 
 def reduce_record(read: ReadRecord | Read2020) -> LaunchResult:
@@ -118,49 +122,39 @@ def reduce_record(read: ReadRecord | Read2020) -> LaunchResult:
 def _ours(read: ReadRecord) -> LaunchResult:
     record, mnb = read.record, read.record.mnb
     measured = _measured(mnb)
-    perf = measured.perf
-    cause, detail = _failure(record, perf)
-    return LaunchResult(
+    cause, detail = _failure(record, measured.perf)
+    found = LaunchResult(
         file=read.file,
         test=mnb.launch.test,
         label=mnb.label,
         job_id=record.job_id,
-        run_id=mnb.run_id,
+        record=record,
         work=Work.of(mnb),
-        measured=mnb.launch.measured,
-        batch=mnb.batch,
         devices=mnb.launch.slot_ids,
-        hardware=mnb.devices,
         hostname=record.hostname,
-        started_utc=mnb.started_utc,
-        steps=measured.steps if cause is None else None,
-        items_per_step=measured.items_per_step if cause is None else None,
         cause=cause,
         detail=detail,
-        perf=perf if cause is None else math.nan,
-        samples=(perf,) if cause is None else (),
         rank_rates=measured.rank_rates,
-        kernels=tuple(dict.fromkeys(" ".join(item) for rank in mnb.ranks for item in _kernels(rank).items())),
         shapes=measured.shapes,
         program_s=_program_s(record),
         peak_memory_mib=_peak_memory(record),
-        wait_share=measured.wait_share if cause is None else None,
-        latencies=measured.latencies if cause is None else (),
-        notes=measured.notes if cause is None else {},
-        gpu_load=_gpu_load(mnb) if cause is None else None,
-        read_limit=_read_limit(mnb),
-        power=launch_power(mnb) if cause is None else None,
-        dropped=mnb.sampled.dropped if mnb.sampled else 0,
-        tier=_tier(mnb, cause),
-        data_scale=mnb.launch.data_scale,
-        marks=(*mnb.marks, *(measured.untold if cause is None else ())),
-        paces=launch_paces(mnb),
-        traced=traced(mnb),
+        marks=mnb.marks,
     )
-
-
-def _kernels(rank: Rank) -> dict[str, str]:
-    return {} if rank.kernels is msgspec.UNSET else rank.kernels
+    if cause is not None:
+        return found
+    return msgspec.structs.replace(
+        found,
+        steps=measured.steps,
+        items_per_step=measured.items_per_step,
+        perf=measured.perf,
+        samples=(measured.perf,),
+        wait_share=measured.wait_share,
+        latencies=measured.latencies,
+        notes=measured.notes,
+        gpu_load=_gpu_load(mnb),
+        power=launch_power(mnb),
+        marks=(*mnb.marks, *measured.untold),
+    )
 
 
 def _gpu_load(mnb: Mnb) -> float | None:
@@ -168,12 +162,6 @@ def _gpu_load(mnb: Mnb) -> float | None:
     seen = [mnb.telemetry.get(telemetry_key("gpu", device.uuid or "")) for device in mnb.devices]
     loads = [one["utilization_pct"].mean / 100 for one in seen if one and "utilization_pct" in one]
     return mean(loads) if mnb.sampled and loads and len(loads) == len(mnb.devices) else None
-
-
-def _read_limit(mnb: Mnb) -> ReadLimit | None:
-    """The limit of its shares, which are alike."""
-    limited = (share.io for share in mnb.isolation.values() if share.io and share.io.read_bytes_per_s)
-    return next((ReadLimit(each.read_bytes_per_s or 1, each.method) for each in limited), None)
 
 
 class _Measured(msgspec.Struct, frozen=True):
@@ -331,10 +319,3 @@ def _peak_2020(view: Record2020, visible: Sequence[str]) -> float:
     monitor = view.gpu_monitor or {}
     chosen = [monitor[visible[0]]] if len(visible) == 1 and visible[0] in monitor else list(monitor.values())
     return max([0.0, *(entry.memory.max for entry in chosen if entry.memory and entry.memory.max is not None)])
-
-
-def _tier(mnb: Mnb, cause: str | None) -> Tier | None:
-    """The weakest tier of the launch's shares; None for a launch that died before they were read back."""
-    if mnb.isolation:
-        return weakest_tier([share.tier for share in mnb.isolation.values()])
-    return None if cause is not None else "none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -13,10 +13,12 @@ from milabench_ng.grouping import grouped
 from milabench_ng.plan import Launch
 from milabench_ng.profile import Scheme, name_of
 from milabench_ng.records import latency
+from milabench_ng.records.isolation import Tier, weakest_tier
 from milabench_ng.records.ledger import NOT_TRIED, LaunchKey, Session, attempts, recorded
 from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
+from milabench_ng.records.record import Mnb, Rank
 from milabench_ng.records.retried import Good, superseded
 from milabench_ng.records.separate_sessions import session_at, session_starts
 from milabench_ng.records.work import Work
@@ -47,6 +49,7 @@ from milabench_ng.report.summary.repeats import by_job, device_stats, rank_means
 from milabench_ng.report.summary.summary import (
     FailedLaunch,
     Latency,
+    ReadLimit,
     StepTally,
     Summary,
     TestSummary,
@@ -124,7 +127,9 @@ def summarise(folder: ReducedFolder) -> Summary:
 
 def _measured(folder: ReducedFolder) -> ReducedFolder:
     """Drop the records of company, which have no rows."""
-    return msgspec.structs.replace(folder, results=tuple(result for result in folder.results if result.measured))
+    return msgspec.structs.replace(
+        folder, results=tuple(one for one in folder.results if one.mnb is None or one.mnb.launch.measured)
+    )
 
 
 def _in_sessions(folder: ReducedFolder) -> ReducedFolder:
@@ -253,6 +258,7 @@ def _test(
     missing = () if going_on else absent
     failed += [_missing(launch, noted.get((launch.label, launch.job_id))) for launch in missing]
     scheme = absent[0].scheme if absent else results[0].work.scheme
+    ours = [result.mnb for result in readable if result.mnb is not None]
     powers = [result.power for result in good if result.power is not None]
     of_steps = [result.items_per_step for result in good if result.items_per_step is not None]
     waits = [result.wait_share for result in good if result.wait_share is not None]
@@ -280,20 +286,40 @@ def _test(
         power_w=mean([power.watts for power in powers]) if powers else None,
         power_basis=distinct(power.basis for power in powers),
         power_launches=len(powers),
-        telemetry_dropped=max((result.dropped for result in readable), default=0),
+        telemetry_dropped=max((mnb.sampled.dropped for mnb in ours if mnb.sampled), default=0),
         gpu_load=repeats([result for result in good if result.gpu_load is not None], lambda one: one.gpu_load or 0.0),
-        read_limits=distinct(result.read_limit for result in readable),
+        read_limits=distinct(map(_read_limit, ours)),
         wait_share=mean(waits) if waits else None,
         latency=Latency.of(latency.merged(result.latencies for result in good)),
         notes=_notes(good),
         steps=_steps([result.steps for result in good if result.steps is not None]),
         items_per_step=mean(of_steps) if of_steps else None,
-        started_utc=min((result.started_utc for result in readable if result.started_utc), default=None),
-        tiers=distinct(result.tier for result in readable),
-        kernels=distinct(kernel for result in readable for kernel in result.kernels),
+        started_utc=min((mnb.started_utc for mnb in ours), default=None),
+        tiers=distinct(_tier(result) for result in readable),
+        kernels=distinct(kernel for mnb in ours for rank in mnb.ranks for kernel in _kernels(rank)),
         marks=merged(mark for result in readable for mark in result.marks),
         reference=distinct(result.reference for result in good if result.reference),
     )
+
+
+def _kernels(rank: Rank) -> Iterator[str]:
+    """What of torch's libraries worked, such as ``attention flash``."""
+    yield from (" ".join(item) for item in (() if rank.kernels is msgspec.UNSET else rank.kernels.items()))
+
+
+def _read_limit(mnb: Mnb) -> ReadLimit | None:
+    """The limit of its shares, which are alike."""
+    limited = (share.io for share in mnb.isolation.values() if share.io and share.io.read_bytes_per_s)
+    return next((ReadLimit(each.read_bytes_per_s or 1, each.method) for each in limited), None)
+
+
+def _tier(result: LaunchResult) -> Tier | None:
+    """The weakest tier of its shares; None if unknown, as for a launch that died before they were read back."""
+    if result.mnb is None:
+        return None
+    if result.mnb.isolation:
+        return weakest_tier([share.tier for share in result.mnb.isolation.values()])
+    return "none" if result.cause is None else None
 
 
 def _work(good: Sequence[LaunchResult], readable: Sequence[LaunchResult], scheme: Scheme) -> Work:
