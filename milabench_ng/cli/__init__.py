@@ -20,7 +20,7 @@ from milabench_ng.signals import end, end_at_once, heed
 
 COMMANDS = {
     "Prepare": ("doctor", "prepare", "list_tests"),
-    "Run": ("jobs", "run", "rerun"),
+    "Run": ("jobs", "resume", "run", "rerun"),
     "Read": ("report", "summary", "baseline", "schema"),
     "Tender": ("bundle", "stamp", "verify", "accept", "bids"),
 }

@@ -20,12 +20,26 @@ from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.orchestrator.jobs import RunOutcome, jobs
 from milabench_ng.orchestrator.persistence.resuming import resumed_request
 from milabench_ng.orchestrator.persistence.sessions import Unwritten
-from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.orchestrator.planning.request import RunRequest, suites_asked
 from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
 from milabench_ng.records.stopping import Headline
 from milabench_ng.signals import exit_code
 from milabench_ng.units import format_seconds, utc_now
+
+
+def require_weights(weights: Path | None, request: RunRequest) -> None:
+    """Find mistakes in a file of weights before hours of work, not after."""
+    if weights is None:
+        return
+    from milabench_ng.report.scoring.scale import load_scale
+    from milabench_ng.report.scoring.weights import read_weights, weighed_suites
+
+    file = read_weights(weights, request.suite)
+    load_scale(file)
+    chosen, left_out = suites_asked(request)
+    if chosen - {request.suite}:
+        weighed_suites(file, chosen, left_out)
 
 
 def execute(request: RunRequest, weights: Path | None = None) -> int:
@@ -95,7 +109,7 @@ def _run(request: RunRequest) -> RunOutcome:
             print(
                 f"results so far: {plain(outcome.folder)}\nthe next session begins at {begins:%Y-%m-%d %H:%M} UTC, in "
                 f"{format_seconds(request.session_gap_s)}; to begin it at another time: Ctrl-C, then\n"
-                f"         mnb jobs --resume {shlex.quote(plain(outcome.folder))}",
+                f"         mnb resume {shlex.quote(plain(outcome.folder))}",
                 flush=True,
             )
             time.sleep(request.session_gap_s)

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
 
-from milabench_ng.cli.executing import execute
-from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.executing import execute, require_weights
+from milabench_ng.cli.node_options import NodeOptions, not_negative
 from milabench_ng.cli.options import Fraction, ProfileOption, Several, Switch, Whole
 from milabench_ng.cli.planned import show_plan
+from milabench_ng.cli.resume import Differences, go_on
 from milabench_ng.errors import InputError
-from milabench_ng.files import read_text
-from milabench_ng.orchestrator.persistence.resuming import DifferenceKind, resumed_request
 from milabench_ng.orchestrator.planning.refusals import refuse_no_borders
-from milabench_ng.orchestrator.planning.request import RunRequest, named_tests, suites_asked
+from milabench_ng.orchestrator.planning.request import named_tests
 from milabench_ng.plan import Order
 from milabench_ng.profile import Company
 from milabench_ng.records.stopping import Stopping
-from milabench_ng.shipped import profile_file
 from milabench_ng.units import parse_seconds
 
 NOT_AGAIN = (
-    "--resume goes on with the options of the first session: give only --retry, --spool, --weights and "
-    "--accept-difference beside it"
+    "a run goes on with the options of its first session: give only --retry, --spool, --weights and "
+    "--accept-difference beside --resume"
 )
 
 
@@ -47,7 +43,7 @@ def jobs(
     weights: Path | None = None,
     dry_run: Switch = False,
     resume: Path | None = None,
-    accept_difference: Annotated[tuple[DifferenceKind, ...], Parameter(negative=())] = (),
+    accept_difference: Differences = (),
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
     """Run a profile: the main job. Prints the report and the result folder at the end.
@@ -75,7 +71,7 @@ def jobs(
         count as one; with 3 or more that are 6 h apart, intervals also cover other days.
     session_gap
         Wait this long between two sessions, such as 6h, which makes them count as separate; nothing runs meanwhile.
-        After Ctrl-C in this time, --resume begins the next session, on another day if you like.
+        After Ctrl-C in this time, `mnb resume` begins the next session, on another day if you like.
     order
         Order of the runs: test by test (file), all tests in turn (interleaved, default), or by the nonce (random).
     nonce
@@ -90,17 +86,15 @@ def jobs(
     dry_run
         Print the plan, the shares and the estimated duration without running anything.
     resume
-        Resume the run in this result folder: launches without a valid record, with the original options.
+        Go on with the run in this result folder, as `mnb resume` does.
     accept_difference
         With --resume: continue although the node, software or isolation differs, and record it; may be repeated.
     """
-    if retry < 0:
-        raise InputError(f"--retry {retry}: at least 0")
     if resume is not None:
         given = (flags, name, repeat, narrow, budget, sessions, session_gap, order, nonce, company, dry_run)
-        if given != ((), (), 1, None, None, 1, None, None, None, (), False):
+        if given != ((), (), 1, None, None, 1, None, None, None, (), False) or node != NodeOptions(spool=node.spool):
             raise InputError(NOT_AGAIN)
-        return execute(_resumed(profile, resume, node, retry, accept_difference), weights)
+        return go_on(resume, profile, retry, accept_difference, node.spool, weights)
     _refuse_loose(flags, name)
     if repeat < 1:
         raise InputError(f"--repeat {repeat}: at least 1")
@@ -109,7 +103,7 @@ def jobs(
     if session_gap is not None and sessions == 1:
         raise InputError(f"--session-gap {session_gap}: there is one session; give --sessions too")
     if profile is None:
-        raise InputError("name a profile (standard, quick or a file), or a folder to go on with: --resume FOLDER")
+        raise InputError("name a profile (standard, quick or a file), or go on with a run: mnb resume FOLDER")
     if accept_difference:
         raise InputError("--accept-difference is for --resume")
     if nonce is not None and (not nonce or order in ("file", "interleaved")):
@@ -126,18 +120,10 @@ def jobs(
         order=order or ("random" if nonce is not None else "interleaved"),
         nonce=secrets.token_hex(8) if order == "random" and nonce is None else nonce,
         company=_company(company),
-        retry=retry,
+        retry=not_negative(retry, "--retry"),
     )
     refuse_no_borders(request)
-    if weights is not None:
-        from milabench_ng.report.scoring.scale import load_scale
-        from milabench_ng.report.scoring.weights import read_weights, weighed_suites
-
-        file = read_weights(weights, request.suite)
-        load_scale(file)  # mistakes show before hours of work, not after
-        chosen, left_out = suites_asked(request)
-        if chosen - {request.suite}:
-            weighed_suites(file, chosen, left_out)
+    require_weights(weights, request)
     return show_plan(request) if dry_run else execute(request, weights)
 
 
@@ -173,14 +159,3 @@ def _refuse_loose(flags: tuple[str, ...], name: tuple[str, ...]) -> None:
             f"{flags[0]}: neither an option nor its value; name several tests one by one, {names}, and put options of "
             "the workloads after --"
         )
-
-
-def _resumed(
-    profile: Path | None, folder: Path, node: NodeOptions, retry: int, accept: tuple[DifferenceKind, ...]
-) -> RunRequest:
-    """The request of the first session, with the options that may change."""
-    if node != NodeOptions(spool=node.spool):
-        raise InputError(NOT_AGAIN)
-    text = None if profile is None else read_text(profile_file(profile))
-    spool = node.spool and node.spool.resolve()
-    return resumed_request(folder, text, retry=retry, accept=accept, spool=spool)

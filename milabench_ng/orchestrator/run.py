@@ -106,7 +106,7 @@ def check_machinery(made: Iterable[Record], unable: Counter[str]) -> None:
             name = f"{record.mnb.label} J{record.job_id}"
             unable[name] += 1
             if unable[name] > RESTARTS:
-                raise MachineryError(f"{name}: {failure.detail}, {unable[name]} times; go on with --resume")
+                raise MachineryError(f"{name}: {failure.detail}, {unable[name]} times; go on with mnb resume")
 
 
 def batch_begins(batch: Batch, planned: PlannedRun, left_s: float) -> BatchBegins:

@@ -62,7 +62,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     shares: dict[str, Share] = {}
     """By slot."""
     request: dict[str, Any] = {}
-    """The request, as `--resume` needs it."""
+    """The request, as `mnb resume` needs it."""
     declared: dict[str, Declared] = {}
     """What workloads of other packages declare, by name: nobody else can know."""
     software: dict[str, str]

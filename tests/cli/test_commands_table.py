@@ -243,7 +243,7 @@ baseline build nowhere | 2 | mnb: nowhere: No such file or directory
 baseline check v100 | 1 | test what cannot be
 baseline check base.json | 0 | base.json: 7 tests, nothing implausible (compared with nothing)
 baseline sho v100 | 2 | mnb baseline: Unknown command "sho". Did you mean "show"? mnb baseline --help lists them
-jobs | 2 | mnb: name a profile (standard, quick or a file), or a folder to go on with: --resume FOLDER
+jobs | 2 | mnb: name a profile (standard, quick or a file), or go on with a run: mnb resume FOLDER
 jobs quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are cv,
 jobs unet | 2 | mnb: unet: no such file, and no profile of that name is shipped (did you mean 'unet3d'?); there are
 jobs nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that name is shipped; there are
@@ -297,10 +297,16 @@ jobs quick --dry-run -o res | 2 | mnb: -o
 jobs quick --dry-run --pass-env NO_SUCH | 2 | mnb: --pass-env NO_SUCH: this variable is not set
 jobs quick --price 3 | 2 | mnb jobs: unknown option --price; an option of the workload comes after --: mnb jobs ...
 jobs quick --batch-size 64 | 2 | mnb jobs: unknown option --batch-size; an option of the workload comes after --: mnb
-jobs --resume nowhere | 2 | mnb: --resume: nowhere/run.json: No such file or directory; name the folder of a run
-jobs --resume empty | 2 | mnb: --resume: empty/run.json: No such file or directory; name the folder of a run
-jobs --resume res | 2 | mnb: --resume res: made by mnb 0.3.0: it cannot be resumed; start a new run
-jobs quick --resume res --repeat 3 | 2 | mnb: --resume goes on with the options of the first session: give only
+jobs --resume nowhere | 2 | mnb: nowhere/run.json: No such file or directory; name the folder of a run
+jobs --resume empty | 2 | mnb: empty/run.json: No such file or directory; name the folder of a run
+jobs --resume res | 2 | mnb: res: made by mnb 0.3.0: it cannot be resumed; start a new run
+jobs quick --resume res --repeat 3 | 2 | mnb: a run goes on with the options of its first session: give only --retry,
+jobs --resume res --tenants 2 | 2 | mnb: a run goes on with the options of its first session: give only --retry,
+resume | 2 | mnb resume: FOLDER is missing; mnb resume --help has an example
+resume nowhere | 2 | mnb: nowhere/run.json: No such file or directory; name the folder of a run
+resume res | 2 | mnb: res: made by mnb 0.3.0: it cannot be resumed; start a new run
+resume res --retry -1 | 2 | mnb: --retry -1: at least 0
+resume res --repeat 3 | 2 | mnb resume: unknown option --repeat; mnb resume --help lists the options
 run | 2 | mnb run: WORKLOAD is missing; mnb run --help has an example
 run vae --batch-size 64 | 2 | mnb run: unknown option --batch-size; an option of the workload comes after --: mnb run
 run vae --tenants 1.5 | 2 | mnb: --tenants 1.5: a whole number

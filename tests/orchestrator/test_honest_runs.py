@@ -146,7 +146,7 @@ def test_a_run_that_was_killed_and_goes_on(tmp_path: Path) -> None:
         time.sleep(0.05)
     first.kill()
     first.wait()
-    ends([sys.executable, "-m", "milabench_ng", "jobs", "--resume", str(folder)], code=1)
+    ends([sys.executable, "-m", "milabench_ng", "resume", str(folder)], code=1)
     chain = check_chain((folder / LEDGER).read_bytes())
     assert len(lost_attempts(chain.events)) == 2
     assert sum(isinstance(event, Recorded) for event in chain.events) == 4

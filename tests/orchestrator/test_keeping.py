@@ -410,7 +410,7 @@ def test_at_a_signal_what_nothing_takes_is_printed_and_can_be_brought_back(
     with pytest.raises(MnbError, match=r"cannot write to .* The lines below hold 3 unsaved files") as raised:
         asyncio.run(run())
     assert raised.value.exit_code == 1
-    assert f"--resume {disk / 'results'} --spool FILE" in str(raised.value)
+    assert f"mnb resume {disk / 'results'} --spool FILE" in str(raised.value)
     saved.write_text(f"whatever else\nmnb: {raised.value}\nand more\n", encoding="ascii")
     writer.close()
     hog.unlink()

@@ -1,4 +1,4 @@
-"""``--resume`` of a folder that another version wrote: refused in one message, before anything is touched."""
+"""Going on with a folder that another version wrote: refused in one message, before anything is touched."""
 
 from __future__ import annotations
 
@@ -34,16 +34,33 @@ def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {str(at): (at.read_bytes(), at.stat().st_mtime_ns) for at in sorted(folder.rglob("*")) if at.is_file()}
 
 
-def test_another_version_is_refused_and_nothing_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", [["resume"], ["jobs", "--resume"]], ids=" ".join)
+def test_another_version_is_refused_and_nothing_is_written(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
     then, before = read_manifest(folder).version, everything(folder)
     assert then != __version__
-    assert call(["jobs", "--resume", str(folder)]) == 2
+    assert call([*command, str(folder)]) == 2
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     said = " ".join(stderr.split())
     assert f"made by mnb {then}, and this is mnb {__version__}; " in said
     assert said.endswith("--accept-difference software")
     assert everything(folder) == before
+
+
+def test_both_commands_go_on_with_the_same_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr("milabench_ng.cli.resume.execute", lambda request, weights: made.append((request, weights)))
+    monkeypatch.setattr("milabench_ng.cli.resume.require_weights", lambda *_: None)
+    options = f"--retry 2 --spool {folder}/spool --weights w.json --accept-difference software --accept-difference node"
+    for command in (["resume"], ["jobs", "--resume"]):
+        assert call([*command, str(folder), *options.split()]) == 0
+    first, second = made
+    assert first == second
+    request, weights = first  # type: ignore[misc]
+    assert (request.retry, request.spool, request.accept) == (2, folder / "spool", ("software", "node"))
+    assert weights == Path("w.json")
 
 
 def test_the_request_of_another_version_is_understood_once_the_difference_is_accepted(folder: Path) -> None:
@@ -62,5 +79,5 @@ def test_accepting_something_else_is_not_enough(folder: Path, accepted: tuple[st
 def test_a_manifest_of_a_newer_schema_is_refused_whatever_is_accepted(folder: Path) -> None:
     path = folder / "run.json"
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {"schema": 99, "version": "9.0.0"}))
-    with pytest.raises(InputError, match=r"^--resume .*run\.json: manifest schema 99: this is mnb .*; update mnb$"):
+    with pytest.raises(InputError, match=r"^/.*run\.json: manifest schema 99: this is mnb .*; update mnb$"):
         resumed_request(folder, None, accept=("node", "software", "isolation"))

@@ -208,7 +208,7 @@ def test_a_launch_that_can_never_be_started_ends_the_session() -> None:
     unable: Counter[str] = Counter()
     for _ in range(3):
         run.check_machinery([record, other], unable)
-    with pytest.raises(MachineryError, match=r"s.a J0.0: no process can be forked, 4 times; go on with --resume"):
+    with pytest.raises(MachineryError, match=r"s.a J0.0: no process can be forked, 4 times; go on with mnb resume"):
         run.check_machinery([record, other], unable)
 
 

@@ -151,7 +151,7 @@ def test_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path, whole: Plan) -
     (valid,) = [answer.parts for answer in screen.answers if answer.name == "Valid"]
     assert valid[:2] == ("10 of 12 launches", "0 failed")
     (following,) = [fact.text for fact in screen.commands if fact.name == "next"]
-    assert following == f"mnb jobs --resume {tmp_path}, for 2 launches not run yet"
+    assert following == f"mnb resume {tmp_path}, for 2 launches not run yet"
 
 
 def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan) -> None:
@@ -167,7 +167,7 @@ def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan) -
     (score, valid) = [answer.parts for answer in screen.answers if answer.name in ("Score", "Valid")]
     assert (score, valid[:2]) == (("not yet: the run was interrupted",), ("10 of 12 launches", "0 failed"))
     assert [fact.text for fact in screen.commands if fact.name == "next"] == [
-        f"mnb jobs --resume {tmp_path}, for 2 launches not run yet"
+        f"mnb resume {tmp_path}, for 2 launches not run yet"
     ]
 
 
@@ -269,7 +269,7 @@ def test_a_break_between_sessions_is_no_interruption(
     assert score == ("not yet: there are more sessions" if between else "not yet: the run was interrupted",)
     (step,) = [fact.text for fact in screen.commands if fact.name == "next"]
     why = ", for 2 launches of later sessions, if it does not go on by itself"
-    assert step == f"mnb jobs --resume {tmp_path}{why if between else ', for 2 launches not run yet'}"
+    assert step == f"mnb resume {tmp_path}{why if between else ', for 2 launches not run yet'}"
 
 
 def test_records_that_are_gone_are_no_interruption(tmp_path: Path, whole: Plan) -> None:

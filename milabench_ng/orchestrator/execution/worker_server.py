@@ -111,7 +111,7 @@ class WorkerServer:
         lost = self._lost
         if lost:
             if self._starts > RESTARTS:
-                raise MachineryError(f"{lost}: lost {self._starts} times, and not replaced again; go on with --resume")
+                raise MachineryError(f"{lost}: lost {self._starts} times, not replaced again; go on with mnb resume")
             await self._begin()
             check_threads(self.threads)
         return lost

@@ -54,11 +54,11 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))
     except InputError as error:
-        raise InputError(f"--resume: {error}; name the folder of a run") from None
-    unfit = f"--resume {folder}: {path.name} is no manifest that can be gone on with"
-    manifest = to_manifest(raw, f"--resume {path}", unfit)
+        raise InputError(f"{error}; name the folder of a run") from None
+    unfit = f"{folder}: {path.name} is no manifest that can be gone on with"
+    manifest = to_manifest(raw, str(path), unfit)
     if not manifest.request:
-        raise InputError(f"--resume {folder}: made by mnb {manifest.version}: it cannot be resumed; start a new run")
+        raise InputError(f"{folder}: made by mnb {manifest.version}: it cannot be resumed; start a new run")
     return manifest
 
 
@@ -72,19 +72,19 @@ def resumed_request(
     manifest = read_manifest(folder)
     if manifest.version != __version__ and "software" not in accept:
         raise InputError(
-            f"--resume {folder}: made by mnb {manifest.version}, and this is mnb {__version__}; go on with that "
+            f"{folder}: made by mnb {manifest.version}, and this is mnb {__version__}; go on with that "
             "version, start a new run, or accept the difference, and it will be recorded: --accept-difference software"
         )
     if profile_text is not None and profile_text != manifest.profile.text:
         raise InputError(
-            f"--resume {folder}: the profile differs from {manifest.profile.file} as it was; leave the profile out, "
+            f"{folder}: the profile differs from {manifest.profile.file} as it was; leave the profile out, "
             "or start a new run"
         )
     asked = {**manifest.request, "profile_text": manifest.profile.text, "outdir": folder.absolute()}
     try:
         request = msgspec.convert(asked, RunRequest, dec_hook=_decode_path)
     except msgspec.ValidationError as error:
-        raise InputError(f"--resume {folder}: run.json: request: {short(error)}; was it changed?") from None
+        raise InputError(f"{folder}: run.json: request: {short(error)}; was it changed?") from None
     return msgspec.structs.replace(request, resume=True, accept=tuple(accept), **given)
 
 
@@ -157,15 +157,15 @@ def check_same(then: Manifest, now: Manifest, accept: Collection[DifferenceKind]
     """Return the differences from the first session. Raises InputError for one that is not accepted."""
     if then.plan.sha256 != now.plan.sha256:
         raise InputError(
-            "--resume: the plan is not what it was: other devices, or other options of the workloads in this version "
-            f"of mnb (then {then.version}, now {now.version}); start a new run"
+            "cannot go on: the plan is not what it was: other devices, or other options of the workloads in this "
+            f"version of mnb (then {then.version}, now {now.version}); start a new run"
         )
     found = tuple(differences(then, now))
     refused = [difference for difference in found if difference.kind not in accept]
     if refused:
         kinds = " ".join(f"--accept-difference {kind}" for kind in dict.fromkeys(one.kind for one in refused))
         listed = "; ".join(map(str, refused))
-        raise InputError(f"--resume: {listed}. Undo that, or accept it, and it will be recorded: {kinds}")
+        raise InputError(f"cannot go on: {listed}. Undo that, or accept it, and it will be recorded: {kinds}")
     return found
 
 

@@ -77,11 +77,11 @@ def name_session(request: RunRequest) -> SessionName:
     try:
         chain = check_chain(read_content(ResultFolder(request.outdir).ledger, LARGE, os.O_NOFOLLOW))
     except InputError as error:
-        raise InputError(f"--resume: {error}; start a new run") from None
+        raise InputError(f"{error}; start a new run") from None
     records = sum(RECORD_NAME.fullmatch(path.name) is not None for path in request.outdir.iterdir())
     if records and not chain.entries:
         raise InputError(
-            f"--resume {request.outdir}: {LEDGER} is empty, but the folder holds {counted(records, 'record')}, so "
+            f"{request.outdir}: {LEDGER} is empty, but the folder holds {counted(records, 'record')}, so "
             "attempts cannot be counted. Restore it, or start a new run in another folder"
         )
     return SessionName(run_id, len(chain.sessions) + 1)
@@ -137,8 +137,7 @@ def refuse_outdir(path: Path) -> None:
     taken = [entry.name for entry in entries if not _is_empty_part(entry, folder)]
     if taken:
         raise InputError(
-            f"-o {path}: holds {taken[0]!r} already; name a new folder, or go on with the run in it: "
-            f"mnb jobs --resume {path}"
+            f"-o {path}: holds {taken[0]!r} already; name a new folder, or go on with the run in it: mnb resume {path}"
         )
 
 
@@ -204,7 +203,7 @@ async def _elsewhere(writer: ResultWriter, name: SessionName, interrupted: Inter
     """
     folder, began_s = writer.folder.path, time.monotonic()
     place = writer.spool or Path(tempfile.gettempdir(), f"mnb-spool-{name.group}")
-    back = f"free some space, then run: mnb jobs --resume {folder} --spool"
+    back = f"free some space, then run: mnb resume {folder} --spool"
     with suppress(asyncio.CancelledError):  # by a second signal
         while not writer.flush():
             late = at_once or time.monotonic() - began_s >= SETTLE_S

@@ -28,8 +28,8 @@ def next_step(report: Report) -> str:
     if missing and not report.source.endswith(_NO_FOLDERS):
         if report.summary.between_sessions:
             later = f"{counted(missing, 'launch')} of later sessions"
-            return f"mnb jobs --resume {source}, for {later}, if it does not go on by itself"
-        return f"mnb jobs --resume {source}, for {counted(missing, 'launch')} not run yet"
+            return f"mnb resume {source}, for {later}, if it does not go on by itself"
+        return f"mnb resume {source}, for {counted(missing, 'launch')} not run yet"
     if report.failed and not any(row.train for row in report.summary.tests.values()):
         label, first = report.failed[0]
         return f"see why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip()

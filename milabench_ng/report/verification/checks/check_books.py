@@ -36,7 +36,7 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
         yield "the run still goes on"
     left = evidence.failures.left
     if left:
-        yield f"it was interrupted with {counted(left, 'launch')} left: mnb jobs --resume runs them"
+        yield f"it was interrupted with {counted(left, 'launch')} left: mnb resume runs them"
     yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
     yield from _unread_by_the_report(evidence)
     unread = {(problem.test, problem.job_id) for problem in evidence.unreadable}

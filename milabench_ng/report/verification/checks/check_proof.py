@@ -71,7 +71,7 @@ def unproven_code(evidence: Evidence) -> Iterator[str]:
     if other_commit(evidence):
         yield with_what(evidence)
     if "after" not in sessions[-1].code:
-        yield "the last session did not read its code after the work: mnb jobs --resume does"
+        yield "the last session did not read its code after the work: mnb resume does"
 
 
 def ran_commit(evidence: Evidence) -> str | None:
@@ -161,7 +161,7 @@ def unproven_data(evidence: Evidence) -> Iterator[str]:
     first: dict[SetKey, str] = {}
     for key in _read_sets(evidence):
         if key[0] not in trusted and sessions and ("after", key) not in sessions[-1].data:
-            yield f"the last session did not read {key[0]} after the work: mnb jobs --resume does"
+            yield f"the last session did not read {key[0]} after the work: mnb resume does"
     for session in sessions:
         for (edge, key), read in session.data.items():
             if read.differing:

@@ -1,0 +1,65 @@
+"""``mnb resume``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from milabench_ng.cli.executing import execute, require_weights
+from milabench_ng.cli.node_options import not_negative
+from milabench_ng.cli.options import Whole
+from milabench_ng.files import read_text
+from milabench_ng.orchestrator.persistence.resuming import DifferenceKind, resumed_request
+from milabench_ng.shipped import profile_file
+
+Differences = Annotated[tuple[DifferenceKind, ...], Parameter(negative=())]
+"""What may differ from the first session, by name; may be repeated."""
+
+
+def resume(
+    folder: Path,
+    /,
+    *,
+    retry: Whole = 0,
+    weights: Path | None = None,
+    spool: Path | None = None,
+    accept_difference: Differences = (),
+) -> int:
+    """Go on with the run in a result folder, with its own options: launches that have no valid record.
+
+    Exit code: as `mnb jobs`.
+
+    Example: mnb resume results
+
+    Parameters
+    ----------
+    folder
+        A result folder of `mnb jobs`.
+    retry
+        Retry a failed launch up to this many times; failed attempts are kept and count.
+    weights
+        A JSON file of weights by test for the final report (default: the one shipped for the suite).
+    spool
+        Folder for results while FOLDER cannot be written, or a file with what a run printed that could not write.
+    accept_difference
+        Continue although the node, software or isolation differs, and record it; may be repeated.
+    """
+    return go_on(folder, None, retry, accept_difference, spool, weights)
+
+
+def go_on(
+    folder: Path,
+    profile: Path | None,
+    retry: int,
+    accept: tuple[DifferenceKind, ...],
+    spool: Path | None,
+    weights: Path | None,
+) -> int:
+    """Resume a run. A ``profile`` must be that of the first session."""
+    text = None if profile is None else read_text(profile_file(profile))
+    given = {"retry": not_negative(retry, "--retry"), "spool": spool and spool.resolve()}
+    request = resumed_request(folder, text, accept, **given)
+    require_weights(weights, request)
+    return execute(request, weights)
