@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import cyclopts
 
 from milabench_ng import __version__
+from milabench_ng.cli.help_pages import HELP_FLAGS, help_page, shown_default
 from milabench_ng.cli.unread import until_unread
 from milabench_ng.cli.wrong_usage import explained
 from milabench_ng.errors import InputError, MnbError
@@ -28,17 +29,13 @@ COMMANDS = {
 FUNCTIONS = tuple(itertools.chain.from_iterable(COMMANDS.values()))
 
 
-def _default(value: object) -> str | None:
-    """What the help says of a default; nothing of those that are empty or off."""
-    return None if value is None or value is False or value in ((), "") else str(value)
-
-
 app = cyclopts.App(
     name="mnb",
     help="Multi-tenant stress test for GPU nodes: one fenced worker per GPU, all at the same moment.",
     version=__version__,
-    default_parameter=cyclopts.Parameter(negative_iterable=(), show_default=_default),
-    help_format="plaintext",  # markdown takes a parser and a highlighter, a tenth of a second
+    default_parameter=cyclopts.Parameter(negative_iterable=(), show_default=shown_default),
+    help_flags=HELP_FLAGS,
+    help_format="plaintext",
 )
 # By name, so that each command imports only what it needs.
 for place, (heading, functions) in enumerate(COMMANDS.items()):
@@ -85,15 +82,17 @@ def call(tokens: Sequence[str]) -> int:
     0 all well, 1 a launch failed or a rule is broken, 2 bad input, 3 isolation unavailable, 4 inconclusive.
     `main` adds 141 for output whose reader has gone away, and 128 with its number for a signal.
     """
-    if not tokens or tokens[0] in ("--help", "-h"):
-        for function in FUNCTIONS:
-            app[function.partition("_")[0]]  # imported for its first line in the list
+    own = list(itertools.takewhile(lambda token: token != "--", tokens))  # the rest is a workload's
     try:
         if "" in tokens:
             raise InputError(f"argument {tokens.index('') + 1} is empty; is a variable of the shell not set?")
         gone = no_current_folder()
         if gone:
             raise InputError(gone)
+        page = help_page(app, own) if not own or set(HELP_FLAGS) & set(own) else None
+        if page is not None:
+            print(page)
+            return 0
         return int(app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value") or 0)
     except cyclopts.CycloptsError as error:
         print(explained(error), file=sys.stderr)

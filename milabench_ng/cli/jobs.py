@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from milabench_ng.cli.executing import execute, require_weights
 from milabench_ng.cli.node_options import NodeOptions, not_negative
-from milabench_ng.cli.options import Fraction, ProfileOption, Several, Switch, Whole
+from milabench_ng.cli.options import (
+    FAILURES,
+    MEASURING,
+    ORDER,
+    REPEATS,
+    RESUMING,
+    Fraction,
+    ProfileOption,
+    Several,
+    Switch,
+    Whole,
+)
 from milabench_ng.cli.planned import show_plan
 from milabench_ng.cli.resume import Differences, go_on
 from milabench_ng.errors import InputError
@@ -32,18 +44,18 @@ def jobs(
     *flags: str,
     name: Several = (),
     repeat: Whole = 1,
-    narrow: Fraction | None = None,
-    budget: str | None = None,
-    sessions: Whole = 1,
-    session_gap: str | None = None,
-    order: Order | None = None,
-    nonce: str | None = None,
-    company: Several = (),
-    retry: Whole = 0,
-    weights: Path | None = None,
     dry_run: Switch = False,
-    resume: Path | None = None,
-    accept_difference: Differences = (),
+    sessions: Annotated[Whole, REPEATS] = 1,
+    session_gap: Annotated[str | None, REPEATS] = None,
+    narrow: Annotated[Fraction | None, REPEATS] = None,
+    budget: Annotated[str | None, REPEATS] = None,
+    order: Annotated[Order | None, ORDER] = None,
+    nonce: Annotated[str | None, ORDER] = None,
+    company: Annotated[Several, ORDER] = (),
+    retry: Annotated[Whole, FAILURES] = 0,
+    resume: Annotated[Path | None, RESUMING] = None,
+    accept_difference: Annotated[Differences, RESUMING] = (),
+    weights: Annotated[Path | None, MEASURING] = None,
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
     """Run a profile: the main job. Prints the report and the result folder at the end.
@@ -56,9 +68,9 @@ def jobs(
     Parameters
     ----------
     flags
-        Options for the workloads, after "--": mnb jobs profiles/quick.json --name vae -- --batch-size 64
+        Options for the workloads, after "--". Example: mnb jobs profiles/quick.json --name vae -- --batch-size 64
     name
-        Run only this test, or all that match a pattern such as 'loader_*'; may be repeated.
+        Run only this test, or those that match a pattern. For example 'loader_*'; may be repeated.
     repeat
         Number of runs of every test, in each session.
     narrow
@@ -84,7 +96,7 @@ def jobs(
     weights
         A JSON file of weights by test for the final report (default: the one shipped for the suite).
     dry_run
-        Print the plan, the shares and the estimated duration without running anything.
+        Print the plan and run nothing. The shares and the estimated duration are in it.
     resume
         Go on with the run in this result folder, as `mnb resume` does.
     accept_difference

@@ -12,7 +12,19 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import CgroupParent, DataRoot, GpusOption, RamTotal, Several, Switch, Whole
+from milabench_ng.cli.options import (
+    DATA,
+    FAILURES,
+    MEASURING,
+    SHARES,
+    CgroupParent,
+    DataRoot,
+    GpusOption,
+    RamTotal,
+    Several,
+    Switch,
+    Whole,
+)
 from milabench_ng.errors import InputError
 from milabench_ng.fence.choosing import Wish
 from milabench_ng.fence.io import rate_of
@@ -34,11 +46,12 @@ class NodeOptions:
     Parameters
     ----------
     tenants
-        Work with this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
+        Work with this many tenants. They get the first GPUs, or partitions of the CPUs where there is no GPU (then 2).
     slots_per_device
         Have this many tenants share each GPU, or each CPU partition, in equal parts. Such results are marked.
     isolation
-        Required isolation: auto takes the best available, full refuses anything less (exit code 3).
+        Isolation: auto, full, partial, affinity or none. auto takes the best available, full refuses anything less
+        (exit code 3).
     io_read
         Limit on a tenant's reads from the data root's disk, such as 1000MiB/s, instead of the profile's.
     io_write
@@ -55,7 +68,7 @@ class NodeOptions:
     classic_data
         Read the noise images of 2020 (512 x 512) instead of ImageNet. Such results are marked.
     output
-        Result folder (default: a new results-DATE in $MNB_OUTROOT or here).
+        Result folder. Without it a new results-DATE in $MNB_OUTROOT or here.
     window
         Average over this many seconds instead of 9. Shortened results are marked not comparable.
     allow_concurrent
@@ -79,29 +92,29 @@ class NodeOptions:
     """
 
     tenants: Whole | None = None
-    slots_per_device: Whole = 1
+    slots_per_device: Annotated[Whole, SHARES] = 1
     gpus: GpusOption = ""
     isolation: Wish = "auto"
-    io_read: str | None = None
-    io_write: str | None = None
-    cache_shares: Switch = False
-    ram_total: RamTotal = None
-    cgroup_parent: CgroupParent = None
-    cold_start: bool = False
-    cache: Cache = "cold"
+    io_read: Annotated[str | None, SHARES] = None
+    io_write: Annotated[str | None, SHARES] = None
+    cache_shares: Annotated[Switch, SHARES] = False
+    ram_total: Annotated[RamTotal, SHARES] = None
+    cgroup_parent: Annotated[CgroupParent, SHARES] = None
+    cold_start: Annotated[bool, MEASURING] = False
+    cache: Annotated[Cache, DATA] = "cold"
     dataroot: DataRoot = None
-    data_scale: float | None = None
-    classic_data: Switch = False
+    data_scale: Annotated[float | None, DATA] = None
+    classic_data: Annotated[Switch, DATA] = False
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None
-    window: float | None = None
-    allow_concurrent: bool = False
-    reserve_cores: Whole = 0
-    ready_limit: float | None = None
-    silence_limit: float | None = None
-    total_limit: float | None = None
-    pass_env: Several = ()
-    trust_data: Switch = False
-    spool: Path | None = None
+    window: Annotated[float | None, MEASURING] = None
+    allow_concurrent: Annotated[bool, SHARES] = False
+    reserve_cores: Annotated[Whole, SHARES] = 0
+    ready_limit: Annotated[float | None, FAILURES] = None
+    silence_limit: Annotated[float | None, FAILURES] = None
+    total_limit: Annotated[float | None, FAILURES] = None
+    pass_env: Annotated[Several, MEASURING] = ()
+    trust_data: Annotated[Switch, DATA] = False
+    spool: Annotated[Path | None, FAILURES] = None
 
     def profile_request(self, profile: Path) -> RunRequest:
         """The request made of these options and a profile, given as a file or a shipped profile's name."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter, Token
+from cyclopts import Group, Parameter, Token
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import short
@@ -56,19 +56,31 @@ Switch = Annotated[bool, Parameter(negative=())]
 Several = Annotated[tuple[str, ...], Parameter(negative=())]
 """May be repeated."""
 
+REPEATS = Parameter(group=Group.create_ordered("Repeats"))
+ORDER = Parameter(group=Group.create_ordered("Order"))
+FAILURES = Parameter(group=Group.create_ordered("Failures"))
+RESUMING = Parameter(group=Group.create_ordered("Resuming"))
+MEASURING = Parameter(group=Group.create_ordered("Measuring"))
+SHARES = Parameter(group=Group.create_ordered("Shares"))
+DATA = Parameter(group=Group.create_ordered("Data"))
+RULES = Parameter(group=Group.create_ordered("Rules"))
+RATIOS = Parameter(group=Group.create_ordered("Ratios"))
+FILES = Parameter(group=Group.create_ordered("Files"))
+"""The groups of options that few need, which ``--help`` only names. Most people need what is in none."""
+
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write to this file instead of the terminal.")]
 Force = Annotated[bool, Parameter(negative=(), help="Replace files that exist. Evidence is never replaced.")]
-Html = Annotated[Path | None, Parameter(help="Write one HTML file with charts as well, which opens offline anywhere.")]
+Html = Annotated[Path | None, Parameter(help="Write one HTML file with charts as well. It opens offline anywhere.")]
 FormOption = Annotated[Form, Parameter(name="--format", help="How to print: table, json, csv or markdown.")]
 WeightsOption = Annotated[
     Path | None,
-    Parameter(help="A JSON file of weights by test; without it the shipped one of the suite is taken."),
+    Parameter(help="A JSON file of weights by test. Without it the shipped one of the suite is taken."),
 ]
 
 ProfileOption = Annotated[
     Path,
     Parameter(
-        help="A JSON file of tests (those of 2020 are converted), or the name of a shipped one: "
+        help="A JSON file of tests, or the name of a shipped profile. Tests of 2020 are converted. Shipped are "
         f"{', '.join(names('profiles'))}."
     ),
 ]
@@ -76,8 +88,8 @@ ProfileOption = Annotated[
 GpusOption = Annotated[
     str,
     Parameter(
-        help="GPUs to use, by index or UUID, separated by commas (default: those of CUDA_VISIBLE_DEVICES, of which an "
-        "empty\none means none; all where it is not set)."
+        help="GPUs to use, by index or UUID, separated by commas. Without it those of CUDA_VISIBLE_DEVICES, of which "
+        "an empty one means none, or all where it is not set."
     ),
 ]
 RamTotal = Annotated[
@@ -92,6 +104,7 @@ CgroupParent = Annotated[
 DataRoot = Annotated[
     Path | None,
     Parameter(
-        name=["--dataroot", "-d"], help="Folder of the data sets (default: $MNB_DATAROOT, else ~/.cache/milabench_ng)."
+        name=["--dataroot", "-d"],
+        help="Folder of the data sets. Without it $MNB_DATAROOT, else ~/.cache/milabench_ng.",
     ),
 ]

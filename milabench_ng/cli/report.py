@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
-from milabench_ng.cli.options import Force, FormOption, Html, Money, Output, Switch, WeightsOption
+from milabench_ng.cli.options import FILES, RATIOS, RULES, Force, FormOption, Html, Money, Output, Switch, WeightsOption
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
 from milabench_ng.report.render.alarms import alarms, alarms_of_launches
@@ -30,26 +31,42 @@ from milabench_ng.shipped import names
 from milabench_ng.units import parse_share
 
 
+def _occurrences(_: object, tokens: Sequence[Token]) -> tuple[tuple[str, ...], ...]:
+    """The words after each ``--compare``."""
+    words: list[list[str]] = []
+    for token in tokens:
+        if token.index == 0:
+            words.append([])
+        words[-1].append(token.value)
+    return tuple(map(tuple, words))
+
+
+Baselines = Annotated[
+    tuple[tuple[str, ...], ...],
+    Parameter(converter=_occurrences, n_tokens=1, consume_multiple=(1, 1000), negative=()),
+]
+
+
 def report(
     *folders: Path,
-    weights: WeightsOption = None,
-    compare: Annotated[tuple[str, ...], Parameter(consume_multiple=(1, 1000), negative=())] = (),
-    margin: str = "2%",
-    compare_gpus: Switch = False,
-    rules: str | None = None,
-    nonce: str | None = None,
-    allowed_signers: Path | None = None,
-    authorities: Path | None = None,
+    compare: Baselines = (),
     price: Money | None = None,
-    price_per: PricePer | None = None,
-    penalize_variance: bool = True,
-    form: FormOption = "table",
+    rules: str | None = None,
+    weights: WeightsOption = None,
     full: Switch = False,
-    layout: SuiteName | None = None,
-    tables: Path | None = None,
+    form: FormOption = "table",
     html: Html = None,
     output: Output = None,
-    force: Force = False,
+    nonce: Annotated[str | None, RULES] = None,
+    allowed_signers: Annotated[Path | None, RULES] = None,
+    authorities: Annotated[Path | None, RULES] = None,
+    margin: Annotated[str, RATIOS] = "2%",
+    compare_gpus: Annotated[Switch, RATIOS] = False,
+    price_per: Annotated[PricePer | None, RATIOS] = None,
+    penalize_variance: Annotated[bool, RATIOS] = True,
+    layout: Annotated[SuiteName | None, FILES] = None,
+    tables: Annotated[Path | None, FILES] = None,
+    force: Annotated[Force, FILES] = False,
 ) -> int:
     """Print the table, the score and what it is worth, for a result folder (even during the run) or a summary.
 
@@ -60,20 +77,20 @@ def report(
     Parameters
     ----------
     folders
-        A result folder, a bundle or a summary file (also of the 2020 tool). With --layout interference also several,
-        each with victims of its own.
+        A result folder, a bundle or a summary file. Those of the 2020 tool are read, too. With --layout interference
+        also several, each with victims of its own.
     compare
-        One or more baselines: summary files, result folders, bundles, or names of shipped ones (v100, rtx8000, h200,
-        a100; for unet3d unet3d-a100, unet3d-v100 and others; for lambda lambda-v100, lambda-h100 and others; for io
-        io-rtx4090).
+        Compare with one or more baselines. They are summary files, result folders, bundles, or names of shipped ones
+        (v100, rtx8000, h200, a100; for unet3d unet3d-a100, unet3d-v100 and others; for lambda lambda-v100, lambda-h100
+        and others; for io io-rtx4090). FOLDER stands before --compare, or as the last word after it.
     margin
         Largest difference that does not matter: a ratio is equivalent if its interval lies inside 1 +- this, and
         better or worse if it lies outside.
     compare_gpus
         Print the tests by device, relative to the best device: mean, min and max over the launches.
     rules
-        Start with the verdict on these rules (docs/run-rules.md): a JSON file, or a shipped one's name (procurement,
-        procurement-both).
+        Start with the verdict on these rules. A JSON file, or a shipped one's name (procurement, procurement-both), as
+        docs/run-rules.md explains.
     nonce
         With --rules: the nonce that the buyer gave when the run began, instead of what the rules say.
     allowed_signers
@@ -87,17 +104,13 @@ def report(
     penalize_variance
         Charge each test for the spread of its launches.
     full
-        Print all columns and rows of all tables, below each other where the terminal is narrower.
+        Print all columns and rows of all tables. They stand below each other where the terminal is narrower.
     layout
         Print the columns that users of a public suite know.
     tables
         Also write every table as a CSV file into this folder.
     """
-    if not folders:  # after --compare h200, what follows is read as another baseline
-        *others, last = compare or ("",)
-        if not others:
-            raise InputError("report: FOLDER is missing: mnb report FOLDER --compare v100")
-        folders, compare = (Path(last),), tuple(others)
+    folders, baselines = _sides(folders, compare, layout)
     if price_per is not None and price is None:
         raise InputError(f"--price-per {price_per}: of what price? Say --price too")
     refuse_same(html, output)
@@ -114,12 +127,12 @@ def report(
     if more:
         asked = {"--rules": rules, "--weights": weights, "--nonce": nonce}
         _refuse_no_study(folders, layout, [option for option, value in asked.items() if value is not None])
-        made = make_study(folders, compare, options)
+        made = make_study(folders, baselines, options)
     else:
         made = make_report(
             folder,
             weights=weights,
-            compare_to=compare,
+            compare_to=baselines,
             rules=rules,
             nonce=nonce,
             allowed_signers=allowed_signers,
@@ -138,6 +151,28 @@ def report(
     if form == "csv":  # which has no place for them
         tell(alarms_of_launches(made) if layout else alarms(made))
     return made.exit_code
+
+
+def _sides(
+    folders: tuple[Path, ...], compare: Sequence[Sequence[str]], layout: SuiteName | None
+) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """The folders to report, and the baselines: without a word before ``--compare``, its last one is the folder."""
+    named = tuple(chain.from_iterable(compare))
+    if folders:
+        return folders, named
+    asked = " ".join(f"--compare {plain(' '.join(words))}" for words in compare)
+    if not compare or len(compare[-1]) == 1:
+        why = (
+            "which is the folder? It stands before --compare, or last"
+            if len(named) > len(compare)
+            else "FOLDER is missing"
+        )
+        raise InputError(f"report: {why}: mnb report FOLDER {asked or '--compare v100'}")
+    if layout == "interference" and len(compare[-1]) > 2:
+        raise InputError(
+            f"report {asked}: which are folders? They stand first: mnb report FOLDER FOLDER --compare BASELINE"
+        )
+    return (Path(named[-1]),), named[:-1]
 
 
 def _refuse_no_study(folders: Sequence[Path], layout: SuiteName | None, of_one: Sequence[str]) -> None:

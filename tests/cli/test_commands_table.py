@@ -100,6 +100,12 @@ report base.json --rules rules.json | 2 | mnb: --rules rules.json: base.json is 
 report base.json --compare v100 | 0 | mnb · quick · base.json
 report res --compare v100 h200 | 0 | mnb · quick · res
 report --compare base.json res | 0 | mnb · quick · res
+report --compare base.json v100 res | 0 | mnb · quick · res
+report --compare base.json --compare v100 res | 0 | mnb · quick · res
+report --compare base.json res --compare v100 | 2 | mnb: report: which is the folder? It stands before --compare, or
+report --compare base.json --compare v100 | 2 | mnb: report: FOLDER is missing: mnb report FOLDER --compare
+report --compare base.json | 2 | mnb: report: FOLDER is missing: mnb report FOLDER --compare base.json
+report --compare v100 res again --layout interference | 2 | mnb: report --compare v100 res again: which are folders?
 report --compare | 2 | mnb report: --compare: its value is missing; mnb report --help says what it takes
 report | 2 | mnb: report: FOLDER is missing: mnb report FOLDER --compare v100
 report res --compare | 2 | mnb report: --compare: its value is missing; mnb report --help says what it takes

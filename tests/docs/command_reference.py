@@ -14,7 +14,7 @@ _NOTICE = """\
 # Commands
 
 Generated from the commands by `scripts/docs --reference`. Do not edit this page: edit the docstring of the command.
-`--help` prints the same text for a command.
+`--help-all` prints the same text for a command, `--help` what most people need of it.
 """
 _CONTENTS = re.compile(r"## Table of Contents\n.*?(?=\*\*Commands\*\*)", re.DOTALL)
 _EXAMPLE = re.compile(r"^Example: (mnb .+)$", re.MULTILINE)

@@ -115,6 +115,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs unet3d --repeat 3 -o results": PARSE,
     "mnb report results --layout unet3d --format csv": Check("elsewhere", "test_layouts"),
     "mnb report results --compare unet3d-a100 unet3d-v100": RUN,
+    "mnb report --compare base.json v100 results": RUN,
     "mnb jobs lambda --repeat 3 -o results-lambda": PARSE,
     "mnb jobs lambda --name gnmt_amp --name bert_large_squad_amp -o results-lambda": PARSE,
     "mnb jobs lambda --name ncf_fp32 --window 1 --data-scale 0.01 -- --batch-size 4096": PARSE,
