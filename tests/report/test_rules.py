@@ -550,7 +550,7 @@ def test_the_verdict_in_every_form(folder: Path, capsys: pytest.CaptureFixture[s
         "copied-slices": "doubt",
     }
     assert [rows[row]["result"] for row in ("R2", "R3", "R5", "R28", "copied-slices")] == [
-        *("FAIL", "pass", "off", "open", "doubt")
+        *("FAIL", "pass", "not asked", "open", "doubt")
     ]
     assert rows["copied-slices"]["reasons"] == "; ".join(whole["doubts"][0]["reasons"])
     table, markdown = printed("table").splitlines(), printed("markdown").splitlines()

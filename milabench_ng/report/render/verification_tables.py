@@ -21,7 +21,7 @@ _TITLES = {
     "witness": "witnessed: what somebody says to have seen",
     "unknown": "not checkable: with these files, or with any",
 }
-_WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "open", "off": "off"}
+_WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "open", "off": "not asked"}
 
 Row = tuple[str, ...]
 
