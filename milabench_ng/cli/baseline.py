@@ -31,6 +31,7 @@ from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
 from milabench_ng.report.writers import open_output
 from milabench_ng.shipped import names
+from milabench_ng.units import counted
 
 baseline = cyclopts.App(name="baseline", help="Show, build and check baselines.")
 
@@ -185,7 +186,8 @@ def check(name: str) -> int:
     others = {other: one for other, one in shipped.items() if one.suite == made.suite}
     found = doubts(made, others)
     if not found:
-        print(f"{name}: {len(made.tests)} tests, nothing implausible (compared with {', '.join(others) or 'nothing'})")
+        tests = counted(len(made.tests), "test")
+        print(f"{name}: {tests}, nothing implausible (compared with {', '.join(others) or 'nothing'})")
         return 0
     write_parts([table("", [(each.test, each.what) for each in found], "test", "what cannot be")], sys.stdout)
     return 1

@@ -17,6 +17,7 @@ from milabench_ng.report.render.alarms import NOT_COMPARABLE, alarms
 from milabench_ng.report.render.as_json import as_object
 from milabench_ng.report.reporting import make_report
 from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
+from milabench_ng.report.summary.marked import Marked
 
 
 def hot(device: int, share: float) -> dict[str, Any]:
@@ -49,6 +50,11 @@ def test_marks_with_other_percentages_are_counted_together(tmp_path: Path) -> No
     assert said(folder) == [text]
     assert load(folder).tests["quick.vae"].marks == (msgspec.convert(hot(1, 0.047), Mark),)
     assert f"marked: {text}" in shortfalls(load(folder), {})
+
+
+def test_a_mark_of_the_only_test_speaks_of_one_test() -> None:
+    mark = Marked(kind="throttled", what="x", tests=("s.a",), devices=(), worst=None, limit=None, text="slow")
+    assert mark.counted(1) == "slow (1 of 1 test)"
 
 
 def test_marks_of_several_tests_and_devices_are_one_line(tmp_path: Path) -> None:

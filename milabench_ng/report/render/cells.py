@@ -11,6 +11,7 @@ from milabench_ng.report.scoring.comparison import Comparison
 from milabench_ng.report.scoring.reference import CLASSIC_UNIT
 from milabench_ng.report.statistics.effects import DIFFERS
 from milabench_ng.report.summary.summary import Summary
+from milabench_ng.units import counted
 
 Cell = str | int | float | None
 Tone = Literal["plain", "good", "fair", "poor", "bad", "strong", "faint"]
@@ -59,7 +60,7 @@ def brief(other: Comparison) -> str:
 def covered(other: Comparison) -> str:
     """The tests that a ratio covers, and what these weigh."""
     weight = "" if other.tests == other.of else f", {other.weight_pct:.0f} % of the weight"
-    return f"{other.tests} of {other.of} tests{weight}"
+    return f"{other.tests} of {counted(other.of, 'test')}{weight}"
 
 
 def device_word(summary: Summary) -> str:

@@ -139,7 +139,9 @@ def _score(report: Report) -> Answer:
         why = "none" if score is None else f"not yet: {later}" if later else "invalid"
         return Answer(name="Score", parts=(why,), tone="fair" if later else "bad")
     if score.status == "partial":
-        return Answer(name="Score", parts=(f"partial: {score.tests} of {score.of} tests", NO_POINTS), tone="fair")
+        return Answer(
+            name="Score", parts=(f"partial: {score.tests} of {counted(score.of, 'test')}", NO_POINTS), tone="fair"
+        )
     unit, at = unit_told(score.unit), score.interval
     few = score.repeats
     return Answer(

@@ -17,6 +17,7 @@ from milabench_ng.report.report import Report
 from milabench_ng.report.summary.power import lost_samples, power_doubts
 from milabench_ng.report.summary.summary import name_of_row
 from milabench_ng.stats import median
+from milabench_ng.units import counted
 
 _ON_FIRST_SCREEN = ("processors", "memory")
 
@@ -63,7 +64,8 @@ def _score_interval(report: Report) -> Iterator[Fact]:
 def _spread(name: str, values: Sequence[float | None]) -> Iterator[Fact]:
     known = [value for value in values if value is not None]
     if known:
-        yield Fact(name, f"{median(known):.1f} % in the middle of {len(known)} tests, up to {max(known):.1f} %")
+        of = counted(len(known), "test")
+        yield Fact(name, f"{median(known):.1f} % in the middle of {of}, up to {max(known):.1f} %")
 
 
 def _conditions(report: Report) -> Iterator[Fact]:

@@ -33,7 +33,7 @@ def told(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
         if (tests := by_strength.get(name))
     )
     number = sum(len(tests) for tests in by_strength.values())
-    said = [f"{number} of {len(rows)} tests compared{classes and f': {classes}'}"]
+    said = [f"{number} of {counted(len(rows), 'test')} compared{classes and f': {classes}'}"]
     said += [f"{sentence}: {', '.join(tests)}" for sentence, tests in list(lacking.items())[:_GROUPS]]
     others = dict.fromkeys(test for tests in list(lacking.values())[_GROUPS:] for test in tests)
     if others:

@@ -31,6 +31,7 @@ from milabench_ng.report.statistics.intervals import (
 from milabench_ng.report.statistics.jackknife import Jackknife, sum_by_group
 from milabench_ng.report.summary.summary import LEFT, Summary, TestSummary
 from milabench_ng.stats import weighted_geometric_mean
+from milabench_ng.units import counted
 
 NO_SCORE = "there is no score above 0"
 
@@ -84,23 +85,23 @@ def score(
     omitted = tuple(label for label in effective if label in summary.omitted and label not in rows)
     expected = [label for label in dict.fromkeys([*effective, *summary.tests]) if label not in omitted]
     missing = tuple(label for label in expected if _is_missing(summary.tests.get(label), summary))
-    counted = [label for label in effective if label in rows and not rows[label].why_not]
+    counting = [label for label in effective if label in rows and not rows[label].why_not]
     unlike = [label for label in effective if label in rows and rows[label].of_unknown_items]
-    others = other_items(summary, reference, counted)
-    counted = [label for label in counted if label not in others]
+    others = other_items(summary, reference, counting)
+    counting = [label for label in counting if label not in others]
     reasons = _reasons(summary, missing, omitted, len(effective))
     reasons += tuple(f"{label} has {rows[label].why_not}" for label in unlike)
     reasons += tuple(f"{label} counts {why}" for label, why in others.items())
     status: Literal["complete", "partial", "invalid"] = "complete"
-    if missing or not counted:
+    if missing or not counting:
         status = "invalid"
     elif omitted or reasons:
         status = "partial"
     value = None
     if status != "invalid":
-        one = level(reference, counted, effective, penalize=penalize_variance)
-        value = ratio_of(mean_over(rows, counted, effective), one)
-    parts = charged_parts(rows, counted, effective)
+        one = level(reference, counting, effective, penalize=penalize_variance)
+        value = ratio_of(mean_over(rows, counting, effective), one)
+    parts = charged_parts(rows, counting, effective)
     estimate = combine(parts) if value else None
     return Score(
         status=status,
@@ -108,17 +109,17 @@ def score(
         per_device=value,
         per_node=None if value is None else value * summary.devices,
         devices=summary.devices,
-        tests=len(counted),
+        tests=len(counting),
         of=len(effective),
         missing=missing,
         expected=len(expected),
         omitted=omitted,
         reasons=reasons,
         interval=about(value, estimate, one) if value and estimate else None,
-        repeats=repeat_range(value, rows, None, counted, effective) if value and estimate else None,
-        why=why_unknown([rows], counted, parts) if value else NO_SCORE,
+        repeats=repeat_range(value, rows, None, counting, effective) if value and estimate else None,
+        why=why_unknown([rows], counting, parts) if value else NO_SCORE,
         repeats_needed=repeats_needed(parts) if estimate else None,
-        reference_devices=_other_devices(summary, reference, counted),
+        reference_devices=_other_devices(summary, reference, counting),
     )
 
 
@@ -188,7 +189,7 @@ def _is_missing(row: TestSummary | None, summary: Summary) -> bool:
 def _reasons(summary: Summary, missing: tuple[str, ...], omitted: tuple[str, ...], of: int) -> tuple[str, ...]:
     reasons = []
     if missing:
-        reasons.append(f"{len(missing)} tests without all their records")
+        reasons.append(f"{counted(len(missing), 'test')} without all records")
     if omitted:
         reasons.append(f"{len(omitted)} of {of} weighted tests were not selected")
     if not summary.has_plan and summary.units == "true":

@@ -9,6 +9,7 @@ import msgspec
 from milabench_ng.grouping import grouped
 from milabench_ng.records.marks import Mark, MarkKind, worst
 from milabench_ng.report.summary.summary import TestSummary
+from milabench_ng.units import counted
 
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +29,8 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
     def counted(self, of: int) -> str:
         """The mark in words, with how many of the report's ``of`` tests have it, and on which devices."""
         named = f"; device{'' if len(self.devices) == 1 else 's'} {', '.join(self.devices)}" if self.devices else ""
-        return f"{self.text} ({'' if self.worst is None else 'at worst; '}{len(self.tests)} of {of} tests{named})"
+        most = "" if self.worst is None else "at worst; "
+        return f"{self.text} ({most}{len(self.tests)} of {counted(of, 'test')}{named})"
 
 
 def count_marks(rows: Mapping[str, TestSummary]) -> tuple[Marked, ...]:

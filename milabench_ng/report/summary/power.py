@@ -17,6 +17,7 @@ from milabench_ng.records.record import Mnb, SamplingSpan
 from milabench_ng.report.summary.summary import TestSummary
 from milabench_ng.stats import mean
 from milabench_ng.telemetry.messages import telemetry_key
+from milabench_ng.units import counted
 
 PowerBasis = Literal["energy counter", "samples", "counter and samples disagree", "few samples"]
 """What a power figure rests on, best first."""
@@ -104,4 +105,4 @@ def lost_samples(rows: Mapping[str, TestSummary]) -> Iterator[str]:
     """How much telemetry was lost, in words."""
     lost = [row.telemetry_dropped for row in rows.values() if row.telemetry_dropped]
     if lost:
-        yield f"samples were lost in {len(lost)} of {len(rows)} tests, up to {max(lost)} in a launch"
+        yield f"samples were lost in {len(lost)} of {counted(len(rows), 'test')}, up to {max(lost)} in a launch"
