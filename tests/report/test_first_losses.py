@@ -77,4 +77,4 @@ def test_a_report_compares_built_in_tests(first: float, marks: int, tmp_path: Pa
     (place / "run.json").write_text(json.dumps(manifest(whole)))
     assert [mark.kind for mark in load(place).tests["try.llm"].marks] == ["loss outside the reference"] * marks
     (fact,) = (fact for fact in details(make_report(place)) if fact.name == "reference traces")
-    assert fact.text == "1 of 1 tests compared: 1 first loss only (llm)"
+    assert fact.text == "1 of 1 test compared: 1 first loss only (llm)"

@@ -69,10 +69,10 @@ def said(folder: Path) -> dict[str, str]:
 def test_lost_telemetry_is_told(tmp_path: Path) -> None:
     assert said(run(tmp_path / "sound", ramp())) == {}
     assert said(run(tmp_path / "lossy", ramp(), dropped=7)) == {
-        "telemetry": "samples were lost in 1 of 1 tests, up to 7 in a launch"
+        "telemetry": "samples were lost in 1 of 1 test, up to 7 in a launch"
     }
     assert said(run(tmp_path / "few", ramp(False, (10.5, 19.0)), dropped=30)) == {
-        "telemetry": "samples were lost in 1 of 1 tests, up to 30 in a launch",
+        "telemetry": "samples were lost in 1 of 1 test, up to 30 in a launch",
         "power": "rests on few samples: all tests",
     }
 

@@ -213,7 +213,7 @@ def test_what_is_said_names_all_but_the_strong() -> None:
         ("f", ("compared",)),
     ]
     assert told(rows) == ("5 of 6 tests compared: 2 strong, 1 weak (b), 1 digest only (c); no reference for x: c, e")
-    assert told(rows[-1:]) == "1 of 1 tests compared"
+    assert told(rows[-1:]) == "1 of 1 test compared"
     assert told([(str(n), (f"no reference for {n}",)) for n in range(6)]).endswith("; 2 others without a reference")
 
 
@@ -330,7 +330,7 @@ def test_a_report_marks_what_left_the_traces(tmp_path: Path, monkeypatch: pytest
     assert again.stderr == b"try.net gpu fp32: strong; step 1: 0.2 % 3 %\n"
     assert load(good).tests["try.net"].marks == ()
     (fact,) = (fact for fact in details(make_report(good)) if fact.name == "reference traces")
-    assert fact.text == "1 of 1 tests compared: 1 strong"
+    assert fact.text == "1 of 1 test compared: 1 strong"
     (mark,) = load(bad).tests["try.net"].marks
     assert mark.text == "outside the reference: loss 3 at step 1, expected 2 +- 0.004"
 
@@ -355,5 +355,5 @@ def test_a_report_says_what_has_no_reference(tmp_path: Path, monkeypatch: pytest
     made = make_report(folder(tmp_path / "results", 2.0))
     assert made.lines[0].row.marks == ()
     (fact,) = (fact for fact in details(made) if fact.name == "reference traces")
-    assert fact.text.startswith("0 of 1 tests compared; no reference for ")
+    assert fact.text.startswith("0 of 1 test compared; no reference for ")
     assert fact.text.endswith(": net")
