@@ -14,6 +14,8 @@ _OF_THE_KERNEL = frozenset(
     }
 )
 """File systems that the kernel itself has below these folders."""
+LXCFS = "fuse.lxcfs"
+"""Shows containers their own part of the node: how many CPUs, how much RAM, how long since their start."""
 
 
 def covered(mountinfo: str) -> tuple[str, ...]:
@@ -27,6 +29,7 @@ def _odd(mounts: tuple[Mount, ...]) -> Iterator[str]:
         if top not in ("proc", "sys") or mount.point == "/sys/fs/cgroup":
             continue
         if mount.filesystem not in _OF_THE_KERNEL:
-            yield f"{mount.filesystem} on {mount.point}"
+            elsewhere = mount.filesystem == LXCFS and mount.root != mount.point  # it shows a file in its own place
+            yield f"{mount.filesystem} {f'{mount.root} ' if elsewhere else ''}on {mount.point}"
         elif mount.filesystem == {"proc": "proc", "sys": "sysfs"}[top] and Path(mount.root) != Path("/") / inside:
             yield f"{mount.filesystem} {mount.root} on {mount.point}"

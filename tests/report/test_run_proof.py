@@ -106,6 +106,25 @@ def test_what_installers_set_raises_no_doubt(line: str, folder: Path) -> None:
     assert verify(folder, CLOSED).doubts == ()
 
 
+@pytest.mark.parametrize(
+    ("container", "mount", "doubted"),
+    [
+        ("lxc", "fuse.lxcfs on /proc/stat", False),
+        ("lxc", "fuse.lxcfs on /sys/devices/system/cpu", False),
+        ("lxc", "fuse.lxcfs on /proc/cmdline", True),
+        ("lxc", "fuse.lxcfs /x on /proc/stat", True),
+        (None, "fuse.lxcfs on /proc/stat", True),
+    ],
+)
+def test_lxcfs_is_usual_in_containers_over_its_own_files(
+    folder: Path, container: str | None, mount: str, doubted: bool
+) -> None:
+    manifest(lambda content: content["inventory"].update(container=container))(folder)
+    record(host(covered=[mount]))(folder)
+    said = f"what the kernel tells is covered: {mount}" if doubted else ""
+    assert tampering.told_by(verify(folder, CLOSED), "tuned-kernel") == said
+
+
 def test_where_modules_lay_decides_nothing(folder: Path) -> None:
     """What was imported is compared by content, so that mnb may be begun in any folder."""
     manifest(import_path)(folder)

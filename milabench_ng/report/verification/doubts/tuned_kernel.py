@@ -24,6 +24,12 @@ _MASKED = re.compile(
 )
 """What runtimes of containers hide (runc, crun, podman, systemd-nspawn), and NVIDIA's toolkit shows."""
 
+_LXCFS = re.compile(
+    r"fuse\.lxcfs on (/proc/(cpuinfo|diskstats|loadavg|meminfo|slabinfo|stat|swaps|uptime|pressure/(cpu|io|memory))"
+    r"|/sys/devices/system/cpu(/online)?)"
+)
+"""What lxcfs shows containers in place of the node's (its README); in no container it has nothing to show."""
+
 _IN_SOFTWARE = ("meltdown", "spectre_v2")
 """Faults of CPUs that every kernel works around by itself; others need what guests and old microcode lack."""
 _OFF = re.compile("Vulnerable([;,].*)?")
@@ -39,8 +45,10 @@ def _tuned(evidence: Evidence) -> Iterator[str]:
     for source in dict.fromkeys(host.clock_source for host in hosts):
         if source is not None and source not in _CLOCK_SOURCES and source not in evidence.rules.listed:
             yield f"the kernel reads the time from {source}"
+    contained = evidence.manifest.inventory.container is not None
     for mount in dict.fromkeys(mount for host in hosts for mount in host.covered or ()):
-        if not _MASKED.fullmatch(mount) and mount not in evidence.rules.listed:
+        usual = _MASKED.fullmatch(mount) or (contained and _LXCFS.fullmatch(mount))
+        if not usual and mount not in evidence.rules.listed:
             yield f"what the kernel tells is covered: {mount}"
     for fault, state in dict.fromkeys(pair for host in hosts for pair in host.mitigations.items()):
         if fault in _IN_SOFTWARE and _OFF.fullmatch(state) and fault not in evidence.rules.listed:
