@@ -356,6 +356,9 @@ def test_without_the_extra_commands_say_how_to_install_it(
     for command in (["request", str(folder)], ["add", str(folder), str(reply)]):
         assert call(["stamp", *command]) == 2
         assert needed in " ".join(capsys.readouterr().err.split())
+    shutil.copytree(folder, other := folder.with_name("other"), ignore=lambda *_: ["stamps"])
+    assert call(["stamp", "request", str(other)]) == 2
+    assert not (other / "stamps").exists(), "refused before anything is written"
     assert call(["stamp", "add", str(folder), str(keys.signature(query.with_suffix(".txt")))]) == 0
     shutil.copy(reply, query.with_suffix(".tsr"))
     for given, code in ((["--authorities", str(keys.authorities)], 2), ([], 0)):

@@ -61,7 +61,7 @@ def _last_line(folder: Path) -> bytes:
 
 def request_stamp(folder: Path) -> tuple[Path, Path]:
     """Write the requests for a stamp on the ledger's head: one for an authority, one to be signed."""
-    line = _last_line(folder)
+    rfc3161, line = _rfc3161(), _last_line(folder)
     head = digest(line)
     place = folder / STAMPS
     try:
@@ -71,7 +71,7 @@ def request_stamp(folder: Path) -> tuple[Path, Path]:
     query, text = place / f"{head}.tsq", place / f"{head}.txt"
     if not text.exists():  # it may be signed already
         _write(text, _TEXT.format(head=head, utc=utc_iso(utc_now())).encode())
-    _write(query, _rfc3161().make_request(line))
+    _write(query, rfc3161.make_request(line))
     return query, text
 
 
