@@ -13,13 +13,13 @@ import cyclopts
 from cyclopts import Parameter
 
 from milabench_ng.catalogue import Bound
-from milabench_ng.cli.options import Force, Output, Several
+from milabench_ng.cli.options import Force, FormOption, Output, Several
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
 from milabench_ng.report.baselines.baseline import as_baseline, measured_again, rebound, shortfalls
 from milabench_ng.report.baselines.plausible import doubts
 from milabench_ng.report.render.cells import figure, number, one_decimal, whole
-from milabench_ng.report.render.sections import Heading, Section, facts, table
+from milabench_ng.report.render.sections import Document, Heading, Section, facts, table
 from milabench_ng.report.render.terminal import write_parts
 from milabench_ng.report.scoring.score import score
 from milabench_ng.report.scoring.weights import Weights, find_weights
@@ -29,7 +29,7 @@ from milabench_ng.report.summary.summary import Summary
 from milabench_ng.report.verification.opening import load_result
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
-from milabench_ng.report.writers import open_output
+from milabench_ng.report.writers import open_output, write
 from milabench_ng.shipped import names
 from milabench_ng.units import counted
 
@@ -37,7 +37,7 @@ baseline = cyclopts.App(name="baseline", help="Show, build and check baselines."
 
 
 @baseline.command
-def show(name: str) -> int:
+def show(name: str, *, form: FormOption = "table") -> int:
     """Print a baseline: where it comes from and what it says about each test.
 
     Example: mnb baseline show v100
@@ -52,7 +52,9 @@ def show(name: str) -> int:
     pairs = [("kind", at.kind), ("source", at.source), ("devices", f"{made.devices}: {at.hardware}")]
     pairs += [*at.node.items(), ("software", ", ".join(f"{key} {value}" for key, value in at.software.items()))]
     pairs += [("note", note) for note in (*at.notes, *made.notes)]
-    write_parts([facts(f"{made.suite} ({name})", pairs), _tests(made)], sys.stdout)
+    tests = _tests(made)
+    parts = (facts(f"{made.suite} ({name})", pairs), tests)
+    write(Document(title="mnb baseline show", parts=parts, table=tests, whole=made), form, sys.stdout)
     return 0
 
 

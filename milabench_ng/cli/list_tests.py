@@ -19,7 +19,7 @@ from milabench_ng.orchestrator.execution.interruption import interruptible
 from milabench_ng.orchestrator.planning.catalogue_queries import ask_catalogue, ask_profile
 from milabench_ng.profile import ByMemoryClass, Test
 from milabench_ng.report.render.cells import number
-from milabench_ng.report.render.sections import Document, Facts, Heading, Part, Section, facts, table
+from milabench_ng.report.render.sections import Document, Facts, Heading, Part, Section, facts, in_one_table, table
 from milabench_ng.report.writers import write
 from milabench_ng.units import format_bytes
 
@@ -62,8 +62,10 @@ def list_tests(
     workloads = {name: catalogue.workloads[name] for name in chosen}
     tables = (_tests(tests),) if tests is not None else (_workloads(workloads), _data_sets(catalogue))
     described = chain.from_iterable(_described(one, catalogue) for one in workloads.values()) if verbose else ()
+    parts = (*tables, *described)
     whole = {"schema": 1, "tests": tests, "workloads": workloads, "data_sets": catalogue.data_sets}
-    write(Document(title="mnb list", parts=(*tables, *described), table=tables[0], whole=whole), form, sys.stdout)
+    rows = in_one_table(parts) if verbose else tables[0]
+    write(Document(title="mnb list", parts=parts, table=rows, whole=whole), form, sys.stdout)
     return 0
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.options import DataRoot, Several, Switch
+from milabench_ng.cli.options import DataRoot, FormOption, Several, Switch
 from milabench_ng.cli.showing import shown
 from milabench_ng.orchestrator.planning.catalogue_queries import have_ready
 from milabench_ng.report.render.cells import number, whole
-from milabench_ng.report.render.sections import Heading, table
-from milabench_ng.report.render.terminal import write_parts
+from milabench_ng.report.render.sections import Document, Facts, Heading, table
+from milabench_ng.report.writers import write
 from milabench_ng.requests import Place
 from milabench_ng.units import format_bytes
 
@@ -27,6 +27,7 @@ def prepare(
     dataroot: DataRoot = None,
     data_scale: float | None = None,
     classic_data: Switch = False,
+    form: FormOption = "table",
 ) -> int:
     """Prepare the data sets of a profile: generate missing twins, and print where each set is.
 
@@ -49,14 +50,11 @@ def prepare(
     request = msgspec.structs.replace(options.profile_request(profile), names=name)
     with shown() as bus:
         places = asyncio.run(have_ready(request, bus))
-    _print(places)
+    write(_document(places), form, sys.stdout)
     return 0
 
 
-def _print(places: tuple[Place, ...]) -> None:
-    if not places:
-        print("no data set is needed")
-        return
+def _document(places: tuple[Place, ...]) -> Document:
     rows = (
         (place.name, place.kind, place.scale, *_size(place), place.checksum or None, str(place.path))
         for place in places
@@ -64,7 +62,8 @@ def _print(places: tuple[Place, ...]) -> None:
     scale, files = Heading("scale", "", number, True), Heading("files", "", whole, True)
     size = Heading("size", number=True)
     made = table("", rows, "data set", "kind", scale, files, size, "checksum (SHA-256)", "path")
-    write_parts([made], sys.stdout)
+    parts = (made,) if places else (Facts(text="no data set is needed"),)
+    return Document(title="mnb prepare", parts=parts, table=made, whole={"schema": 1, "data_sets": places})
 
 
 def _size(place: Place) -> tuple[int | None, str | None]:

@@ -228,11 +228,26 @@ def test_list_in_every_form(here: Here) -> None:
     assert (code, found["tests"]["vae"]["workload"], found["workloads"]["vae"]["unit"]) == (0, "vae", "images")
     _, stdout, _ = here("list", "standard", "--format", "csv")
     assert [row["test"] for row in csv.DictReader(stdout.splitlines())] == [*found["tests"]]
+    _, stdout, _ = here("list", "standard", "--format", "csv", "--verbose")
+    told = {(row["part"], row["of"], row["what"]): row["value"] for row in csv.DictReader(stdout.splitlines())}
+    assert told["vae", "", "counts"] == "images"
+    assert told["vae", "'--batch-size", "type"] == "int >= 1"
+    assert "An item is one 28 x 28 image." in told["vae", "", "text"]
     _, stdout, _ = here("list", "--format", "markdown", "--verbose")
     lines = stdout.splitlines()
     assert "| data set | folder | scalable | full size | what it is |" in lines
     assert "## vae" in lines
     assert "- counts: images" in lines
+
+
+def test_a_baseline_in_every_form(here: Here) -> None:
+    code, stdout, _ = here("baseline", "show", "v100", "--format", "json")
+    found = json.loads(stdout)
+    assert (code, found["suite"], found["provenance"]["kind"]) == (0, "standard", "published")
+    _, stdout, _ = here("baseline", "show", "v100", "--format", "csv")
+    assert [row["test"] for row in csv.DictReader(stdout.splitlines())] == [*found["tests"]]
+    _, stdout, _ = here("baseline", "show", "v100", "--format", "markdown")
+    assert stdout.startswith("# mnb baseline show\n\n## standard (v100)\n")
 
 
 def test_doctor_is_not_ready_for_more_tenants_than_can_be() -> None:
@@ -342,6 +357,10 @@ def test_prepare_generates_once_and_says_where(here: Here, tmp_path: Path) -> No
     assert column(again, "data set") == ["imagenet"]
     assert str(tmp_path / "scale-0.001/ImageNet") in again
     assert "twin" in again
+    code, stdout, _ = here(*arguments, "--format", "json")
+    assert (code, [place["name"] for place in json.loads(stdout)["data_sets"]]) == (0, ["imagenet"])
+    code, stdout, _ = here(*arguments, "--format", "csv")
+    assert [row["data set"] for row in csv.DictReader(stdout.splitlines())] == ["imagenet"]
 
 
 def test_a_missing_package_is_exit_2_before_anything_is_made(tmp_path: Path) -> None:

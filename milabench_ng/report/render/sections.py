@@ -105,6 +105,7 @@ def in_one_table(parts: Iterable[Part]) -> Section:
     for part in parts:
         title = part.title or (title if isinstance(part, Section) else "")
         if isinstance(part, Facts):
+            rows += [(title, "", "text", part.text)] if part.text else []
             for fact in part.facts:
                 name = fact.name or name
                 rows.append((title, "", name, fact.text))
