@@ -30,6 +30,8 @@ RECORD = 20 * MIB
 """Largest record that a reader decodes, in bytes: a day of slices. Decoded, it may take twenty times as much."""
 LARGE = 64 * MIB
 """Largest summary, ledger or manifest of a run, in bytes."""
+GZIP = b"\x1f\x8b"
+"""How a compressed file begins, as a bundle is (RFC 1952)."""
 DEEPEST = 64
 """Deepest nesting of objects and lists."""
 
@@ -74,6 +76,8 @@ def read_content(path: Path, largest: int = SMALL, flags: int = 0) -> bytes:
         refuse(path, "a folder, and not a file")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         refuse(path, getattr(error, "strerror", None) or str(error))
+    if content.startswith(GZIP):
+        refuse(path, "compressed, as bundles are, and no text; to use a file that is in it, unpack it first: tar -xzf")
     if len(content) > largest:
         refuse(path, f"larger than the {largest // MIB} MiB that such a file may have")
     return content

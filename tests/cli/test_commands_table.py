@@ -331,6 +331,10 @@ list quik | 2 | mnb: quik: no such file, and no profile of that name is shipped 
 list nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that name is shipped; there are
 stamp request nowhere | 2 | mnb: nowhere: there is no ledger.jsonl with a line in it
 stamp add res nowhere | 2 | mnb: nowhere: No such file or directory
+list res.tar.gz | 2 | mnb: res.tar.gz: compressed, as bundles are, and no text; to use a file that is in it, unpack it
+jobs res.tar.gz --dry-run | 2 | mnb: res.tar.gz: compressed, as bundles are, and no text; to use a file that is in it,
+verify res --rules res.tar.gz | 2 | mnb: res.tar.gz: compressed, as bundles are, and no text; to use a file that is in
+report res --weights res.tar.gz | 2 | mnb: res.tar.gz: compressed, as bundles are, and no text; to use a file that is in
 list res | 2 | mnb: res: a folder, and not a file
 report res --compare h100 | 2 | mnb: h100: no such file or folder, and no baseline of that name is shipped (did you mean
 report res --compare V100 | 2 | mnb: V100: no such file or folder, and no baseline of that name is shipped (did you mean
