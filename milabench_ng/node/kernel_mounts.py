@@ -7,7 +7,7 @@ from pathlib import Path
 
 from milabench_ng.node.storage import Mount, parse_mountinfo
 
-_OF_THE_KERNEL = frozenset(
+OF_THE_KERNEL = frozenset(
     {
         *("proc", "sysfs", "cgroup", "cgroup2", "securityfs", "debugfs", "tracefs", "pstore", "bpf", "configfs"),
         *("fusectl", "efivarfs", "selinuxfs", "smackfs", "resctrl", "binfmt_misc", "autofs", "nfsd", "xenfs"),
@@ -28,7 +28,7 @@ def _odd(mounts: tuple[Mount, ...]) -> Iterator[str]:
         top, _, inside = mount.point.removeprefix("/").partition("/")
         if top not in ("proc", "sys") or mount.point == "/sys/fs/cgroup":
             continue
-        if mount.filesystem not in _OF_THE_KERNEL:
+        if mount.filesystem not in OF_THE_KERNEL:
             elsewhere = mount.filesystem == LXCFS and mount.root != mount.point  # it shows a file in its own place
             yield f"{mount.filesystem} {f'{mount.root} ' if elsewhere else ''}on {mount.point}"
         elif mount.filesystem == {"proc": "proc", "sys": "sysfs"}[top] and Path(mount.root) != Path("/") / inside:

@@ -13,7 +13,8 @@ from milabench_ng.cli.doctor import gpu_section
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.pci_gpus import PciGpu
-from milabench_ng.orchestrator.planning.readiness import Remains, find_remains, gpu_reasons
+from milabench_ng.node.storage import read_storage
+from milabench_ng.orchestrator.planning.readiness import Remains, data_reasons, find_remains, gpu_reasons
 
 GPU = Gpu(index=0, uuid="GPU-a", name="H200", pci_bus_id="0000:17:00.0", numa_node=0, memory_bytes=1 << 37)
 SHOWN = PciGpu(pci_bus_id="0000:17:00.0", vendor="NVIDIA", device_id="10de:2335", driver="nvidia", numa_node=0)
@@ -90,6 +91,27 @@ def test_a_torch_that_cannot_use_the_gpus_is_one(node: Inventory) -> None:
     assert "12.8" in too_new
     (without,) = reasons(node, versions={"torch": "2.15.0+cpu"})
     assert "without CUDA" in without
+
+
+@pytest.mark.parametrize("place", ["/proc/1", "/proc/1/data", "/sys"])
+def test_a_data_root_where_nothing_can_be_written_is_one(place: str) -> None:
+    (reason,) = data_reasons(read_storage(Path(place)))
+    assert reason.startswith(f"data root {place}: nothing can be written")
+    assert reason.endswith("; name a folder with --dataroot")
+
+
+def test_a_data_root_that_is_yet_to_be_made_is_none(tmp_path: Path) -> None:
+    assert [*data_reasons(read_storage(tmp_path / "data" / "sets"))] == []
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_folder_that_cannot_be_written_is_one_unless_it_holds_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filled: bool
+) -> None:
+    if filled:
+        (tmp_path / "mnist").mkdir()
+    monkeypatch.setattr(os, "access", lambda _, mode: mode == os.R_OK)  # root may always write
+    assert bool([*data_reasons(read_storage(tmp_path))]) is not filled
 
 
 def test_what_dead_runs_left_is_told_from_what_living_ones_hold(tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ from milabench_ng.fence.runs import TOP, locked_top
 from milabench_ng.fence.sharing.cache_parts import with_cache_parts
 from milabench_ng.fence.sharing.layout import placements
 from milabench_ng.fence.sharing.shares import Allocation, Policy, allocate
-from milabench_ng.files import is_locked
+from milabench_ng.files import is_locked, nearest
 from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.node.inventory import Inventory, read_inventory
+from milabench_ng.node.kernel_mounts import OF_THE_KERNEL
 from milabench_ng.node.resctrl import Resctrl, read_resctrl
 from milabench_ng.node.storage import Storage, read_storage
 from milabench_ng.node.topology import Topology, read_topology
@@ -86,7 +87,7 @@ def examine(request: RunRequest) -> Checkup:
     tier = choose(capabilities, "auto").tier(capabilities) or "none"
     chosen = choose_devices(inventory.gpus, request, len(topology.online), os.environ)
     allocation, problem = _divide(topology, chosen.devices, capabilities, request)
-    resctrl = read_resctrl()
+    resctrl, dataroot = read_resctrl(), read_storage(request.dataroot)
     cache_shares, cache_problem = _divide_caches(allocation, resctrl)
     reasons = (
         *(_isolation_reasons(capabilities, tier) if tier != "full" else ()),
@@ -94,6 +95,7 @@ def examine(request: RunRequest) -> Checkup:
         *_process_reasons(),
         *_software_reasons(inventory.versions),
         *gpu_reasons(inventory),
+        *data_reasons(dataroot),
     )
     return Checkup(
         ready=not reasons,
@@ -109,7 +111,7 @@ def examine(request: RunRequest) -> Checkup:
         resctrl=resctrl,
         cache_shares=cache_shares,
         cache_problem=cache_problem,
-        dataroot=read_storage(request.dataroot),
+        dataroot=dataroot,
         remains=find_remains(capabilities.parents, request.dataroot),
     )
 
@@ -133,6 +135,16 @@ def gpu_reasons(inventory: Inventory) -> Iterator[str]:
         )
     if inventory.gpus:
         yield from _torch_reasons(inventory)
+
+
+def data_reasons(root: Storage) -> Iterator[str]:
+    """A data root where no data set lies and none can be written; sets that lie there can be read."""
+    there = nearest(Path(root.path))
+    made = str(there) == root.path and os.access(there, os.R_OK)
+    usable = os.access(there, os.W_OK | os.X_OK) or (made and any(there.iterdir()))
+    if root.filesystem in OF_THE_KERNEL or not usable:
+        where = "" if str(there) == root.path else f" in {there}"
+        yield f"data root {root.path}: nothing can be written{where} ({root.filesystem}); name a folder with --dataroot"
 
 
 def _torch_reasons(inventory: Inventory) -> Iterator[str]:
