@@ -118,9 +118,13 @@ class Prepare(Request, frozen=True, kw_only=True):
 
 
 class InspectCode(Request, frozen=True, kw_only=True):
-    """Ask which code the server runs. ``wheels``: distributions to compare with their RECORD; None for all."""
+    """Ask which code the server runs. ``wheels``: distributions to compare with their RECORD; None for all.
+
+    Files of more than ``largest`` bytes are compared by their size alone.
+    """
 
     wheels: tuple[str, ...] | None
+    largest: int | None
 
 
 class ReadData(Request, frozen=True, kw_only=True):

@@ -88,7 +88,7 @@ def _facts(dry: DryRun, request: RunRequest) -> Facts:
         ("score", _weighted(sorted({launch.suite for launch in plan.launches}))),
     ]
     shares = [(f"I/O share of {test}", io_text(io)) for test, io in dry.planned.io.items()]
-    return facts("", [*pairs, *shares, *(("note", note) for note in dry.planned.notes)])
+    return facts("", [*pairs, *shares, *(("note", note) for note in (*dry.planned.notes, *dry.changed))])
 
 
 def _weighted(suites: Sequence[str]) -> str:

@@ -46,6 +46,7 @@ def rulings_ahead(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun
         ("R16", f"isolation {rules.isolation}", rules.isolation is not None, _isolation(rules, checkup)),
         ("R19", "the data are whole", bool(rules.data), _data(rules, plan)),
         ("R20", "the data lie on storage of the node", bool(rules.storage_refused), _storage(rules, checkup)),
+        ("R21", "the libraries are as they were installed", _looks(rules, plan), _libraries(plan)),
         ("R23", _gpus_asked(rules), bool(_gpus_asked(rules)), _gpus(rules, checkup)),
         (*_OF_GPUS[0], rules.ecc, _ecc(checkup, seen)),
         (*_OF_GPUS[1], rules.default_power, _power(seen)),
@@ -116,6 +117,15 @@ def _storage(rules: Rules, checkup: Checkup) -> Iterator[str]:
     root = checkup.dataroot
     if root.kind in rules.storage_refused:
         yield f"{root.path} is on {root.kind} ({root.filesystem}): name another folder with --dataroot"
+
+
+def _looks(rules: Rules, plan: DryRun | str | None) -> bool:
+    """Whether libraries count, and a plan has looked at them."""
+    return rules.closed and isinstance(plan, DryRun)
+
+
+def _libraries(plan: DryRun | str | None) -> Iterator[str]:
+    yield from plan.changed if isinstance(plan, DryRun) else ()
 
 
 def _gpus_asked(rules: Rules) -> str:

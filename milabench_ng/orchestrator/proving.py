@@ -17,6 +17,7 @@ import msgspec
 import milabench_ng
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.node.edge import Edge
+from milabench_ng.orchestrator.execution.libraries import LOOKED_AT, changed, compared
 from milabench_ng.orchestrator.execution.preparing import Needed
 from milabench_ng.orchestrator.execution.waiting import in_thread
 from milabench_ng.orchestrator.execution.worker_server import WorkerServer
@@ -26,8 +27,6 @@ from milabench_ng.records.proof import DataProof
 from milabench_ng.sources import loaded_elsewhere
 from milabench_ng.units import format_bytes
 
-WHEELS_VARIABLE = "MNB_WHEELS"
-"""Which distributions are compared, for development: R31 names the variable."""
 GIT_S = 10.0
 """How long git may take to name a commit."""
 _COMMIT = re.compile("[0-9a-f]{40,64}")
@@ -39,11 +38,15 @@ async def prove(
 ) -> tuple[AnyLedgerEvent, ...]:
     """The ledger's events of what lies on disk now; ``tell`` is told what reading it cost.
 
-    Raises InputError for a data set that is damaged before the work. After it, the wheels are compared too.
+    Raises InputError for a data set that is damaged before the work. What a look at the wheels finds then is told, and
+    proves nothing; after the work they are read.
     """
     await server.ready()
-    only = os.environ.get(WHEELS_VARIABLE)
-    code = await server.inspect(() if edge == "before" else None if only is None else tuple(only.split()))
+    code = await server.inspect(compared(), LOOKED_AT if edge == "before" else None)
+    for text in changed(code):
+        tell(text)
+    if edge == "before":
+        code = msgspec.structs.replace(code, wheels={}, strays=())
     own = loaded_elsewhere(Path(milabench_ng.__file__).parent)
     commit = await known_commit(Path(milabench_ng.__file__).parents[1], tell)
     code = msgspec.structs.replace(
@@ -54,10 +57,6 @@ async def prove(
     said += [f"{one.name} ({format_bytes(one.bytes)}) in {one.seconds:.1f} s" for one in read]
     if said:
         tell(f"compared with its checksums {edge} the work: {', '.join(said)}")
-    for name, wheel in code.wheels.items():
-        if wheel is not None and wheel.differing:
-            changed = f"{name} {wheel.version} is not as it was installed ({wheel.differing[0]})"
-            tell(f"{changed}: a tender of the closed division refuses that; reinstall it, and run again")
     for one in read:
         _judge(edge, one, request, tell)
     return (CodeSeen(edge=edge, code=code), *(DataSeen(edge=edge, data=one) for one in read))

@@ -90,7 +90,7 @@ def _reply(request: AnyRequest, connection: socket.socket) -> Answer:
         case Prepare():
             return _prepare(request, connection)
         case InspectCode():
-            return Inspected(id=request.id, code=inspect_code(request.wheels))
+            return Inspected(id=request.id, code=inspect_code(request.wheels, request.largest))
         case ReadData():
             return _read(request, connection)
         case _:

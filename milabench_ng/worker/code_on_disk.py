@@ -40,13 +40,16 @@ class Installed(msgspec.Struct, frozen=True):
     sums: dict[str, str]
     """``algorithm=sum`` (PEP 376), of those that have one."""
     code: dict[str, str]
-    """Of its Python files and libraries with a sum, by the paths that the kernel shows."""
+    """``algorithm=sum,size`` of its Python files and libraries with a sum, by the paths that the kernel shows."""
 
 
-def inspect_code(only: Collection[str] | None) -> CodeProof:
-    """The code of this process; what it loads is compared with its RECORD, or of that ``only`` what is named."""
+def inspect_code(only: Collection[str] | None, largest: int | None) -> CodeProof:
+    """The code of this process; what it loads is compared with its RECORD, or of that ``only`` what is named.
+
+    Of files that have more than ``largest`` bytes, if that is not None, only the size is compared.
+    """
     began = time.monotonic()
-    wheels, strays = check_wheels(loaded_files(), only) if only is None or only else ({}, ())
+    wheels, strays = check_wheels(loaded_files(), only, largest)
     return CodeProof(
         package=package_digests(PACKAGE),
         elsewhere=loaded_elsewhere(PACKAGE),
@@ -60,7 +63,7 @@ def inspect_code(only: Collection[str] | None) -> CodeProof:
 
 
 def check_wheels(
-    loaded: frozenset[str], only: Collection[str] | None = None
+    loaded: frozenset[str], only: Collection[str] | None = None, largest: int | None = None
 ) -> tuple[dict[str, WheelCheck | None], tuple[str, ...]]:
     """Compare what mnb requires, and every other distribution that a ``loaded`` file is of, with its RECORD.
 
@@ -79,13 +82,16 @@ def check_wheels(
     wanted = {name: found[name] for name in chosen if only is None or name in only}
     paths = sorted({path for one in wanted.values() for path in one.code if os.path.exists(path)})
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        read = dict(zip(paths, pool.map(lambda path: _fits(path, claims[path]), paths), strict=True))
+        read = dict(zip(paths, pool.map(lambda path: _fits(path, claims[path], largest), paths), strict=True))
     checks = {name: _check(one, read) for name, one in wanted.items() if one.code or not one.sums}
     return {**dict.fromkeys(bare), **checks}, strays[:NAMED]
 
 
-def _fits(path: str, claims: Collection[str]) -> bool:
-    return any(record_hash(path, claim.partition("=")[0]) == claim for claim in claims)
+def _fits(path: str, claims: Collection[str], largest: int | None) -> bool:
+    told = [claim.rpartition(",") for claim in claims]
+    if largest is not None and (size := os.path.getsize(path)) > largest:
+        return any(stated in ("", str(size)) for _, _, stated in told)
+    return any(record_hash(path, value.partition("=")[0]) == value for value, _, _ in told)
 
 
 def _check(one: Installed, fits: Mapping[str, bool]) -> WheelCheck | None:
@@ -121,8 +127,9 @@ def _installed(one: Distribution) -> Installed:
     conda = (one.read_text("INSTALLER") or "").strip() == "conda"  # it edits paths in files
     record = "" if conda else one.read_text("RECORD") or ""
     rows = [row for row in csv.reader(record.splitlines()) if len(row) == 3]
-    sums = {file: value for file, value, _ in rows if _is_known(value) and not file.startswith("..")}
-    code = {os.path.realpath(os.path.join(root, file)): value for file, value in sums.items() if _is_code(file)}
+    own = {file: (value, size) for file, value, size in rows if _is_known(value) and not file.startswith("..")}
+    sums = {file: value for file, (value, _) in own.items()}
+    code = {os.path.realpath(os.path.join(root, file)): ",".join(own[file]) for file in own if _is_code(file)}
     return Installed(_plain(one.name), one, root, frozenset(file for file, _, _ in rows), sums, code)
 
 

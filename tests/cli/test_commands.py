@@ -316,6 +316,21 @@ def test_a_dry_run_says_which_suites_have_weights(tmp_path: Path) -> None:
     assert f"score {said}" in " ".join(shown.split())
 
 
+def test_a_dry_run_names_a_library_that_was_changed(tmp_path: Path) -> None:
+    """One that mnb requires, as an earlier folder of the import path has it."""
+    info = tmp_path / "threadpoolctl-9.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: threadpoolctl\nVersion: 9.0\n")
+    (tmp_path / "toy_part.py").write_text("VALUE = 2\n")
+    (info / "RECORD").write_text("toy_part.py,sha256=AAAA,10\n")
+    command = [sys.executable, "-m", "milabench_ng", "jobs", PROFILE, "--dry-run", "--name", "toy_reg"]
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}", "MNB_WHEELS": "threadpoolctl"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    said = f"threadpoolctl 9.0 is not as it was installed ({tmp_path}/toy_part.py)"
+    assert said in " ".join(done.stdout.split())
+
+
 def test_a_dry_run_of_two_tenants_gives_disjoint_shares_and_runs_nothing(here: Here, tmp_path: Path) -> None:
     folder = str(tmp_path / "results")
     code, stdout, stderr = here("jobs", PROFILE, "--dry-run", "--name", "scaling", "--tenants", "2", "-o", folder)

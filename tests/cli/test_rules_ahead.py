@@ -107,10 +107,18 @@ def test_a_profile_that_cannot_be_run_breaks_r6(checkup: Checkup, seen: Conditio
     ]
 
 
-def plan_of(*suites: str) -> DryRun:
+def plan_of(*suites: str, changed: tuple[str, ...] = ()) -> DryRun:
     planned: Any = SimpleNamespace(plan=SimpleNamespace(measured=tuple(SimpleNamespace(suite=one) for one in suites)))
     unread: Any = None
-    return DryRun(planned=planned, data=(), to_generate=unread, backend="", tier="full", duration=unread)
+    return DryRun(
+        planned=planned, data=(), to_generate=unread, backend="", tier="full", duration=unread, changed=changed
+    )
+
+
+def test_a_library_that_was_changed_breaks_r21_of_the_closed_division(checkup: Checkup, seen: Conditions) -> None:
+    plan = plan_of(changed=("torch 2.15.0 is not as it was installed (/site/torch/x.py)",))
+    assert broken(Rules(closed=True), checkup, seen, plan) == [f"R21 {plan.changed[0]}"]
+    assert broken(Rules(), checkup, seen, plan) == []
 
 
 def test_only_suites_without_weights_break_r15(checkup: Checkup, seen: Conditions) -> None:

@@ -7,14 +7,19 @@ import os
 import subprocess
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from milabench_ng.errors import InputError, MnbError
+from milabench_ng.node.edge import Edge
 from milabench_ng.orchestrator import proving
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchEnds
+from milabench_ng.orchestrator.execution.libraries import LOOKED_AT
 from milabench_ng.orchestrator.proving import checked_out
 from milabench_ng.records.ledger import CodeSeen, DataSeen
+from milabench_ng.records.proof import CodeProof, WheelCheck
 from milabench_ng.report.verification.rules import Rules
 from milabench_ng.report.verification.verify import verify
 from milabench_ng.sources import package_digests
@@ -58,6 +63,31 @@ def test_an_honest_run_says_what_it_ran_and_read(honest: Finished) -> None:
     assert honest.records[0].mnb.data.checksum == checksum
     assert any("before the work: imagenet" in note for note in honest.notes)
     assert reasons(honest.folder, "R19") == ()
+
+
+def test_a_changed_library_is_told_before_the_work_and_proves_nothing() -> None:
+    wheel = WheelCheck(version="2.0", folder="/site", sha256="0" * 64, files=1, differing=("/site/torch/x.py",))
+    seen = CodeProof(
+        package={}, elsewhere=(), wheels={"torch": wheel}, base="/usr", prefix="/usr", folder="/x", seconds=1.0
+    )
+    asked: list[object] = []
+    told: list[str] = []
+
+    class Server:
+        async def ready(self) -> None: ...
+
+        async def inspect(self, _: object, largest: object) -> CodeProof:
+            asked.append(largest)
+            return seen
+
+    def events(edge: Edge) -> Any:
+        return asyncio.run(proving.prove(edge, SimpleNamespace(trust_data=True), (), Server(), told.append))  # type: ignore[arg-type]
+
+    (before,), (after,) = events("before"), events("after")
+    assert (before.code.wheels, after.code.wheels) == ({}, {"torch": wheel})
+    assert asked == [LOOKED_AT, None]
+    changed = [text for text in told if text.startswith("torch 2.0 is not as it was installed (/site/torch/x.py)")]
+    assert len(changed) == 2
 
 
 def git(place: Path, *arguments: str) -> str:

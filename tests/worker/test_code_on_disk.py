@@ -63,6 +63,16 @@ def test_a_changed_file_is_named_whether_it_was_loaded_or_not(wheel: Path) -> No
     assert differing() == (str(wheel / "lazy.py"),)
 
 
+def test_of_a_large_file_a_look_compares_the_size(wheel: Path) -> None:
+    (wheel / "lazy.py").write_text("VALUE = 2\n")
+    found, _ = check_wheels(loaded_files(), ["toy-wheel"], largest=9)
+    assert found["toy-wheel"].differing == ()  # type: ignore[union-attr]
+    (wheel / "lazy.py").write_text("VALUE = 22\n")
+    found, _ = check_wheels(loaded_files(), ["toy-wheel"], largest=9)
+    assert found["toy-wheel"].differing == (str(wheel / "lazy.py"),)  # type: ignore[union-attr]
+    assert check_wheels(loaded_files(), ["toy-wheel"], largest=20)[0] == found
+
+
 def test_a_file_that_two_wheels_have_is_that_of_either(wheel: Path) -> None:
     other = wheel.parent / "toy_other-1.0.dist-info"
     shutil.copytree(wheel.parent / "toy_wheel-1.0.dist-info", other)

@@ -138,9 +138,9 @@ class WorkerServer:
             if isinstance(answer, DataProgress | Prepared):
                 yield answer
 
-    async def inspect(self, wheels: tuple[str, ...] | None) -> CodeProof:
+    async def inspect(self, wheels: tuple[str, ...] | None, largest: int | None = None) -> CodeProof:
         """The code that it runs; the files of ``wheels``, or with None of all, are compared with their checksums."""
-        return (await self._answer(Inspected, InspectCode(id=self._next(), wheels=wheels))).code
+        return (await self._answer(Inspected, InspectCode(id=self._next(), wheels=wheels, largest=largest))).code
 
     async def read(self, name: str, dataroot: Path, scale: float, processes: int) -> DataProof:
         """Have every byte of a prepared data set read."""

@@ -10,6 +10,7 @@ from milabench_ng.catalogue import Scalar, Workload
 from milabench_ng.fence.choosing import choose
 from milabench_ng.node.gpus import open_nvml, read_gpus
 from milabench_ng.orchestrator.events.bus import Bus
+from milabench_ng.orchestrator.execution.libraries import LOOKED_AT, changed, compared
 from milabench_ng.orchestrator.execution.preparing import Needed, needed
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.planning.duration import Duration, least_duration
@@ -30,6 +31,8 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     tier: Tier
     duration: Duration
+    changed: tuple[str, ...]
+    """Libraries that are not as they were installed, as far as a look shows it."""
 
 
 async def dry_run(request: RunRequest, bus: Bus) -> DryRun:
@@ -45,6 +48,7 @@ async def dry_run(request: RunRequest, bus: Bus) -> DryRun:
         planned = await plan_run(request, server, gpus, capabilities)
         data = needed(planned.plan, planned.catalogue)
         to_generate = await server.estimate(data, request.dataroot, len(os.sched_getaffinity(0)))
+        code = await server.inspect(compared(), LOOKED_AT)
     backend = choose(planned.capabilities, planned.isolation)
     return DryRun(
         planned=planned,
@@ -53,6 +57,7 @@ async def dry_run(request: RunRequest, bus: Bus) -> DryRun:
         backend=backend.NAME,
         tier=backend.tier(planned.capabilities) or "none",
         duration=least_duration(planned.plan, request.rule, planned.start),
+        changed=changed(code),
     )
 
 
