@@ -73,16 +73,19 @@ def test_a_test_in_company_without_itself_alone_is_said_to_have_no_slowdown() ->
         "alone": {"workload": "vae", "company": "none"},
         "beside": {"workload": "vae", "company": ["noise"]},
         "other": {"workload": "vae", "arguments": {"batch_size": 3}, "company": ["noise"]},
+        "longer": {"workload": "vae", "arguments": {"max_seconds": 30.0}, "company": ["noise"]},
+        "in_bf16": {"workload": "vae", "arguments": {"precision": "bf16"}, "company": ["noise"]},
         "noise": {"workload": "loader", "role": "company"},
     }
     made = build_profile("s", table, "", "s.json")
     told = {
         names: list(without_alone(made, made.select(names).tests))
-        for names in (("alone", "beside"), ("beside",), ("beside", "other"), ("alone",))
+        for names in (("alone", "beside"), ("alone", "longer", "in_bf16"), ("beside",), ("beside", "other"), ("alone",))
     }
     lacking = "no slowdown of {}: nothing runs the same alone{}"
     assert told == {
         ("alone", "beside"): [],
+        ("alone", "longer", "in_bf16"): [lacking.format("in_bf16", "")],
         ("beside",): [lacking.format("beside", "; --name alone adds it")],
         ("beside", "other"): [lacking.format("beside", "; --name alone adds it"), lacking.format("other", "")],
         ("alone",): [],

@@ -52,6 +52,7 @@ from milabench_ng.records.isolation import IoEvidence, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
 from milabench_ng.records.stopping import Stopping
 from milabench_ng.records.window import WindowRule
+from milabench_ng.records.work import DataRead, Work
 from milabench_ng.requests import import_path
 from milabench_ng.units import counted, format_bytes, format_seconds, utc_iso, utc_now
 
@@ -211,9 +212,15 @@ def without_alone(profile: Profile, chosen: Mapping[str, Test]) -> Iterator[str]
         yield f"no slowdown of {', '.join(names)}: nothing runs the same alone{what_to_do}"
 
 
-def _work(test: Test) -> tuple[object, ...]:
-    """What a profile says of the work of a test, by which `records.work` will pair its rows."""
-    return test.workload, test.arguments, test.data_scale, test.partition_scheme
+def _work(test: Test) -> Work:
+    """What a profile says of the work of a test, with tables by memory class as they stand."""
+    return Work(
+        workload=test.workload,
+        scheme=test.partition_scheme.type,
+        options={name: str(value) for name, value in test.arguments.items()},
+        precision=(str(test.arguments.get("precision")),),
+        data=(DataRead(name="", kind="", scale=test.data_scale, cache=""),),
+    )
 
 
 def shared_devices(plan: Plan) -> tuple[str, ...]:

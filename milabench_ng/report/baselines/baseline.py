@@ -84,7 +84,8 @@ def _refuse_unlike(label: str, row: TestSummary, summary: Summary, again: Summar
     """A row replaces one of the same options; it is added where the first folder left it out of the same profile."""
     source = again.provenance.source
     if label in summary.tests:
-        if _asked(row) != _asked(summary.tests[label]):
+        ran, first = ((one.work, one.work.data, one.devices, one.read_limits) for one in (row, summary.tests[label]))
+        if ran != first:
             raise InputError(
                 f"--again {source}: {label} ran with other options, data, precision or limits than in the first"
             )
@@ -92,10 +93,6 @@ def _refuse_unlike(label: str, row: TestSummary, summary: Summary, again: Summar
         raise InputError(f"--again {source}: the first folder has no test {label!r}")
     elif summary.profile_sha256 != again.profile_sha256:
         raise InputError(f"--again {source}: {label} was left out of the first folder, whose profile is another one")
-
-
-def _asked(row: TestSummary) -> tuple[object, ...]:
-    return row.work, row.work.data, row.devices, row.read_limits
 
 
 def _sides(summary: Summary, again: Summary) -> dict[str, tuple[object, object]]:

@@ -51,20 +51,17 @@ def _of_hosts(run: Paces, baseline: Paces) -> Iterator[Aspect]:
 
 def other_generation(run: Mapping[str, str], baseline: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """The pace-setting packages whose major versions differ, with both versions."""
-    known = [name for name in _PACE if name in run and name in baseline]
     return [
         (name, run[name], baseline[name])
-        for name in known
-        if run[name].partition(".")[0] != baseline[name].partition(".")[0]
+        for name in _PACE
+        if name in run and name in baseline and run[name].partition(".")[0] != baseline[name].partition(".")[0]
     ]
 
 
 def _of_tests(run: Summary, baseline: Summary) -> Iterator[WorkDifference]:
     cut: Aspect = ("GPUs", part_of_gpu(run), part_of_gpu(baseline), "suppressed")
-    for label, row in run.tests.items():
-        other = baseline.tests.get(label)
-        if other is None:
-            continue
+    for label in (label for label in run.tests if label in baseline.tests):
+        row, other = run.tests[label], baseline.tests[label]
         yield from differing([cut, *_conditions(row, other)], label)
         for one in row.work.differences(other.work):
             yield msgspec.structs.replace(one, tests=(label,))
