@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import functools
 import hashlib
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
@@ -41,6 +43,20 @@ class Installed(msgspec.Struct, frozen=True):
     """``algorithm=sum`` (PEP 376), of those that have one."""
     code: dict[str, str]
     """``algorithm=sum,size`` of its Python files and libraries with a sum, by the paths that the kernel shows."""
+
+
+class _CondaFile(msgspec.Struct, frozen=True):
+    path: str = msgspec.field(name="_path")
+    sha256: str = ""
+    sha256_in_prefix: str = ""
+
+
+class _CondaPaths(msgspec.Struct, frozen=True):
+    paths: tuple[_CondaFile, ...] = ()
+
+
+class _CondaPackage(msgspec.Struct, frozen=True):
+    paths_data: _CondaPaths = _CondaPaths()
 
 
 def inspect_code(only: Collection[str] | None, largest: int | None) -> CodeProof:
@@ -124,13 +140,31 @@ def first_of_name(every: Iterable[Installed]) -> dict[str, Installed]:
 
 def _installed(one: Distribution) -> Installed:
     root = os.path.realpath(str(one.locate_file("")))
-    conda = (one.read_text("INSTALLER") or "").strip() == "conda"  # it edits paths in files
-    record = "" if conda else one.read_text("RECORD") or ""
+    by_conda = (one.read_text("INSTALLER") or "").strip() == "conda"
+    edited = conda_sums(sys.prefix) if by_conda else {}
+    record = "" if by_conda and not edited else one.read_text("RECORD") or ""
     rows = [row for row in csv.reader(record.splitlines()) if len(row) == 3]
     own = {file: (value, size) for file, value, size in rows if _is_known(value) and not file.startswith("..")}
     sums = {file: value for file, (value, _) in own.items()}
     code = {os.path.realpath(os.path.join(root, file)): ",".join(own[file]) for file in own if _is_code(file)}
+    code = {path: edited.get(path, claim) for path, claim in code.items()}
     return Installed(_plain(one.name), one, root, frozenset(file for file, _, _ in rows), sums, code)
+
+
+@functools.cache
+def conda_sums(prefix: str) -> dict[str, str]:
+    """``algorithm=sum,`` of the files that conda installed, by path: it edits some after their RECORD was written.
+
+    Each package has a list of its files, with their sums as it left them, in ``conda-meta``.
+    """
+    sums: dict[str, str] = {}
+    for listed in Path(prefix, "conda-meta").glob("*.json"):
+        with suppress(OSError, ValueError, msgspec.DecodeError):  # then its files are compared with their RECORD
+            files = msgspec.json.decode(listed.read_bytes(), type=_CondaPackage).paths_data.paths
+            told = {file.path: bytes.fromhex(file.sha256_in_prefix or file.sha256) for file in files}
+            code = {path: digest for path, digest in told.items() if digest and _is_code(path)}
+            sums |= {os.path.realpath(os.path.join(prefix, path)): f"{_as_record(code[path])}," for path in code}
+    return sums
 
 
 def _is_known(value: str) -> bool:
@@ -185,6 +219,10 @@ def record_hash(path: str, algorithm: str = "sha256") -> str:
             digest = hashlib.file_digest(file, algorithm).digest()
     except OSError:
         return ""
+    return _as_record(digest, algorithm)
+
+
+def _as_record(digest: bytes, algorithm: str = "sha256") -> str:
     return f"{algorithm}={base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
 

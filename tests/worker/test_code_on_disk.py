@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -134,6 +136,28 @@ def test_a_package_without_a_record_is_told_and_accused_of_nothing(wheel: Path, 
     importlib.import_module("toy_bare")
     found, strays = check_wheels(loaded_files(), ["toy-wheel"])
     assert (found["toy_wheel"], found["toy_bare"], strays) == (None, None, ())
+
+
+def test_what_conda_edited_is_compared_with_its_own_list(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes the folder of the environment into files after their RECORD was made."""
+    (wheel.parent / "toy_wheel-1.0.dist-info" / "INSTALLER").write_text("conda\n")
+    (wheel / "lazy.py").write_text("VALUE = 3\n")
+    edited = hashlib.sha256(b"VALUE = 3\n").hexdigest()
+    listed = [
+        {"_path": "toy_wheel/lazy.py", "path_type": "hardlink", "sha256": "0" * 64, "sha256_in_prefix": edited},
+        {"_path": "toy_wheel/data.txt", "sha256": ""},
+    ]
+    (meta := wheel.parent / "conda-meta").mkdir()
+    (meta / "toy-wheel-1.0-py_0.json").write_text(json.dumps({"name": "toy-wheel", "paths_data": {"paths": listed}}))
+    (meta / "cut.json").write_text("{")
+    (meta / "odd.json").write_text('{"paths_data": {"paths": [{"_path": "x.py", "sha256": "no sum"}]}}')
+    monkeypatch.setattr(sys, "prefix", str(wheel.parent))
+    assert differing() == ()
+    (wheel / "lazy.py").write_text("VALUE = 4\n")
+    assert differing() == (str(wheel / "lazy.py"),)
+    (wheel / "lazy.py").write_text("VALUE = 3\n")
+    (wheel / "__init__.py").write_text("VALUE = 4\n")
+    assert differing() == (str(wheel / "__init__.py"),), "which conda did not list: as its RECORD has it"
 
 
 def test_what_mnb_requires_is_compared_loaded_or_not() -> None:

@@ -140,7 +140,7 @@ def uncompared(evidence: Evidence) -> str:
     codes = [session.code["after"] for session in proofs_of(evidence.ledger or Chain()) if "after" in session.code]
     bare = sorted({name for code in codes for name in (*code.wheels, *_TOLD) if code.wheels.get(name) is None})
     shown = f"{', '.join(bare[:_NAMED])}{_more(bare)}"
-    return f"{shown}: no RECORD to compare with (conda and packages of distributions keep none)" if bare else ""
+    return f"{shown}: no RECORD to compare with (packages of Linux distributions keep none)" if bare else ""
 
 
 def libraries_fact(evidence: Evidence) -> str:
