@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from milabench_ng.analysis.summary.summary import SUMMARY_SCHEMA, Summary
 from milabench_ng.events import EVENT_SCHEMA, AnyCommand, AnyEvent
 from milabench_ng.orchestrator.events.run_events import RUN_EVENTS_SCHEMA, Stamped
 from milabench_ng.profile import PROFILE_SCHEMA, TEST_NAME, Test
@@ -13,9 +14,8 @@ from milabench_ng.records.ledger import LEDGER_SCHEMA, LedgerLine
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.origin import RECORD_SCHEMA, RUN_SCHEMA
 from milabench_ng.records.record import Record
-from milabench_ng.report.procurement.bids import BIDS_SCHEMA, Bids
-from milabench_ng.report.summary.summary import SUMMARY_SCHEMA, Summary
-from milabench_ng.report.verification.rules import RULES_SCHEMA, Rules
+from milabench_ng.tender.bids import BIDS_SCHEMA, Bids
+from milabench_ng.verification.rules import RULES_SCHEMA, Rules
 
 SchemaKind = Literal["profile", "record", "event", "summary", "run", "ledger", "run-event", "rules", "bids"]
 Schema = dict[str, Any]

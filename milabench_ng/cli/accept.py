@@ -8,28 +8,28 @@ from pathlib import Path
 
 import msgspec
 
+from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, HOST_DAY_STD
+from milabench_ng.analysis.scoring.scale import load_scales
+from milabench_ng.analysis.statistics.intervals import SESSIONS_FROM
+from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.cli.options import FormOption, Fraction, Switch, WeightsOption
+from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, one_decimal
+from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
+from milabench_ng.present.writers import write
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.records.work import WorkDifference
-from milabench_ng.report.procurement.acceptance import Acceptance
-from milabench_ng.report.procurement.acceptance import accept as decide
-from milabench_ng.report.procurement.own_bounds import own_bounds
-from milabench_ng.report.render.cells import NOT_MEASURED, Cell, Fact, Tone, one_decimal
-from milabench_ng.report.render.sections import Document, Facts, Heading, Section, table
-from milabench_ng.report.scoring.other_machine import GPU_DAY_STD, HOST_DAY_STD
-from milabench_ng.report.scoring.scale import load_scales
-from milabench_ng.report.statistics.intervals import SESSIONS_FROM
-from milabench_ng.report.summary.summary import name_of_row
-from milabench_ng.report.verification.absurd import computing_from
-from milabench_ng.report.verification.checked import (
+from milabench_ng.tender.acceptance import Acceptance
+from milabench_ng.tender.acceptance import accept as decide
+from milabench_ng.tender.own_bounds import own_bounds
+from milabench_ng.verification.absurd import computing_from
+from milabench_ng.verification.checked import (
     CheckedResults,
     Demands,
     check_results,
     require_different,
     require_sound,
 )
-from milabench_ng.report.verification.rules import load_rules
-from milabench_ng.report.writers import write
+from milabench_ng.verification.rules import load_rules
 
 EXIT_CODES = {"keeps": 0, "breaks": 1, "inconclusive": 4}
 

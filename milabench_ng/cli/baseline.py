@@ -12,26 +12,26 @@ from typing import Annotated, get_args
 import cyclopts
 from cyclopts import Parameter
 
+from milabench_ng.analysis.baselines.baseline import as_baseline, measured_again, rebound, shortfalls
+from milabench_ng.analysis.baselines.plausible import doubts
+from milabench_ng.analysis.scoring.score import score
+from milabench_ng.analysis.scoring.weights import Weights, find_weights
+from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
+from milabench_ng.analysis.summary.suites import by_suite
+from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.catalogue import Bound
 from milabench_ng.cli.options import Force, FormOption, Output, Several
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
-from milabench_ng.report.baselines.baseline import as_baseline, measured_again, rebound, shortfalls
-from milabench_ng.report.baselines.plausible import doubts
-from milabench_ng.report.render.cells import figure, number, one_decimal, whole
-from milabench_ng.report.render.sections import Document, Heading, Section, facts, table
-from milabench_ng.report.render.terminal import write_parts
-from milabench_ng.report.scoring.score import score
-from milabench_ng.report.scoring.weights import Weights, find_weights
-from milabench_ng.report.summary.folder import encode_summary, load_baseline
-from milabench_ng.report.summary.suites import by_suite
-from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.opening import load_result
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
-from milabench_ng.report.writers import open_output, write
+from milabench_ng.present.render.cells import figure, number, one_decimal, whole
+from milabench_ng.present.render.sections import Document, Heading, Section, facts, table
+from milabench_ng.present.render.terminal import write_parts
+from milabench_ng.present.writers import open_output, write
 from milabench_ng.shipped import names
 from milabench_ng.units import counted
+from milabench_ng.verification.opening import load_result
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 
 baseline = cyclopts.App(name="baseline", help="Show, build and check baselines.")
 

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 from milabench_ng.cli.options import Force, FormOption, Html, Output
-from milabench_ng.report.procurement.offers import compare_bids
-from milabench_ng.report.render.tender_tables import tender_document
-from milabench_ng.report.verification.checked import Demands
-from milabench_ng.report.verification.rules import load_rules
-from milabench_ng.report.writers import open_output, refuse_same, write, write_tender_page
+from milabench_ng.present.render.tender_tables import tender_document
+from milabench_ng.present.writers import open_output, refuse_same, write, write_tender_page
+from milabench_ng.tender.offers import compare_bids
+from milabench_ng.verification.checked import Demands
+from milabench_ng.verification.rules import load_rules
 
 
 def bids(

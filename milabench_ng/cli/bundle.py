@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from milabench_ng.cli.options import Force
-from milabench_ng.report.verification.bundle import pack
 from milabench_ng.units import format_bytes
+from milabench_ng.verification.bundle import pack
 
 
 def bundle(

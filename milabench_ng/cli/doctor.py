@@ -18,15 +18,15 @@ from milabench_ng.node.gpus import Gpu, open_nvml
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.orchestrator.planning.readiness import Checkup, examine
 from milabench_ng.plan import slots_of
+from milabench_ng.present.render.cells import Fact, number
+from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, facts, in_one_table, table
+from milabench_ng.present.render.verification_tables import ruling_section
+from milabench_ng.present.writers import write
 from milabench_ng.records.isolation import Confinement, cache_text
-from milabench_ng.report.render.cells import Fact, number
-from milabench_ng.report.render.sections import Document, Facts, Heading, Part, Section, facts, in_one_table, table
-from milabench_ng.report.render.verification_tables import ruling_section
-from milabench_ng.report.verification.doubts.registry import require_known
-from milabench_ng.report.verification.findings import Ruling
-from milabench_ng.report.verification.rules import Rules, load_rules
-from milabench_ng.report.writers import write
 from milabench_ng.units import GIB, counted, format_bytes
+from milabench_ng.verification.doubts.registry import require_known
+from milabench_ng.verification.findings import Ruling
+from milabench_ng.verification.rules import Rules, load_rules
 
 Statements = Iterator[tuple[str, str]]
 

@@ -32,8 +32,8 @@ def require_weights(weights: Path | None, request: RunRequest) -> None:
     """Find mistakes in a file of weights before hours of work, not after."""
     if weights is None:
         return
-    from milabench_ng.report.scoring.scale import load_scale
-    from milabench_ng.report.scoring.weights import read_weights, weighed_suites
+    from milabench_ng.analysis.scoring.scale import load_scale
+    from milabench_ng.analysis.scoring.weights import read_weights, weighed_suites
 
     file = read_weights(weights, request.suite)
     load_scale(file)
@@ -44,9 +44,9 @@ def require_weights(weights: Path | None, request: RunRequest) -> None:
 
 def execute(request: RunRequest, weights: Path | None = None) -> int:
     """Run it, print the report with these weights or the suite's, and return the exit code."""
-    from milabench_ng.report.render.next_step import next_step
+    from milabench_ng.present.render.next_step import next_step
+    from milabench_ng.present.writers import write_report
     from milabench_ng.report.reporting import make_report
-    from milabench_ng.report.writers import write_report
 
     enter_scope(request.isolation, request.cgroup_parent)
     outcome = _run(request)
@@ -125,8 +125,8 @@ def _session(request: RunRequest) -> RunOutcome:
 
 def judge(folder: Path) -> Headline:
     """What is known of the headline of a result folder, as its report has it."""
-    from milabench_ng.report.scoring.narrowness import headline
-    from milabench_ng.report.summary.folder import load
+    from milabench_ng.analysis.scoring.narrowness import headline
+    from milabench_ng.analysis.summary.folder import load
 
     try:
         return headline(load(folder).tests)

@@ -17,10 +17,10 @@ from milabench_ng.cli.options import FormOption
 from milabench_ng.cli.showing import shown
 from milabench_ng.orchestrator.execution.interruption import interruptible
 from milabench_ng.orchestrator.planning.catalogue_queries import ask_catalogue, ask_profile
+from milabench_ng.present.render.cells import number
+from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, facts, in_one_table, table
+from milabench_ng.present.writers import write
 from milabench_ng.profile import ByMemoryClass, Test
-from milabench_ng.report.render.cells import number
-from milabench_ng.report.render.sections import Document, Facts, Heading, Part, Section, facts, in_one_table, table
-from milabench_ng.report.writers import write
 from milabench_ng.units import format_bytes
 
 STRESSED: dict[Bound, str] = {

@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter, Token
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import short
-from milabench_ng.report.render.sections import Form
+from milabench_ng.present.render.sections import Form
 from milabench_ng.shipped import names
 from milabench_ng.units import parse_share
 

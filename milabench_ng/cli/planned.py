@@ -17,10 +17,10 @@ from milabench_ng.orchestrator.planning.dry_run import DryRun, changed_options, 
 from milabench_ng.orchestrator.planning.refusals import refuse_undecodable
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Batch, Launch
+from milabench_ng.present.render.cells import whole
+from milabench_ng.present.render.sections import Facts, Heading, Section, facts, table
+from milabench_ng.present.render.terminal import write_parts
 from milabench_ng.records.isolation import IoEvidence
-from milabench_ng.report.render.cells import whole
-from milabench_ng.report.render.sections import Facts, Heading, Section, facts, table
-from milabench_ng.report.render.terminal import write_parts
 from milabench_ng.requests import DataEstimate
 from milabench_ng.shipped import names
 from milabench_ng.similar import did_you_mean

@@ -12,9 +12,9 @@ from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import DataRoot, FormOption, Several, Switch
 from milabench_ng.cli.showing import shown
 from milabench_ng.orchestrator.planning.catalogue_queries import have_ready
-from milabench_ng.report.render.cells import number, whole
-from milabench_ng.report.render.sections import Document, Facts, Heading, table
-from milabench_ng.report.writers import write
+from milabench_ng.present.render.cells import number, whole
+from milabench_ng.present.render.sections import Document, Facts, Heading, table
+from milabench_ng.present.writers import write
 from milabench_ng.requests import Place
 from milabench_ng.units import format_bytes
 

@@ -11,13 +11,12 @@ from typing import Annotated
 
 from cyclopts import Parameter, Token
 
+from milabench_ng.analysis.scoring.cost import PricePer
 from milabench_ng.cli.options import FILES, RATIOS, RULES, Force, FormOption, Html, Money, Output, Switch, WeightsOption
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
-from milabench_ng.report.render.alarms import alarms, alarms_of_launches
-from milabench_ng.report.reporting import ReportOptions, make_report, make_study
-from milabench_ng.report.scoring.cost import PricePer
-from milabench_ng.report.writers import (
+from milabench_ng.present.render.alarms import alarms, alarms_of_launches
+from milabench_ng.present.writers import (
     SuiteName,
     open_output,
     refuse_same,
@@ -27,6 +26,7 @@ from milabench_ng.report.writers import (
     write_report,
     write_tables,
 )
+from milabench_ng.report.reporting import ReportOptions, make_report, make_study
 from milabench_ng.shipped import names
 from milabench_ng.units import parse_share
 

@@ -19,11 +19,11 @@ from milabench_ng.orchestrator.planning.dry_run import DryRun, dry_run
 from milabench_ng.orchestrator.planning.readiness import Checkup
 from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.origin import release
-from milabench_ng.report.verification.checks.changed_settings import UNSAFE
-from milabench_ng.report.verification.findings import Finding, Ruling, judged, unknown
-from milabench_ng.report.verification.rules import DataRule, Rules
 from milabench_ng.shipped import find
 from milabench_ng.units import counted
+from milabench_ng.verification.checks.changed_settings import UNSAFE
+from milabench_ng.verification.findings import Finding, Ruling, judged, unknown
+from milabench_ng.verification.rules import DataRule, Rules
 
 AFTER = "all other rules are about what a run does: mnb verify checks them"
 _OF_GPUS = (

@@ -8,7 +8,7 @@ import cyclopts
 
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
-from milabench_ng.report.verification.stamping import NAMESPACE, add_stamp, request_stamp
+from milabench_ng.verification.stamping import NAMESPACE, add_stamp, request_stamp
 
 stamp = cyclopts.App(name="stamp", help="Have somebody else's clock vouch for the ledger of a run.")
 

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from milabench_ng.analysis.summary.folder import encode_summary
 from milabench_ng.cli.options import Force, Output
-from milabench_ng.report.render.as_2020 import encode_2020
-from milabench_ng.report.summary.folder import encode_summary
-from milabench_ng.report.verification.opening import load_result
-from milabench_ng.report.writers import open_output
+from milabench_ng.present.render.as_2020 import encode_2020
+from milabench_ng.present.writers import open_output
+from milabench_ng.verification.opening import load_result
 
 
 def summary(

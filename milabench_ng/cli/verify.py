@@ -8,10 +8,10 @@ from typing import Literal
 
 from milabench_ng.cli.options import Force, FormOption, Output, Whole
 from milabench_ng.errors import InputError
-from milabench_ng.report.render.verification_tables import verification_document
-from milabench_ng.report.verification.rules import load_rules, with_options
-from milabench_ng.report.verification.verify import verify as find_out
-from milabench_ng.report.writers import open_output, write
+from milabench_ng.present.render.verification_tables import verification_document
+from milabench_ng.present.writers import open_output, write
+from milabench_ng.verification.rules import load_rules, with_options
+from milabench_ng.verification.verify import verify as find_out
 
 
 def verify(

@@ -1,1 +1,1 @@
-"""From records to a decision: summary, score, comparison, cost, and the formats they are printed in."""
+"""The report: everything that is known of results and what a user asks of them, as one value."""

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
+from milabench_ng.analysis.scoring.choices import Choices
+from milabench_ng.analysis.scoring.comparison import ComparedTest, Comparison
+from milabench_ng.analysis.scoring.cost import Price
+from milabench_ng.analysis.scoring.failure_rate import FailureRate
+from milabench_ng.analysis.scoring.lost_cells import LostCell
+from milabench_ng.analysis.scoring.neighbours import FenceGain, Slowdown
+from milabench_ng.analysis.scoring.reference import CLASSIC_UNIT
+from milabench_ng.analysis.scoring.scaling import ScalingCurve
+from milabench_ng.analysis.scoring.score import Score
+from milabench_ng.analysis.scoring.scored import ScoredTest
+from milabench_ng.analysis.scoring.shared_devices import SharedDevice
+from milabench_ng.analysis.scoring.slow_devices import GpuComparison
+from milabench_ng.analysis.scoring.subsets import SubScore
+from milabench_ng.analysis.summary.derived_rates import DerivedRate
+from milabench_ng.analysis.summary.marked import Marked, count_marks
+from milabench_ng.analysis.summary.summary import FailedLaunch, LaunchFlag, Summary, TestSummary
 from milabench_ng.records.folder import Folder
-from milabench_ng.report.scoring.choices import Choices
-from milabench_ng.report.scoring.comparison import ComparedTest, Comparison
-from milabench_ng.report.scoring.cost import Price
-from milabench_ng.report.scoring.failure_rate import FailureRate
-from milabench_ng.report.scoring.lost_cells import LostCell
-from milabench_ng.report.scoring.neighbours import FenceGain, Slowdown
-from milabench_ng.report.scoring.reference import CLASSIC_UNIT
-from milabench_ng.report.scoring.scaling import ScalingCurve
-from milabench_ng.report.scoring.score import Score
-from milabench_ng.report.scoring.scored import ScoredTest
-from milabench_ng.report.scoring.shared_devices import SharedDevice
-from milabench_ng.report.scoring.slow_devices import GpuComparison
-from milabench_ng.report.scoring.subsets import SubScore
-from milabench_ng.report.summary.derived_rates import DerivedRate
-from milabench_ng.report.summary.marked import Marked, count_marks
-from milabench_ng.report.summary.summary import FailedLaunch, LaunchFlag, Summary, TestSummary
-from milabench_ng.report.verification.findings import Verification
+from milabench_ng.verification.findings import Verification
 
 NOT_RECORDED = "not recorded"
 

@@ -9,36 +9,36 @@ from pathlib import Path
 
 import msgspec
 
+from milabench_ng.analysis.baselines.peaks import peaks_in_formulas
+from milabench_ng.analysis.scoring.choices import choices
+from milabench_ng.analysis.scoring.compare import compare
+from milabench_ng.analysis.scoring.comparison import Comparison
+from milabench_ng.analysis.scoring.cost import PricePer, cost
+from milabench_ng.analysis.scoring.failure_rate import failure_rate
+from milabench_ng.analysis.scoring.lost_cells import lost_cells
+from milabench_ng.analysis.scoring.neighbours import Slowdown, fence_gains, slowdowns
+from milabench_ng.analysis.scoring.other_machine import day_variance
+from milabench_ng.analysis.scoring.scale import Scale, load_scales
+from milabench_ng.analysis.scoring.scaling import scaling_curves
+from milabench_ng.analysis.scoring.score import score
+from milabench_ng.analysis.scoring.scored import ScoredTest, scored_tests
+from milabench_ng.analysis.scoring.shared_devices import shared_devices
+from milabench_ng.analysis.scoring.slow_devices import side_by_side
+from milabench_ng.analysis.scoring.subsets import sub_scores
+from milabench_ng.analysis.scoring.weights import Weights, planned_weights
+from milabench_ng.analysis.statistics.effects import MARGIN
+from milabench_ng.analysis.summary.derived_rates import derived_rates
+from milabench_ng.analysis.summary.ending import left_pending
+from milabench_ng.analysis.summary.folder import load
+from milabench_ng.analysis.summary.study import one_study
+from milabench_ng.analysis.summary.suites import by_suite, parts_of
+from milabench_ng.analysis.summary.summary import Summary, TestSummary
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
 from milabench_ng.records.folder import UNBOUNDED
-from milabench_ng.report.baselines.peaks import peaks_in_formulas
 from milabench_ng.report.report import NOT_RECORDED, Line, Report
-from milabench_ng.report.scoring.choices import choices
-from milabench_ng.report.scoring.compare import compare
-from milabench_ng.report.scoring.comparison import Comparison
-from milabench_ng.report.scoring.cost import PricePer, cost
-from milabench_ng.report.scoring.failure_rate import failure_rate
-from milabench_ng.report.scoring.lost_cells import lost_cells
-from milabench_ng.report.scoring.neighbours import Slowdown, fence_gains, slowdowns
-from milabench_ng.report.scoring.other_machine import day_variance
-from milabench_ng.report.scoring.scale import Scale, load_scales
-from milabench_ng.report.scoring.scaling import scaling_curves
-from milabench_ng.report.scoring.score import score
-from milabench_ng.report.scoring.scored import ScoredTest, scored_tests
-from milabench_ng.report.scoring.shared_devices import shared_devices
-from milabench_ng.report.scoring.slow_devices import side_by_side
-from milabench_ng.report.scoring.subsets import sub_scores
-from milabench_ng.report.scoring.weights import Weights, planned_weights
-from milabench_ng.report.statistics.effects import MARGIN
-from milabench_ng.report.summary.derived_rates import derived_rates
-from milabench_ng.report.summary.ending import left_pending
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.summary.study import one_study
-from milabench_ng.report.summary.suites import by_suite, parts_of
-from milabench_ng.report.summary.summary import Summary, TestSummary
-from milabench_ng.report.verification.findings import Verification
-from milabench_ng.report.verification.opening import Opened, is_folder_or_bundle, load_result, load_source, opened
+from milabench_ng.verification.findings import Verification
+from milabench_ng.verification.opening import Opened, is_folder_or_bundle, load_result, load_source, opened
 
 
 class ReportOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,8 +140,8 @@ def _verified(
     allowed_signers: Path | None,
     authorities: Path | None,
 ) -> Verification:
-    from milabench_ng.report.verification.rules import load_rules, with_options  # most reports do not need this
-    from milabench_ng.report.verification.verify import gather, judged
+    from milabench_ng.verification.rules import load_rules, with_options  # most reports do not need this
+    from milabench_ng.verification.verify import gather, judged
 
     asked = with_options(load_rules(rules), nonce=nonce)
     return judged(gather(there, asked, None, weights, allowed_signers, authorities))

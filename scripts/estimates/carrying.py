@@ -17,8 +17,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import msgspec
 
-from milabench_ng.report.baselines.peaks import Arithmetic
-from milabench_ng.report.statistics.intervals import LEVEL, t_quantile
+from milabench_ng.analysis.baselines.peaks import Arithmetic
+from milabench_ng.analysis.statistics.intervals import LEVEL, t_quantile
 
 DevicePair = tuple[str, str]
 

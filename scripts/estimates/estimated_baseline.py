@@ -14,10 +14,10 @@ import msgspec
 from estimates.carrying import Held, KnownPair, TransferRule, learn, least, validate
 from estimates.known_peaks import distance
 from estimates.known_rates import GPU_BOUND
+from milabench_ng.analysis.baselines.peaks import Arithmetic, Peak, arithmetic_of
+from milabench_ng.analysis.summary.summary import EstimatedRate, Origin, Provenance, Summary, TestSummary
 from milabench_ng.errors import InputError
 from milabench_ng.records.work import Work
-from milabench_ng.report.baselines.peaks import Arithmetic, Peak, arithmetic_of
-from milabench_ng.report.summary.summary import EstimatedRate, Origin, Provenance, Summary, TestSummary
 
 
 class RuleBasis(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from milabench_ng.analysis.baselines.peaks import PEAKS, Arithmetic, Peak, peak
 from milabench_ng.errors import InputError
-from milabench_ng.report.baselines.peaks import PEAKS, Arithmetic, Peak, peak
 
 
 def distance(source: Peak, target: Peak, kind: Arithmetic) -> float | None:

@@ -14,10 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from milabench_ng.errors import InputError
-from milabench_ng.grouping import grouped
-from milabench_ng.records.record import PROBED_STEPS
-from milabench_ng.report.launch.traces import (
+from milabench_ng.analysis.launch.traces import (
     Bands,
     ReferenceTrace,
     TraceBand,
@@ -27,7 +24,10 @@ from milabench_ng.report.launch.traces import (
     Traces,
     computed,
 )
-from milabench_ng.report.statistics.intervals import t_quantile
+from milabench_ng.analysis.statistics.intervals import t_quantile
+from milabench_ng.errors import InputError
+from milabench_ng.grouping import grouped
+from milabench_ng.records.record import PROBED_STEPS
 from milabench_ng.stats import mean, population_std, sample_std
 
 

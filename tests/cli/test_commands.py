@@ -22,11 +22,11 @@ from milabench_ng.cli import COMMANDS as COMMAND_GROUPS
 from milabench_ng.cli import app, call
 from milabench_ng.cli.unread import until_unread
 from milabench_ng.errors import InputError
-from milabench_ng.report.render.next_step import TENDER
-from milabench_ng.report.verification.bundle import pack
-from milabench_ng.report.verification.opening import load_result
-from milabench_ng.report.verification.rules import load_rules
+from milabench_ng.present.render.next_step import TENDER
 from milabench_ng.units import parse_seconds
+from milabench_ng.verification.bundle import pack
+from milabench_ng.verification.opening import load_result
+from milabench_ng.verification.rules import load_rules
 from tests.one_server import OneServer
 
 REPOSITORY = Path(__file__).parents[2]

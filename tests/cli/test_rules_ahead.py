@@ -18,7 +18,7 @@ from milabench_ng.node.gpus import Gpu, open_nvml
 from milabench_ng.orchestrator.planning.dry_run import DryRun
 from milabench_ng.orchestrator.planning.readiness import Checkup, examine
 from milabench_ng.plan import Device
-from milabench_ng.report.verification.rules import Pin, Rules, load_rules
+from milabench_ng.verification.rules import Pin, Rules, load_rules
 
 GPUS = tuple(
     Gpu(index=n, uuid=f"GPU-{n}", name="H200", pci_bus_id=f"0000:{n}7:00.0", numa_node=0, memory_bytes=1 << 37)

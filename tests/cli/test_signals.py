@@ -44,7 +44,7 @@ def struck(module: str, number: int, *arguments: str, ignored: bool = False) -> 
         "cyclopts",
         "inspect",  # in the middle of cyclopts
         "milabench_ng.cli.report",
-        "milabench_ng.report.statistics",  # in the middle of the command's own imports
+        "milabench_ng.analysis.statistics",  # in the middle of the command's own imports
     ],
 )
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

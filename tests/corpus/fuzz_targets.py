@@ -19,6 +19,11 @@ from typing import Any
 import make_records
 import msgspec
 
+from milabench_ng.analysis.launch.traces import Traced, compare, decode_traces, encode_traces
+from milabench_ng.analysis.scoring.scale import Scale, load_scale
+from milabench_ng.analysis.scoring.weights import read_weights
+from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load
+from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.catalogue import Catalogue, Classic, Option, Range, Workload, parse_flags, resolve
 from milabench_ng.composing import make_plan
 from milabench_ng.datasets import manifest as manifests
@@ -30,24 +35,19 @@ from milabench_ng.orchestrator.persistence.run_progress import standing
 from milabench_ng.orchestrator.planning.rerun import profile_of
 from milabench_ng.plain import plain, plain_json, plain_lines
 from milabench_ng.plan import Device, ResolvedOptions
+from milabench_ng.present.render.tender_tables import tender_document
+from milabench_ng.present.render.verification_tables import verification_document
+from milabench_ng.present.writers import Form, write, write_report
 from milabench_ng.profile import build_profile, parse_profile
 from milabench_ng.profile_2020 import convert_2020
 from milabench_ng.records.ledger import Chain, check_chain, extend
 from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder
-from milabench_ng.report.launch.traces import Traced, compare, decode_traces, encode_traces
-from milabench_ng.report.procurement.offers import compare_bids
-from milabench_ng.report.render.tender_tables import tender_document
-from milabench_ng.report.render.verification_tables import verification_document
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, build_report, make_report
-from milabench_ng.report.scoring.scale import Scale, load_scale
-from milabench_ng.report.scoring.weights import read_weights
-from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
-from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.rules import Rules, decode_rules, load_rules
-from milabench_ng.report.verification.verify import verify
-from milabench_ng.report.writers import Form, write, write_report
+from milabench_ng.tender.offers import compare_bids
 from milabench_ng.units import parse_bytes, parse_bytes_per_second
+from milabench_ng.verification.rules import Rules, decode_rules, load_rules
+from milabench_ng.verification.verify import verify
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

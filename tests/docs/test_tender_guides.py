@@ -20,8 +20,8 @@ import pytest
 from pages import ROOT, blocks
 
 from milabench_ng.records.ledger import Chain, Recorded, Session, check_chain, extend
-from milabench_ng.report.procurement.bids import decode_bids
-from milabench_ng.report.verification.rules import Rules
+from milabench_ng.tender.bids import decode_bids
+from milabench_ng.verification.rules import Rules
 
 VENDOR, BUYER = (ROOT / "docs" / "how-to" / name for name in ("submit-a-bid.md", "evaluate-a-tender.md"))
 TINY = {

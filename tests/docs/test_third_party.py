@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from pages import ROOT
 
-from milabench_ng.report.summary.comparable import differences
-from milabench_ng.report.summary.folder import encode_summary, load
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.analysis.summary.comparable import differences
+from milabench_ng.analysis.summary.folder import encode_summary, load
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 
 PACKAGE = ROOT / "tests" / "docs" / "third_party"
 QUICKLY = ("--window", "0.5", "--isolation", "affinity", "--allow-concurrent")

@@ -8,8 +8,8 @@ import msgspec
 
 from milabench_ng.orchestrator.persistence.resuming import read_manifest
 from milabench_ng.records.marks import MarkKind
-from milabench_ng.report.verification.rules import Rules, load_rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification.rules import Rules, load_rules
+from milabench_ng.verification.verify import verify
 
 LIFTED: dict[str, tuple[object, str]] = {
     "repeat": (1, "each repeat costs seconds"),

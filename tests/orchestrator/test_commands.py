@@ -13,11 +13,11 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from milabench_ng.analysis.summary.folder import load
 from milabench_ng.cli import call
 from milabench_ng.records.ledger import Finished, Interrupted, Resumed, check_chain
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 from tests.one_server import OneServer
 
 ROOT = Path(__file__).parents[2]

@@ -6,12 +6,12 @@ import os
 
 import pytest
 
+from milabench_ng.analysis.summary.folder import load
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.verification.checks import check_books, check_fence, check_plan
-from milabench_ng.report.verification.opening import opened
-from milabench_ng.report.verification.rules import load_rules
-from milabench_ng.report.verification.verify import gather
+from milabench_ng.verification.checks import check_books, check_fence, check_plan
+from milabench_ng.verification.opening import opened
+from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.verify import gather
 from tests.orchestrator.conftest import Runner
 
 STEADY = {"workload": "tests.orchestrator.broken:steady"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from milabench_ng.analysis.summary.folder import load
 from milabench_ng.records.ledger import Attempt, Enough, Finished
 from milabench_ng.records.stopping import Stopping
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 
 STEADY = {"steady": {"workload": "tests.orchestrator.broken:steady"}}
 SOON = Stopping(width=99.0, least=2)

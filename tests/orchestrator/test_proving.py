@@ -20,9 +20,9 @@ from milabench_ng.orchestrator.execution.libraries import LOOKED_AT
 from milabench_ng.orchestrator.proving import checked_out
 from milabench_ng.records.ledger import CodeSeen, DataSeen
 from milabench_ng.records.proof import CodeProof, WheelCheck
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
 from milabench_ng.sources import package_digests
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 from tests.orchestrator.conftest import Act, Finished, Runner
 
 PACKAGE = Path(__file__).parents[2] / "milabench_ng"

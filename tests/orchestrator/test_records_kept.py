@@ -22,8 +22,8 @@ from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.records.ledger import Attempt, Damaged, Recorded, check_chain
 from milabench_ng.records.names import EVENTS, LEDGER, MANIFEST, RECORD_NAME, is_result_file
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 from tests.orchestrator.conftest import Runner
 from tests.orchestrator.test_machinery import once
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from milabench_ng.analysis.summary.folder import load
 from milabench_ng.builtin import read_builtin
 from milabench_ng.errors import InputError
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
@@ -34,9 +35,8 @@ from milabench_ng.records.ledger import (
     lost_attempts,
 )
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 from tests.orchestrator.shortened import accused
 
 ROOT = Path(__file__).parents[2]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from milabench_ng.analysis.summary.folder import load
 from milabench_ng.cgroup_files import parse_ids
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState, Slices
 from milabench_ng.orchestrator.execution.pacing import BURSTS
 from milabench_ng.records.late_steps import late_steps
-from milabench_ng.report.summary.folder import load
 from tests.orchestrator.processes import descriptors, process_tree
 from tests.report.milarun_reader import summarize
 

@@ -28,9 +28,9 @@ from milabench_ng.orchestrator.planning.duration import allowance_s, least_batch
 from milabench_ng.records.names import EVENTS
 from milabench_ng.records.window import launch_perf
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.verification.contents import result_files
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification.contents import result_files
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 from tests.one_server import OneServer
 from tests.orchestrator.conftest import PlannedError
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from milabench_ng.analysis.summary.folder import load
+from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import DeviceMemory
@@ -21,12 +23,10 @@ from milabench_ng.records.isolation import Share
 from milabench_ng.records.ledger import Attempt, Company, Recorded
 from milabench_ng.records.names import is_result_file
 from milabench_ng.records.record import Beside, Record
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.checks import check_books, check_fence
-from milabench_ng.report.verification.opening import opened
-from milabench_ng.report.verification.rules import load_rules
-from milabench_ng.report.verification.verify import gather
+from milabench_ng.verification.checks import check_books, check_fence
+from milabench_ng.verification.opening import opened
+from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.verify import gather
 from tests.orchestrator.conftest import Finished, Runner
 
 HERE = "tests.orchestrator.broken"

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 from milabench_ng.cli import call
-from milabench_ng.report.procurement.offers import compare_bids
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.verification.bundle import pack
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.tender.offers import compare_bids
+from milabench_ng.verification.bundle import pack
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 from tests.orchestrator.conftest import Runner
 
 SMALL = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "inner": 128, "vocabulary": 512}

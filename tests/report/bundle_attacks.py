@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 from tampering import Tamper, members, repack
 
-from milabench_ng.report.verification.signing import sign
-from milabench_ng.report.verification.stamping import MOST_STAMPS
+from milabench_ng.verification.signing import sign
+from milabench_ng.verification.stamping import MOST_STAMPS
 
 BundleTamper = Callable[[Path, Path], None]
 """Changes a bundle; the second path is the folder of the keys."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from milabench_ng.analysis.summary.summary import TestSummary
 from milabench_ng.records.work import Work
-from milabench_ng.report.summary.summary import TestSummary
 
 
 def _nested(fields: dict[str, Any], work: Work) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from milabench_ng.records.ledger import Attempt, Chain, Enough, LedgerLine, Reco
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.reading import read_ledger
 from milabench_ng.records.stopping import Stopping
-from milabench_ng.report.verification.findings import Verification
+from milabench_ng.verification.findings import Verification
 
 NONCE = "drawn on 2026-01-06"
 TESTS = {"vae": PER_GPU, "toy_reg": PER_GPU, "loader": PER_GPU, "scaling": PROGRESSION}

@@ -15,15 +15,15 @@ import tampering
 from make_records import PER_GPU
 from scipy import stats
 
+from milabench_ng.analysis.statistics.intervals import Estimate, combine, log_stat
+from milabench_ng.analysis.summary.folder import load
+from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
-from milabench_ng.report.procurement.acceptance import SHIELDED, Acceptance, accept
-from milabench_ng.report.procurement.characteristic import characteristic
-from milabench_ng.report.statistics.intervals import Estimate, combine, log_stat
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.bundle import pack
+from milabench_ng.tender.acceptance import SHIELDED, Acceptance, accept
+from milabench_ng.tender.characteristic import characteristic
+from milabench_ng.verification.bundle import pack
 
 BID = (1.000, 1.010, 0.990, 1.004, 0.997, 1.001)
 DELIVERED = (1.003, 0.994, 1.008, 0.999, 0.992, 1.006)

@@ -14,12 +14,12 @@ from make_records import PER_GPU, PROGRESSION
 from slice_attacks import multiplied
 from test_money import node, row
 
+from milabench_ng.analysis.baselines.baseline import measured_again
+from milabench_ng.analysis.baselines.plausible import doubts
+from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load, load_baseline
+from milabench_ng.analysis.summary.summary import Stat, Summary
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
-from milabench_ng.report.baselines.baseline import measured_again
-from milabench_ng.report.baselines.plausible import doubts
-from milabench_ng.report.summary.folder import decode_summary, encode_summary, load, load_baseline
-from milabench_ng.report.summary.summary import Stat, Summary
 
 TESTS = {"toy_reg": PER_GPU, "toy_lstm": PER_GPU, "vae": PER_GPU, "loader": PER_GPU, "convnet": PER_GPU}
 

@@ -13,8 +13,8 @@ import pytest
 import tampering
 from slice_attacks import multiplied
 
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 
 BUNDLE = next((Path(__file__).parents[2] / "baselines" / "bundles").glob("lambda-1x*.tar.gz"))
 

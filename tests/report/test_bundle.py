@@ -25,13 +25,13 @@ from tampering import members
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.verification import opening
-from milabench_ng.report.verification.bundle import pack
-from milabench_ng.report.verification.checked import Demands, check_results
-from milabench_ng.report.verification.opening import opened
-from milabench_ng.report.verification.rules import Pin, Rules, decode_rules, load_rules
-from milabench_ng.report.verification.verify import verify
 from milabench_ng.shipped import find, names
+from milabench_ng.verification import opening
+from milabench_ng.verification.bundle import pack
+from milabench_ng.verification.checked import Demands, check_results
+from milabench_ng.verification.opening import opened
+from milabench_ng.verification.rules import Pin, Rules, decode_rules, load_rules
+from milabench_ng.verification.verify import verify
 from milabench_ng.worker.discovery import builtin_workloads
 
 WHOLE = make_records.plan("quick", {"vae": PER_GPU}, 2, 1)

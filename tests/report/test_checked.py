@@ -18,18 +18,18 @@ from tampering import Tamper
 from tender_attacks import TWICE
 from test_money import node
 
+from milabench_ng.analysis.summary.folder import encode_summary
+from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import build_report
-from milabench_ng.report.summary.folder import encode_summary
-from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.bundle import pack
-from milabench_ng.report.verification.checked import Demands, check_results, require_different, same_runs
-from milabench_ng.report.verification.checks.registry import RULES
-from milabench_ng.report.verification.doubts.registry import DOUBTS
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification.bundle import pack
+from milabench_ng.verification.checked import Demands, check_results, require_different, same_runs
+from milabench_ng.verification.checks.registry import RULES
+from milabench_ng.verification.doubts.registry import DOUBTS
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 
 WEIGHTS = {"standard.vae": {"weight": 8}, "standard.convnet": {"weight": 4}}
 
@@ -199,8 +199,8 @@ def absurd(*_: object, **__: object) -> NoReturn:
 
 def test_a_rule_or_doubt_that_cannot_compute_is_a_finding(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rule, doubt = msgspec.structs.replace(RULES[2], check=absurd), msgspec.structs.replace(DOUBTS[0], look=absurd)
-    monkeypatch.setattr("milabench_ng.report.verification.checks.registry.RULES", (*RULES[:2], rule, *RULES[3:]))
-    monkeypatch.setattr("milabench_ng.report.verification.doubts.registry.DOUBTS", (doubt,))
+    monkeypatch.setattr("milabench_ng.verification.checks.registry.RULES", (*RULES[:2], rule, *RULES[3:]))
+    monkeypatch.setattr("milabench_ng.verification.doubts.registry.DOUBTS", (doubt,))
     made = verify(place / "results", Rules())
     told = "ZeroDivisionError: float division by zero"
     why = f"it holds values that nothing can be computed from ({told}); if it is sound, this is a bug in mnb"
@@ -211,7 +211,7 @@ def test_a_rule_or_doubt_that_cannot_compute_is_a_finding(place: Path, monkeypat
 def test_files_that_nothing_follows_from_are_refused_by_name(
     place: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("milabench_ng.report.verification.verify.facts", absurd)
+    monkeypatch.setattr("milabench_ng.verification.verify.facts", absurd)
     assert call(["verify", str(place / "results")]) == 2
     assert f"{place / 'results'}: it holds values that nothing can be computed from" in capsys.readouterr().err
     assert call(["accept", str(place / "results"), str(place / "delivered")]) == 2
@@ -224,7 +224,7 @@ def test_a_bid_that_nothing_follows_from_spoils_nobody_elses(
     def one_fails(summary: Summary, name: str, *rest: Any, **more: Any) -> Report:
         return absurd() if name == "straw" else build_report(summary, name, *rest, **more)
 
-    monkeypatch.setattr("milabench_ng.report.procurement.offers.build_report", one_fails)
+    monkeypatch.setattr("milabench_ng.tender.offers.build_report", one_fails)
     refused, names = ranked(bids(place, a="results", straw="delivered"), capsys)
     assert (list(refused), names) == (["straw"], ["a"])
     assert "nothing can be computed from" in refused["straw"]

@@ -9,16 +9,16 @@ import pytest
 import rows
 from test_money import WEIGHTS, node
 
+from milabench_ng.analysis.scoring.comparison import Comparison
+from milabench_ng.analysis.scoring.scale import Scale, shipped_scale
+from milabench_ng.analysis.scoring.weights import spread_unplanned
+from milabench_ng.analysis.summary.comparable import differences
+from milabench_ng.analysis.summary.folder import load_baseline
+from milabench_ng.analysis.summary.summary import Departure, LaunchFlag, Summary
+from milabench_ng.present.render.tables import other_tables
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.work import DataRead
-from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.reporting import build_report
-from milabench_ng.report.scoring.comparison import Comparison
-from milabench_ng.report.scoring.scale import Scale, shipped_scale
-from milabench_ng.report.scoring.weights import spread_unplanned
-from milabench_ng.report.summary.comparable import differences
-from milabench_ng.report.summary.folder import load_baseline
-from milabench_ng.report.summary.summary import Departure, LaunchFlag, Summary
 
 OPTIONS = {"batch_size": 64, "workers": 8, "max_seconds": 600.0}
 

@@ -13,15 +13,15 @@ import msgspec
 import pytest
 from make_records import PER_GPU
 
+from milabench_ng.analysis.scoring.compare import compare
+from milabench_ng.analysis.scoring.score import score
+from milabench_ng.analysis.scoring.subsets import sub_scores
+from milabench_ng.analysis.statistics.intervals import LogStat, log_stat, repeats_needed
+from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load, load_baseline
+from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
-from milabench_ng.report.render.as_2020 import encode_2020
-from milabench_ng.report.scoring.compare import compare
-from milabench_ng.report.scoring.score import score
-from milabench_ng.report.scoring.subsets import sub_scores
-from milabench_ng.report.statistics.intervals import LogStat, log_stat, repeats_needed
-from milabench_ng.report.summary.folder import decode_summary, encode_summary, load, load_baseline
-from milabench_ng.report.summary.summary import Summary
+from milabench_ng.present.render.as_2020 import encode_2020
 
 Change = Callable[[dict[str, Any]], object]
 WEIGHTS = {"quick.vae": 1.0, "quick.convnet": 1.0}

@@ -16,11 +16,11 @@ import tampering
 from make_records import PER_GPU
 from terminal_stream import Terminal
 
+from milabench_ng.analysis.baselines.peaks import peaks_in_formulas
+from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.catalogue import Derived
-from milabench_ng.report.baselines.peaks import peaks_in_formulas
+from milabench_ng.present.writers import write_report, write_tables
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
-from milabench_ng.report.writers import write_report, write_tables
 
 UNITS = [["batches/s", "rate / batch_size"], ["ms/step", "1000 * batch_size / rate"]]
 """At 128 items/s in batches of 64: 2 batches/s, and 500 ms a step."""

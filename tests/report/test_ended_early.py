@@ -14,15 +14,15 @@ import tampering
 from make_records import PER_GPU
 from rows import row_of
 
+from milabench_ng.analysis.scoring.narrowness import half_width, headline
+from milabench_ng.analysis.statistics.intervals import log_stat
+from milabench_ng.analysis.summary.folder import load
+from milabench_ng.analysis.summary.summary import TestSummary
 from milabench_ng.plan import Launch
 from milabench_ng.records.borders import narrow
 from milabench_ng.records.stopping import Headline, Stopping
-from milabench_ng.report.scoring.narrowness import half_width, headline
-from milabench_ng.report.statistics.intervals import log_stat
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.summary.summary import TestSummary
-from milabench_ng.report.verification.rules import Rules, load_rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification.rules import Rules, load_rules
+from milabench_ng.verification.verify import verify
 
 NARROW = Stopping(width=0.02)
 STEADY = (1.0, 1.01, 0.99, 1.01, 0.99, 1.0, 1.01, 0.99)

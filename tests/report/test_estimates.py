@@ -24,11 +24,11 @@ from estimates.known_rates import (
 )
 from test_money import node, row
 
+from milabench_ng.analysis.baselines.peaks import Arithmetic, arithmetic_of, peak
+from milabench_ng.analysis.statistics.intervals import t_quantile
+from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load_baseline
+from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.errors import InputError
-from milabench_ng.report.baselines.peaks import Arithmetic, arithmetic_of, peak
-from milabench_ng.report.statistics.intervals import t_quantile
-from milabench_ng.report.summary.folder import decode_summary, encode_summary, load_baseline
-from milabench_ng.report.summary.summary import Summary
 
 ROOT = Path(__file__).parents[2]
 OLD = ("v100", "rtx8000")

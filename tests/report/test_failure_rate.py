@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from milabench_ng.report.scoring.failure_rate import failure_rate
-from milabench_ng.report.summary.summary import Provenance, Summary, TestSummary
+from milabench_ng.analysis.scoring.failure_rate import failure_rate
+from milabench_ng.analysis.summary.summary import Provenance, Summary, TestSummary
 
 HERE = Provenance(kind="measured", source="made up", hardware="1 x GPU")
 

@@ -18,10 +18,10 @@ from milabench_ng.composing import make_plan
 from milabench_ng.plan import ResolvedOptions
 from milabench_ng.profile import build_profile
 from milabench_ng.records.latency import bucket_of
-from milabench_ng.report.verification.findings import Verification
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
 from milabench_ng.units import MIB
+from milabench_ng.verification.findings import Verification
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 
 TESTS: dict[str, dict[str, Any]] = {
     "beside": {"workload": "toy_reg", "company": ["noise"]},

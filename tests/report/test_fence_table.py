@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from make_records import fence
 
+from milabench_ng.present.html.details_tables import fence_section
+from milabench_ng.present.html.folder_details import FolderDetails
+from milabench_ng.present.render.cells import Cell
 from milabench_ng.records.isolation import CachePart, Isolation, Usage
-from milabench_ng.report.html.details_tables import fence_section
-from milabench_ng.report.html.folder_details import FolderDetails
-from milabench_ng.report.render.cells import Cell
 
 
 def shown(*fences: Isolation) -> list[dict[str, Cell]]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from milabench_ng.analysis.launch.traces import Traced, compare_first_loss
+from milabench_ng.analysis.summary.folder import load
 from milabench_ng.catalogue import FirstLoss
-from milabench_ng.report.launch.traces import Traced, compare_first_loss
-from milabench_ng.report.render.statements import details
+from milabench_ng.present.render.statements import details
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.summary.folder import load
 from tests.report.make_records import PER_GPU, manifest, plan, record, steady, write
 
 OPTIONS = {"vocabulary": 32_768, "width": 2048, "batch_size": 8}

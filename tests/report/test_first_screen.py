@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from terminal_stream import Terminal
 
-from milabench_ng.report.render.cells import four_digits
-from milabench_ng.report.render.first_screen import first_screen
+from milabench_ng.present.render.cells import four_digits
+from milabench_ng.present.render.first_screen import first_screen
+from milabench_ng.present.writers import write_report
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, make_report
-from milabench_ng.report.writers import write_report
 
 BASELINES = Path(__file__).parents[2] / "baselines"
 BUNDLE = BASELINES / "bundles" / "standard-rest-2xH200-20261122.tar.gz"

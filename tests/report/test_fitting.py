@@ -13,11 +13,11 @@ import pytest
 from make_records import PER_GPU, PROGRESSION
 from terminal_stream import Terminal
 
-from milabench_ng.report.render.cells import half_width
-from milabench_ng.report.render.columns import columns
-from milabench_ng.report.render.fitting import UNLIMITED, blocks, fitting, wrapped
+from milabench_ng.present.render.cells import half_width
+from milabench_ng.present.render.columns import columns
+from milabench_ng.present.render.fitting import UNLIMITED, blocks, fitting, wrapped
+from milabench_ng.present.writers import write_report
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.writers import write_report
 
 BASELINES = Path(__file__).parents[2] / "baselines"
 

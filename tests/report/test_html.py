@@ -20,21 +20,21 @@ import pytest
 from browser import PROGRAMS, Browser, find_browser
 from make_records import PER_GPU, PROGRESSION
 
+from milabench_ng.analysis.launch.timeline import change, courses, thinned
+from milabench_ng.analysis.statistics.intervals import Interval
+from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.cli import call
+from milabench_ng.present.html.charts import summary_charts
+from milabench_ng.present.html.details_tables import telemetry_section
+from milabench_ng.present.html.figures import whiskers
+from milabench_ng.present.html.folder_details import details_of
+from milabench_ng.present.html.forest_chart import contributions, forest_view, log_ticks
+from milabench_ng.present.html.per_test_charts import charts_of_test
+from milabench_ng.present.html.price_chart import Point, equal_costs, price_chart
 from milabench_ng.records.folder import read_folder
 from milabench_ng.records.reading import ReadRecord, read_record
 from milabench_ng.records.window import SliceRow
-from milabench_ng.report.html.charts import summary_charts
-from milabench_ng.report.html.details_tables import telemetry_section
-from milabench_ng.report.html.figures import whiskers
-from milabench_ng.report.html.folder_details import details_of
-from milabench_ng.report.html.forest_chart import contributions, forest_view, log_ticks
-from milabench_ng.report.html.per_test_charts import charts_of_test
-from milabench_ng.report.html.price_chart import Point, equal_costs, price_chart
-from milabench_ng.report.launch.timeline import change, courses, thinned
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.statistics.intervals import Interval
-from milabench_ng.report.summary.folder import encode_summary, load
 
 HOSTILE = (
     '<script>document.title="taken"</script>"><img src=x onerror="document.title=1"><a href="http://192.0.2.1">x</a>'
@@ -231,7 +231,7 @@ def luminance(colour: str) -> float:
 
 def test_words_can_be_read_on_every_ground() -> None:
     """Contrast of 4.5 to 1 (WCAG 2.2, 1.4.3) for light, dark and paper."""
-    style = (files("milabench_ng.report.html") / "page.css").read_text()
+    style = (files("milabench_ng.present.html") / "page.css").read_text()
     sets = [dict(re.findall(r"--(\w+): (#\w+);", block)) for block in re.findall(r":root \{(.*?)\}", style, re.DOTALL)]
     assert len(sets) == 3
     for colours in sets:

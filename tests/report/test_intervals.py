@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from milabench_ng.report.scoring.score import log_parts
-from milabench_ng.report.scoring.scored import ScoredTest
-from milabench_ng.report.statistics.effects import effect, effects, holm, p_value
-from milabench_ng.report.statistics.intervals import (
+from milabench_ng.analysis.scoring.score import log_parts
+from milabench_ng.analysis.scoring.scored import ScoredTest
+from milabench_ng.analysis.statistics.effects import effect, effects, holm, p_value
+from milabench_ng.analysis.statistics.intervals import (
     Estimate,
     LogStat,
     combine,
@@ -22,7 +22,7 @@ from milabench_ng.report.statistics.intervals import (
     t_quantile,
     why_none,
 )
-from milabench_ng.report.statistics.jackknife import jackknife
+from milabench_ng.analysis.statistics.jackknife import jackknife
 from milabench_ng.stats import geometric_mean
 
 RUN = [104.0, 103.1, 105.2, 103.7, 104.4]

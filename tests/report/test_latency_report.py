@@ -13,11 +13,11 @@ import pytest
 import tampering
 from make_records import PER_GPU
 
-from milabench_ng.report.html.as_html import report_page
+from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
+from milabench_ng.analysis.summary.summary import Latency
+from milabench_ng.present.html.as_html import report_page
+from milabench_ng.present.writers import write_report
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.summary.folder import encode_summary, load, load_baseline
-from milabench_ng.report.summary.summary import Latency
-from milabench_ng.report.writers import write_report
 
 P50_MS = 1.02**348.5 / 1e3
 P99_MS = 1.02**465.5 / 1e3

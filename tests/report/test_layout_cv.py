@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from milabench_ng.analysis.summary.folder import load_baseline
+from milabench_ng.analysis.summary.summary import Stat, StepTally, TestSummary
 from milabench_ng.catalogue import Derived
 from milabench_ng.errors import InputError
+from milabench_ng.present.writers import Form, write_layout
 from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import build_report
-from milabench_ng.report.summary.folder import load_baseline
-from milabench_ng.report.summary.summary import Stat, StepTally, TestSummary
-from milabench_ng.report.writers import Form, write_layout
 
 HEAD = [
     *("Datetime", "GPU", "cuDNN version", "N GPUs", "Data Loader workers", "Model", "Precision", "Minibatch"),

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from milabench_ng.analysis.summary.folder import load_baseline
+from milabench_ng.analysis.summary.summary import Stat, Summary, TestSummary
 from milabench_ng.errors import InputError
+from milabench_ng.present.writers import Form, write_layout
 from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import AS_USUAL, ReportOptions, build_report
-from milabench_ng.report.summary.folder import load_baseline
-from milabench_ng.report.summary.summary import Stat, Summary, TestSummary
-from milabench_ng.report.writers import Form, write_layout
 
 TASKS = [
     *("ssd", "bert_base_squad", "bert_large_squad", "gnmt", "ncf", "resnet50", "tacotron2", "transformerxlbase"),

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from rows import changed as changed_row
 
+from milabench_ng.analysis.summary.folder import load_baseline
+from milabench_ng.analysis.summary.summary import Stat, Summary
 from milabench_ng.errors import InputError
+from milabench_ng.present.writers import Form, write_layout
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import build_report
-from milabench_ng.report.summary.folder import load_baseline
-from milabench_ng.report.summary.summary import Stat, Summary
-from milabench_ng.report.writers import Form, write_layout
 
 UNET3D = ["Gpu-Type", "Cuda-Version", "Pytorch-Version", "Precision", "Training [s/iter]", "Inference [MVox/s]"]
 PATCH, BLOCK = 48 * 384 * 384, 64 * 512 * 512

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from make_records import PER_GPU
 
+from milabench_ng.analysis.baselines.baseline import shortfalls
+from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load
+from milabench_ng.analysis.summary.marked import Marked
+from milabench_ng.present.render.alarms import NOT_COMPARABLE, alarms
+from milabench_ng.present.render.as_json import as_object
 from milabench_ng.records.marks import Mark
-from milabench_ng.report.baselines.baseline import shortfalls
-from milabench_ng.report.render.alarms import NOT_COMPARABLE, alarms
-from milabench_ng.report.render.as_json import as_object
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
-from milabench_ng.report.summary.marked import Marked
 
 
 def hot(device: int, share: float) -> dict[str, Any]:

@@ -15,19 +15,19 @@ import pytest
 import tampering
 from make_records import PER_GPU, PROGRESSION
 
+from milabench_ng.analysis.baselines.baseline import shortfalls
+from milabench_ng.analysis.scoring.failure_rate import failure_rate
+from milabench_ng.analysis.summary.ending import left_pending
+from milabench_ng.analysis.summary.folder import load
+from milabench_ng.analysis.summary.summary import FailedLaunch, Provenance, Summary, TestSummary
 from milabench_ng.plan import Batch, Plan
+from milabench_ng.present.render.as_json import as_object
+from milabench_ng.present.render.cells import Fact, four_digits
+from milabench_ng.present.render.first_screen import first_screen
+from milabench_ng.present.writers import write_report
 from milabench_ng.records import ledger
-from milabench_ng.report.baselines.baseline import shortfalls
-from milabench_ng.report.render.as_json import as_object
-from milabench_ng.report.render.cells import Fact, four_digits
-from milabench_ng.report.render.first_screen import first_screen
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.scoring.failure_rate import failure_rate
-from milabench_ng.report.summary.ending import left_pending
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.summary.summary import FailedLaunch, Provenance, Summary, TestSummary
-from milabench_ng.report.writers import write_report
 
 QUICK = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU) | {"scaling": PROGRESSION}
 

@@ -18,29 +18,29 @@ import pytest
 from rows import changed, row_of
 from terminal_stream import Terminal
 
+from milabench_ng.analysis.scoring.scale import Scale, shipped_scale
+from milabench_ng.analysis.scoring.score import score
+from milabench_ng.analysis.scoring.scored import scored_tests
+from milabench_ng.analysis.statistics.intervals import log_stat, t_quantile
+from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
+from milabench_ng.analysis.summary.summary import EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
+from milabench_ng.present.render.first_screen import first_screen
+from milabench_ng.present.render.statements import details
+from milabench_ng.present.render.tender_tables import tender_document
+from milabench_ng.present.writers import write, write_report
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.work import DataRead, Work
-from milabench_ng.report.procurement.bids import read_bids
-from milabench_ng.report.procurement.leave_one_out import leave_one_out
-from milabench_ng.report.procurement.offers import compare_bids
-from milabench_ng.report.procurement.ownership import NodePower, Terms, ownership
-from milabench_ng.report.procurement.ranking import pareto_set
-from milabench_ng.report.procurement.stability import Worth, per_throughput, stability
-from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.first_screen import first_screen
-from milabench_ng.report.render.statements import details
-from milabench_ng.report.render.tender_tables import tender_document
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, build_report
-from milabench_ng.report.scoring.scale import Scale, shipped_scale
-from milabench_ng.report.scoring.score import score
-from milabench_ng.report.scoring.scored import scored_tests
-from milabench_ng.report.statistics.intervals import log_stat, t_quantile
-from milabench_ng.report.summary.folder import encode_summary, load_baseline
-from milabench_ng.report.summary.summary import EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
-from milabench_ng.report.writers import write, write_report
+from milabench_ng.tender.bids import read_bids
+from milabench_ng.tender.leave_one_out import leave_one_out
+from milabench_ng.tender.offers import compare_bids
+from milabench_ng.tender.ownership import NodePower, Terms, ownership
+from milabench_ng.tender.ranking import pareto_set
+from milabench_ng.tender.stability import Worth, per_throughput, stability
+from milabench_ng.tender.tender import Tender
 
 WEIGHTS = {"standard.vae": 1.0, "standard.convnet": 3.0}
 SPREAD = (0.99, 1.0, 1.0, 1.0, 1.01)

@@ -10,10 +10,10 @@ import make_records
 import pytest
 from make_records import PER_GPU
 
+from milabench_ng.analysis.launch.odd_slices import far_slice, stock
+from milabench_ng.analysis.launch.steadiness import Shape
+from milabench_ng.analysis.summary.folder import load
 from milabench_ng.records.window import SliceRow, Window, WindowRule, averaging_window, backlog_edges, worked_off
-from milabench_ng.report.launch.odd_slices import far_slice, stock
-from milabench_ng.report.launch.steadiness import Shape
-from milabench_ng.report.summary.folder import load
 
 
 def rows_of(spans: Sequence[tuple[float, int]], backlog: Sequence[int | None] = ()) -> list[SliceRow]:

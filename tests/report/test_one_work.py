@@ -11,9 +11,9 @@ import pytest
 import tampering
 from make_records import PER_GPU
 
+from milabench_ng.analysis.scoring.score import score
+from milabench_ng.analysis.summary.folder import load
 from milabench_ng.errors import InputError
-from milabench_ng.report.scoring.score import score
-from milabench_ng.report.summary.folder import load
 
 Change = Callable[[dict[str, Any]], None]
 

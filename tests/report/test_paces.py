@@ -11,19 +11,19 @@ import make_records
 import msgspec
 import pytest
 
+from milabench_ng.analysis.baselines.baseline import as_baseline
+from milabench_ng.analysis.launch.host_paces import PaceSeen, PaceStat, differ, paces, without_pace
+from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.errors import InputError
 from milabench_ng.plan import Launch
+from milabench_ng.present.render import as_csv, as_json, as_table
+from milabench_ng.present.render.cells import Cell
+from milabench_ng.present.render.first_screen import first_screen
+from milabench_ng.present.render.statements import details
+from milabench_ng.present.render.tables import other_tables
 from milabench_ng.records.host_pace import HostPace
-from milabench_ng.report.baselines.baseline import as_baseline
-from milabench_ng.report.launch.host_paces import PaceSeen, PaceStat, differ, paces, without_pace
-from milabench_ng.report.render import as_csv, as_json, as_table
-from milabench_ng.report.render.cells import Cell
-from milabench_ng.report.render.first_screen import first_screen
-from milabench_ng.report.render.statements import details
-from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
 
 
 def folder(path: Path, edges: Any, repeat: int = 3, devices: int = 2) -> Path:

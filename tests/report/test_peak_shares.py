@@ -9,8 +9,8 @@ import pytest
 import tampering
 
 from milabench_ng.plan import Device
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import tampering
 from contradiction_attacks import measured_power
 from slice_attacks import more_a_step, more_steps, multiplied
 
-from milabench_ng.report.render.verification_tables import told_once
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.present.render.verification_tables import told_once
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 
 BUNDLE = Path(__file__).parents[2] / "baselines" / "bundles" / "standard-2xH200-20261122.tar.gz"
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from make_records import PER_GPU
 
-from milabench_ng.report.render.statements import details
+from milabench_ng.analysis.summary.folder import load
+from milabench_ng.present.render.statements import details
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.summary.folder import load
 from milabench_ng.telemetry.messages import Sample
 from milabench_ng.telemetry.recorder import Recorder
 

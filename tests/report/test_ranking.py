@@ -18,22 +18,22 @@ from make_records import PER_GPU
 from rows import changed
 from test_money import node, row, with_options
 
+from milabench_ng.analysis.scoring.compare import compare
+from milabench_ng.analysis.scoring.other_machine import GPU_STD, HOST_STD, day_variance, machine_variance, predicted
+from milabench_ng.analysis.scoring.scale import Scale
+from milabench_ng.analysis.scoring.scored import scored_tests
+from milabench_ng.analysis.scoring.weights import weights_over
+from milabench_ng.analysis.statistics.intervals import Estimate, session_stat, t_quantile
+from milabench_ng.analysis.summary.folder import encode_summary, load
+from milabench_ng.analysis.summary.summary import Provenance, Summary, TestSummary
+from milabench_ng.present.render.first_screen import first_screen
+from milabench_ng.present.render.tender_tables import tender_document
+from milabench_ng.present.writers import write
 from milabench_ng.profile import Scheme
-from milabench_ng.report.procurement.offers import compare_bids
-from milabench_ng.report.procurement.ranking import cheaper_by
-from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.first_screen import first_screen
-from milabench_ng.report.render.tender_tables import tender_document
 from milabench_ng.report.reporting import build_report
-from milabench_ng.report.scoring.compare import compare
-from milabench_ng.report.scoring.other_machine import GPU_STD, HOST_STD, day_variance, machine_variance, predicted
-from milabench_ng.report.scoring.scale import Scale
-from milabench_ng.report.scoring.scored import scored_tests
-from milabench_ng.report.scoring.weights import weights_over
-from milabench_ng.report.statistics.intervals import Estimate, session_stat, t_quantile
-from milabench_ng.report.summary.folder import encode_summary, load
-from milabench_ng.report.summary.summary import Provenance, Summary, TestSummary
-from milabench_ng.report.writers import write
+from milabench_ng.tender.offers import compare_bids
+from milabench_ng.tender.ranking import cheaper_by
+from milabench_ng.tender.tender import Tender
 
 SCALING = {"standard.vae": 1.0} | {f"standard.scaling.{count}": 1.0 for count in (1, 2, 4, 8)}
 THREE = {"0": 1, "1": 1, "2": 2, "3": 2, "4": 3}
@@ -120,7 +120,7 @@ def test_ratios_are_over_the_tests_that_all_bids_share_with_the_reference(
 ) -> None:
     """Before, that of a was over both tests and that of b, which had twice the reference's loaders, over vae alone."""
 
-    monkeypatch.setattr("milabench_ng.report.procurement.offers.own_bounds", lambda summary: summary)
+    monkeypatch.setattr("milabench_ng.tender.offers.own_bounds", lambda summary: summary)
 
     def fed(convnet: float, **workers: int) -> Summary:
         return with_options(node(100.0, convnet), bound="cpu", options={"batch_size": 64} | workers)

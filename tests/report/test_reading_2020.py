@@ -12,8 +12,8 @@ import milarun_reader
 import msgspec
 import pytest
 
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.summary.summary import Stat, Summary
+from milabench_ng.analysis.summary.folder import load
+from milabench_ng.analysis.summary.summary import Stat, Summary
 
 
 def as_2020(summary: Summary) -> dict[str, dict[str, Any]]:

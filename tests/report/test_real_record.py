@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from milabench_ng.analysis.summary.folder import load
+from milabench_ng.analysis.summary.summary import TestSummary
+from milabench_ng.present.html.details_tables import telemetry_section
+from milabench_ng.present.html.folder_details import details_of
 from milabench_ng.records.folder import read_folder
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.reading import ReadRecord, read_record
 from milabench_ng.records.record import Mnb, Record, encode_record
-from milabench_ng.report.html.details_tables import telemetry_section
-from milabench_ng.report.html.folder_details import details_of
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.summary.summary import TestSummary
-from milabench_ng.report.verification.opening import opened
+from milabench_ng.verification.opening import opened
 
 RECORD = Path(__file__).parents[1] / "data" / "standard.recom.J0.0.20261121-131334-263402.json"
 

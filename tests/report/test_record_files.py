@@ -17,13 +17,13 @@ from milabench_ng.records.reading import decoded_size
 from milabench_ng.records.record import Rank, Record
 from milabench_ng.records.window import SliceRow
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.verification import opening
-from milabench_ng.report.verification.bundle import pack
-from milabench_ng.report.verification.checks import stops
-from milabench_ng.report.verification.findings import Ruling
-from milabench_ng.report.verification.possible_records import impossible, longest
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification import opening
+from milabench_ng.verification.bundle import pack
+from milabench_ng.verification.checks import stops
+from milabench_ng.verification.findings import Ruling
+from milabench_ng.verification.possible_records import impossible, longest
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 
 PLAN = make_records.plan("standard", {"vae": PER_GPU}, 2, 1)
 MANY = 20_000

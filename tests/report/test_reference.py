@@ -15,24 +15,24 @@ from make_records import PER_GPU
 from rows import changed
 from test_score import row, summary
 
+from milabench_ng.analysis.scoring.reference import CLASSIC_UNIT, Reference
+from milabench_ng.analysis.scoring.scale import Scale, load_scale, shipped_scale
+from milabench_ng.analysis.scoring.score import score
+from milabench_ng.analysis.scoring.weights import read_weights
+from milabench_ng.analysis.summary.folder import encode_summary, load
+from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.errors import InputError
+from milabench_ng.present.render import as_json
+from milabench_ng.present.render.first_screen import first_screen
+from milabench_ng.present.render.statements import details
+from milabench_ng.present.render.tables import other_tables
 from milabench_ng.profile import Scheme
-from milabench_ng.report.render import as_json
-from milabench_ng.report.render.first_screen import first_screen
-from milabench_ng.report.render.statements import details
-from milabench_ng.report.render.tables import other_tables
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import AS_USUAL, ReportOptions, build_report
-from milabench_ng.report.scoring.reference import CLASSIC_UNIT, Reference
-from milabench_ng.report.scoring.scale import Scale, load_scale, shipped_scale
-from milabench_ng.report.scoring.score import score
-from milabench_ng.report.scoring.weights import read_weights
-from milabench_ng.report.summary.folder import encode_summary, load
-from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.bundle import pack
-from milabench_ng.report.verification.rules import Rules
-from milabench_ng.report.verification.verify import verify
 from milabench_ng.stats import weighted_geometric_mean
+from milabench_ng.verification.bundle import pack
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 
 WEIGHTS = {"s.a": 1.0, "s.b": 3.0}
 RUN = summary({"s.a": row(200.0, std=100.0), "s.b": row(32.0, unit="voxels")})

@@ -23,22 +23,22 @@ from bundle_attacks import BUNDLES
 from tampering import NONCE, WHOLE, Tamper, ours, record
 
 from milabench_ng import __version__
+from milabench_ng.analysis.launch.traces import Bands, ReferenceTrace, TraceBand
 from milabench_ng.cli import call
+from milabench_ng.present.render.verification_tables import verification_document
+from milabench_ng.present.writers import write
 from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.records.work import Work
-from milabench_ng.report.launch.traces import Bands, ReferenceTrace, TraceBand
-from milabench_ng.report.render.verification_tables import verification_document
-from milabench_ng.report.verification.bundle import ClaimedScore, pack
-from milabench_ng.report.verification.checks.check_score import precise_enough
-from milabench_ng.report.verification.checks.registry import RULES
-from milabench_ng.report.verification.doubts.doubt import CORPUS
-from milabench_ng.report.verification.doubts.registry import DOUBTS
-from milabench_ng.report.verification.findings import Ruling, Verification
-from milabench_ng.report.verification.rules import Ceiling, DataRule, Pin, Rules
-from milabench_ng.report.verification.verify import verify
-from milabench_ng.report.writers import write
 from milabench_ng.shipped import find
 from milabench_ng.units import GIB
+from milabench_ng.verification.bundle import ClaimedScore, pack
+from milabench_ng.verification.checks.check_score import precise_enough
+from milabench_ng.verification.checks.registry import RULES
+from milabench_ng.verification.doubts.doubt import CORPUS
+from milabench_ng.verification.doubts.registry import DOUBTS
+from milabench_ng.verification.findings import Ruling, Verification
+from milabench_ng.verification.rules import Ceiling, DataRule, Pin, Rules
+from milabench_ng.verification.verify import verify
 
 WEIGHTS = b'{"standard.vae": {"weight": 8}, "standard.toy_reg": {"weight": 4}, "standard.scaling.2": {"weight": 2}}'
 PROFILE = make_records.promise(WHOLE).profile
@@ -188,7 +188,7 @@ def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, mon
     of_vae = Work(options=make_records.arguments_of("vae"))
     arguments = of_vae.options_that_change("work", "numbers", "precision")
     trace = ReferenceTrace(arguments=arguments, data=("mnist", "twin", 1.0), losses=bands)
-    monkeypatch.setattr("milabench_ng.report.summary.folder.load_traces", lambda _suite: {"standard.vae": trace})
+    monkeypatch.setattr("milabench_ng.analysis.summary.folder.load_traces", lambda _suite: {"standard.vae": trace})
 
     def computed(loss: float) -> Tamper:
         return record(lambda content: content["mnb"]["ranks"][0].update(losses={"1": loss}), "standard.vae.*")

@@ -17,10 +17,10 @@ from tampering import NONCE, WHOLE, manifest, proof, record, records
 from milabench_ng import __version__
 from milabench_ng.known_twins import KnownTwin, encode_known
 from milabench_ng.records.late_steps import late_steps
-from milabench_ng.report.verification import verify as verifying
-from milabench_ng.report.verification.findings import Ruling
-from milabench_ng.report.verification.rules import DataRule, Rules
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification import verify as verifying
+from milabench_ng.verification.findings import Ruling
+from milabench_ng.verification.rules import DataRule, Rules
+from milabench_ng.verification.verify import verify
 
 CLOSED = Rules(closed=True, nonce=NONCE, data={"*": DataRule(kind="twin")})
 PROVEN = ("R19", "R21", "R31")

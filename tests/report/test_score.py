@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from rows import row_of
 
+from milabench_ng.analysis.scoring.compare import compare
+from milabench_ng.analysis.scoring.cost import cost
+from milabench_ng.analysis.scoring.failure_rate import failure_rate
+from milabench_ng.analysis.scoring.scale import Scale
+from milabench_ng.analysis.scoring.score import Score, score
+from milabench_ng.analysis.scoring.scored import perf_adj, scored_tests
+from milabench_ng.analysis.scoring.weights import find_weights, planned_weights, read_weights, spread_unplanned
+from milabench_ng.analysis.summary.folder import load, load_baseline
+from milabench_ng.analysis.summary.summary import Provenance, Stat, Summary, TestSummary
 from milabench_ng.errors import InputError
 from milabench_ng.report.reporting import ReportOptions, build_report, make_report
-from milabench_ng.report.scoring.compare import compare
-from milabench_ng.report.scoring.cost import cost
-from milabench_ng.report.scoring.failure_rate import failure_rate
-from milabench_ng.report.scoring.scale import Scale
-from milabench_ng.report.scoring.score import Score, score
-from milabench_ng.report.scoring.scored import perf_adj, scored_tests
-from milabench_ng.report.scoring.weights import find_weights, planned_weights, read_weights, spread_unplanned
-from milabench_ng.report.summary.folder import load, load_baseline
-from milabench_ng.report.summary.summary import Provenance, Stat, Summary, TestSummary
 
 DATA = Path(__file__).parent.parent / "data" / "milarun2020"
 HERE = Provenance(kind="measured", source="by hand", hardware="paper")

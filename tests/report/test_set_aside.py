@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from test_money import WEIGHTS, node
 
-from milabench_ng.report.procurement.offers import compare_bids
-from milabench_ng.report.procurement.same_work import set_aside
-from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.tender_facts import tender_facts
-from milabench_ng.report.summary.folder import encode_summary
-from milabench_ng.report.summary.summary import Summary
+from milabench_ng.analysis.summary.folder import encode_summary
+from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.present.render.tender_facts import tender_facts
+from milabench_ng.tender.offers import compare_bids
+from milabench_ng.tender.same_work import set_aside
+from milabench_ng.tender.tender import Tender
 
 
 def of_model(model: str, suite: str = "standard") -> Summary:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.cli import call
-from milabench_ng.report.render.cells import four_digits
+from milabench_ng.present.render.cells import four_digits
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.summary.folder import load_baseline
 
 ROOT = Path(__file__).parents[2]
 BUNDLES = sorted((ROOT / "baselines" / "bundles").glob("*.tar.gz"))

@@ -8,8 +8,8 @@ from simulations import model
 from simulations.__main__ import main
 from simulations.decisions import DECISIONS, simulate
 
-from milabench_ng.report.statistics.effects import holm, p_value
-from milabench_ng.report.statistics.intervals import combine, log_stat
+from milabench_ng.analysis.statistics.effects import holm, p_value
+from milabench_ng.analysis.statistics.intervals import combine, log_stat
 
 
 @pytest.mark.slow

@@ -15,11 +15,7 @@ import pytest
 from make_records import PER_GPU
 from scipy import stats
 
-from milabench_ng.plan import Launch
-from milabench_ng.report.render.next_step import TENDER
-from milabench_ng.report.report import Report
-from milabench_ng.report.reporting import make_report
-from milabench_ng.report.scoring.slow_devices import (
+from milabench_ng.analysis.scoring.slow_devices import (
     DeviceGap,
     device_gaps,
     log_matrix,
@@ -27,8 +23,12 @@ from milabench_ng.report.scoring.slow_devices import (
     over_tests,
     slow_among,
 )
-from milabench_ng.report.summary.folder import load
-from milabench_ng.report.writers import write_report
+from milabench_ng.analysis.summary.folder import load
+from milabench_ng.plan import Launch
+from milabench_ng.present.render.next_step import TENDER
+from milabench_ng.present.writers import write_report
+from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import make_report
 
 Rates = Mapping[str, Sequence[Sequence[float]]]
 """By test: a row of devices for each repeat."""

@@ -12,12 +12,12 @@ import pytest
 from make_records import PER_GPU
 from simulations.runs import run_of
 
+from milabench_ng.analysis.scoring.score import score
+from milabench_ng.analysis.statistics.effects import effect, p_value
+from milabench_ng.analysis.statistics.intervals import combine, interval, stat_of_logs, t_quantile
+from milabench_ng.analysis.statistics.slow_repeats import slow_places
+from milabench_ng.analysis.summary.folder import load
 from milabench_ng.plan import Launch
-from milabench_ng.report.scoring.score import score
-from milabench_ng.report.statistics.effects import effect, p_value
-from milabench_ng.report.statistics.intervals import combine, interval, stat_of_logs, t_quantile
-from milabench_ng.report.statistics.slow_repeats import slow_places
-from milabench_ng.report.summary.folder import load
 
 STEADY = (0.000, 0.004, 0.008, 0.012)
 

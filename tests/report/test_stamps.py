@@ -22,15 +22,15 @@ from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.records import ledger
 from milabench_ng.records.reading import read_ledger
-from milabench_ng.report.verification import stamping
-from milabench_ng.report.verification import verify as verifying
-from milabench_ng.report.verification.authority import UnfitReplyError, check_reply, read_certificates, read_reply
-from milabench_ng.report.verification.bundle import pack
-from milabench_ng.report.verification.checks.check_stamps import drift, due, heads
-from milabench_ng.report.verification.findings import Ruling
-from milabench_ng.report.verification.rules import Rules, StampRule
-from milabench_ng.report.verification.stamping import NAMESPACE, Stamp, add_stamp, read_stamps, request_stamp
-from milabench_ng.report.verification.verify import verify
+from milabench_ng.verification import stamping
+from milabench_ng.verification import verify as verifying
+from milabench_ng.verification.authority import UnfitReplyError, check_reply, read_certificates, read_reply
+from milabench_ng.verification.bundle import pack
+from milabench_ng.verification.checks.check_stamps import drift, due, heads
+from milabench_ng.verification.findings import Ruling
+from milabench_ng.verification.rules import Rules, StampRule
+from milabench_ng.verification.stamping import NAMESPACE, Stamp, add_stamp, read_stamps, request_stamp
+from milabench_ng.verification.verify import verify
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 AUTHORITY = """
@@ -348,7 +348,7 @@ def test_without_the_extra_commands_say_how_to_install_it(
 ) -> None:
     query, _ = request_stamp(folder)
     reply = keys.reply(query)
-    monkeypatch.delitem(sys.modules, "milabench_ng.report.verification.authority")
+    monkeypatch.delitem(sys.modules, "milabench_ng.verification.authority")
     monkeypatch.setitem(sys.modules, "rfc3161_client", None)
     needed = (
         'time stamps by an authority: the package rfc3161_client is not installed; pip install "milabench_ng[stamps]"'

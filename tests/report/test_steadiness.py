@@ -10,10 +10,10 @@ import make_records
 import pytest
 from make_records import PER_GPU
 
+from milabench_ng.analysis.launch.steadiness import MIN_SLICES, odd_shape
+from milabench_ng.analysis.summary.folder import load
 from milabench_ng.plan import Launch
 from milabench_ng.records.window import SliceRow
-from milabench_ng.report.launch.steadiness import MIN_SLICES, odd_shape
-from milabench_ng.report.summary.folder import load
 
 Course = Callable[[int], float]
 """The rate, 1 being usual, of the slice with this number (of 120)."""

@@ -10,9 +10,9 @@ from io import StringIO
 import pytest
 from terminal_stream import Terminal
 
-from milabench_ng.report.render.cells import Fact, whole
-from milabench_ng.report.render.sections import Facts, Heading, Part, in_one_table, table
-from milabench_ng.report.render.terminal import write_parts
+from milabench_ng.present.render.cells import Fact, whole
+from milabench_ng.present.render.sections import Facts, Heading, Part, in_one_table, table
+from milabench_ng.present.render.terminal import write_parts
 
 ROWS = [("resnet50", "images", "torchvision", 1234567, "a network for pictures that many know " * 3)]
 COUNT = Heading("count", "", whole, True)

@@ -15,10 +15,8 @@ from make_records import PER_GPU, manifest, plan, record, steady, write
 from parts.trace_bands import FIRST, build, merge
 
 from milabench_ng import shipped
-from milabench_ng.errors import InputError
-from milabench_ng.records.marks import Mark
-from milabench_ng.report.launch import traces
-from milabench_ng.report.launch.traces import (
+from milabench_ng.analysis.launch import traces
+from milabench_ng.analysis.launch.traces import (
     Compared,
     TraceBand,
     Traced,
@@ -28,10 +26,12 @@ from milabench_ng.report.launch.traces import (
     encode_traces,
     strength,
 )
-from milabench_ng.report.render.statements import details
-from milabench_ng.report.render.traces_told import told
+from milabench_ng.analysis.summary.folder import load
+from milabench_ng.errors import InputError
+from milabench_ng.present.render.statements import details
+from milabench_ng.present.render.traces_told import told
+from milabench_ng.records.marks import Mark
 from milabench_ng.report.reporting import make_report
-from milabench_ng.report.summary.folder import load
 
 ROOT = Path(__file__).parents[2]
 ARGUMENTS: dict[str, Any] = {"batch_size": 64}

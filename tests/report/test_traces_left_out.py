@@ -11,8 +11,8 @@ from parts.trace_bands import build
 from test_traces import first_step, of_tenants, seen
 from test_traces import folder as written
 
-from milabench_ng.report.launch.traces import Compared, Traced, compare
-from milabench_ng.report.summary.folder import load
+from milabench_ng.analysis.launch.traces import Compared, Traced, compare
+from milabench_ng.analysis.summary.folder import load
 
 
 def test_a_rank_that_skipped_a_step_does_not_hide_what_another_computed() -> None:
@@ -99,7 +99,7 @@ def test_a_report_marks_records_with_less(
         content = json.loads(path.read_text())
         content["mnb"]["ranks"][0] |= {"losses": losses, "gradient_norms": norms}
         path.write_text(json.dumps(content))
-    monkeypatch.setattr("milabench_ng.report.summary.folder.load_traces", lambda _suite: {"try.net": whole})
+    monkeypatch.setattr("milabench_ng.analysis.summary.folder.load_traces", lambda _suite: {"try.net": whole})
     assert {mark.text for mark in load(place).tests["try.net"].marks} == marked
 
 

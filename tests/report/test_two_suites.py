@@ -14,29 +14,29 @@ import pytest
 import tampering
 from make_records import PER_GPU
 
+from milabench_ng.analysis.scoring.score import score
+from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load
+from milabench_ng.analysis.summary.marked import Marked
+from milabench_ng.analysis.summary.provenance import ReducedFolder, suites_of
+from milabench_ng.analysis.summary.suites import by_suite
+from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
+from milabench_ng.present.render.first_screen import first_screen
+from milabench_ng.present.render.next_step import next_step
+from milabench_ng.present.render.tender_facts import tender_facts
+from milabench_ng.present.render.tender_tables import tender_document, tender_sections
+from milabench_ng.present.writers import write, write_report
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.report.procurement.acceptance import accept
-from milabench_ng.report.procurement.offers import compare_bids
-from milabench_ng.report.procurement.tender import Tender
-from milabench_ng.report.render.first_screen import first_screen
-from milabench_ng.report.render.next_step import next_step
-from milabench_ng.report.render.tender_facts import tender_facts
-from milabench_ng.report.render.tender_tables import tender_document, tender_sections
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, make_report
-from milabench_ng.report.scoring.score import score
-from milabench_ng.report.summary.folder import decode_summary, encode_summary, load
-from milabench_ng.report.summary.marked import Marked
-from milabench_ng.report.summary.provenance import ReducedFolder, suites_of
-from milabench_ng.report.summary.suites import by_suite
-from milabench_ng.report.summary.summary import Summary
-from milabench_ng.report.verification.bundle import pack
-from milabench_ng.report.verification.checked import Demands, check_results
-from milabench_ng.report.verification.rules import Pin, Rules
-from milabench_ng.report.verification.verify import verify
-from milabench_ng.report.writers import write, write_report
+from milabench_ng.tender.acceptance import accept
+from milabench_ng.tender.offers import compare_bids
+from milabench_ng.tender.tender import Tender
+from milabench_ng.verification.bundle import pack
+from milabench_ng.verification.checked import Demands, check_results
+from milabench_ng.verification.rules import Pin, Rules
+from milabench_ng.verification.verify import verify
 
 WEIGHTS = {
     "standard": {"standard.vae": 8.0, "standard.toy_reg": 4.0},

@@ -9,18 +9,18 @@ import msgspec
 import pytest
 from test_score import row, summary
 
+from milabench_ng.analysis.baselines.baseline import measured_again
+from milabench_ng.analysis.scoring import weights
+from milabench_ng.analysis.scoring.scale import Scale, files_of, load_scales
+from milabench_ng.analysis.scoring.weights import read_weights
+from milabench_ng.analysis.summary.contradictions import contradictions
+from milabench_ng.analysis.summary.folder import decode_summary, encode_summary
+from milabench_ng.analysis.summary.suites import by_suite
+from milabench_ng.analysis.summary.summary import Summary, name_of_row, suite_of_row
 from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.files import read_json
-from milabench_ng.report.baselines.baseline import measured_again
 from milabench_ng.report.reporting import build_report, with_suites
-from milabench_ng.report.scoring import weights
-from milabench_ng.report.scoring.scale import Scale, files_of, load_scales
-from milabench_ng.report.scoring.weights import read_weights
-from milabench_ng.report.summary.contradictions import contradictions
-from milabench_ng.report.summary.folder import decode_summary, encode_summary
-from milabench_ng.report.summary.suites import by_suite
-from milabench_ng.report.summary.summary import Summary, name_of_row, suite_of_row
 
 
 def of_suites(suite: str, suites: tuple[str, ...], *labels: str) -> Summary:

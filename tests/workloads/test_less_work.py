@@ -13,11 +13,11 @@ from parts.trace_bands import build
 from recording import Recording, bench_on
 from torch import Tensor, nn
 
+from milabench_ng.analysis.launch.traces import ReferenceTrace, Traced, compare
 from milabench_ng.bench import Bench
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.events import GradientNorm, Loss
-from milabench_ng.report.launch.traces import ReferenceTrace, Traced, compare
 from milabench_ng.worker.discovery import builtin_workloads
 
 WORKLOADS = builtin_workloads()

@@ -7,6 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from milabench_ng.analysis.scoring.weights import read_weights
+from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.catalogue import Catalogue, resolve
 from milabench_ng.composing import make_plan
 from milabench_ng.datasets.tables.clicks import COLUMNS, FEATURES, TYPE, Clicks
@@ -14,8 +16,6 @@ from milabench_ng.errors import InputError
 from milabench_ng.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.plan import Device, ResolvedOptions
 from milabench_ng.profile import Test, build_profile, parse_profile
-from milabench_ng.report.scoring.weights import read_weights
-from milabench_ng.report.summary.folder import load_baseline
 from milabench_ng.units import GIB
 from milabench_ng.worker.discovery import describe
 from milabench_ng.workloads.models.dimensions import Dimensions

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec.structs import replace
 
-from milabench_ng.report.procurement.acceptance import Acceptance, accept
-from milabench_ng.report.scoring.other_machine import GPU_DAY_STD, HOST_DAY_STD
+from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, HOST_DAY_STD
+from milabench_ng.tender.acceptance import Acceptance, accept
 from simulations.finding import Finding, share
 from simulations.model import Floats
 from simulations.nodes import TESTS, WEIGHTS, Spread, drawn_node

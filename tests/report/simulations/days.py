@@ -11,8 +11,8 @@ import math
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from milabench_ng.report.scoring.other_machine import GPU_DAY_STD, GPU_STD, HOST_DAY_STD, HOST_STD
-from milabench_ng.report.statistics.intervals import RANKED_FROM, SESSIONS_FROM
+from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, GPU_STD, HOST_DAY_STD, HOST_STD
+from milabench_ng.analysis.statistics.intervals import RANKED_FROM, SESSIONS_FROM
 from simulations.finding import Finding, share
 from simulations.model import RUN_CV, Floats
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from milabench_ng.report.scoring.score import score
-from milabench_ng.report.statistics.intervals import combine, stat_of_logs
+from milabench_ng.analysis.scoring.score import score
+from milabench_ng.analysis.statistics.intervals import combine, stat_of_logs
 from simulations.finding import Finding, share
 from simulations.model import Floats
 from simulations.runs import run_of

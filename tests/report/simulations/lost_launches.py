@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from milabench_ng.report.scoring.score import score
+from milabench_ng.analysis.scoring.score import score
 from simulations.finding import Finding, share
 from simulations.model import RUN_CV
 from simulations.runs import run_of

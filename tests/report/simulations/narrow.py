@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from milabench_ng.analysis.scoring.narrowness import half_width
+from milabench_ng.analysis.statistics.effects import MARGIN, effect
+from milabench_ng.analysis.statistics.intervals import LogStat, combine, stat_of_logs
 from milabench_ng.records.borders import narrow
 from milabench_ng.records.stopping import Headline, Stopping
-from milabench_ng.report.scoring.narrowness import half_width
-from milabench_ng.report.statistics.effects import MARGIN, effect
-from milabench_ng.report.statistics.intervals import LogStat, combine, stat_of_logs
 from simulations.finding import Finding, share
 
 TRIALS = 4000

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from milabench_ng.analysis.scoring.neighbours import PACKED, Slowdown, fence_gains, slowdowns, worth_of_fence
+from milabench_ng.analysis.statistics.intervals import Interval
+from milabench_ng.analysis.summary.summary import Stat, TestSummary
 from milabench_ng.records.work import Work
-from milabench_ng.report.scoring.neighbours import PACKED, Slowdown, fence_gains, slowdowns, worth_of_fence
-from milabench_ng.report.statistics.intervals import Interval
-from milabench_ng.report.summary.summary import Stat, TestSummary
 from simulations.finding import Finding, share
 from simulations.model import RUN_CV
 

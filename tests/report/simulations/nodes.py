@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from milabench_ng.analysis.statistics.intervals import session_stat
+from milabench_ng.analysis.summary.summary import Provenance, Stat, Summary, TestSummary
 from milabench_ng.records.work import Work
-from milabench_ng.report.statistics.intervals import session_stat
-from milabench_ng.report.summary.summary import Provenance, Stat, Summary, TestSummary
 from simulations.model import RUN_CV, Floats
 
 TESTS = 12

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from milabench_ng.report.scoring.score import charged_parts, score, scored_tests
-from milabench_ng.report.statistics.intervals import combine, interval
-from milabench_ng.report.summary.summary import Summary
+from milabench_ng.analysis.scoring.score import charged_parts, score, scored_tests
+from milabench_ng.analysis.statistics.intervals import combine, interval
+from milabench_ng.analysis.summary.summary import Summary
 from simulations.finding import Finding, average, share
 from simulations.model import Floats
 from simulations.runs import run_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from milabench_ng.report.statistics.intervals import combine, log_stat, repeats_needed
+from milabench_ng.analysis.statistics.intervals import combine, log_stat, repeats_needed
 from simulations.finding import Finding, share
 
 TRIALS = 2000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from milabench_ng.report.procurement.ranking import rank
+from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.report.reporting import build_report
-from milabench_ng.report.scoring.scale import Scale
+from milabench_ng.tender.ranking import rank
 from simulations.finding import Finding, share
 from simulations.nodes import LABELS, WEIGHTS, Spread, drawn_node
 

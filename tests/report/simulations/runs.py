@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from milabench_ng.analysis.statistics.intervals import log_stat
+from milabench_ng.analysis.summary.summary import Provenance, Stat, Summary, TestSummary
 from milabench_ng.records.work import Work
-from milabench_ng.report.statistics.intervals import log_stat
-from milabench_ng.report.summary.summary import Provenance, Stat, Summary, TestSummary
 from simulations.model import Floats
 
 HERE = Provenance(kind="measured", source="made up", hardware="none")

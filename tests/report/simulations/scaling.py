@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from milabench_ng.analysis.scoring.scaling import scaling_curves
+from milabench_ng.analysis.scoring.scored import scored_tests
+from milabench_ng.analysis.summary.summary import Provenance, Stat, Summary, TestSummary
 from milabench_ng.records.work import Work
-from milabench_ng.report.scoring.scaling import scaling_curves
-from milabench_ng.report.scoring.scored import scored_tests
-from milabench_ng.report.summary.summary import Provenance, Stat, Summary, TestSummary
 from simulations.finding import Finding, share
 
 TRIALS = 1000

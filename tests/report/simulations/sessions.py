@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from milabench_ng.report.scoring.other_machine import machine_variance, predicted
-from milabench_ng.report.scoring.score import log_parts, scored_tests
-from milabench_ng.report.statistics.intervals import WeightedStat, combine
+from milabench_ng.analysis.scoring.other_machine import machine_variance, predicted
+from milabench_ng.analysis.scoring.score import log_parts, scored_tests
+from milabench_ng.analysis.statistics.intervals import WeightedStat, combine
 from simulations.finding import Finding, share
 from simulations.nodes import WEIGHTS, Spread, drawn_node
 

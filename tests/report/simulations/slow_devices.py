@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from milabench_ng.report.scoring.slow_devices import device_gaps, over_tests, slow_among
+from milabench_ng.analysis.scoring.slow_devices import device_gaps, over_tests, slow_among
 from simulations.finding import Finding, share
 from simulations.model import RUN_CV, Floats
 

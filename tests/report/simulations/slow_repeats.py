@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from honest import unpacked
 
-from milabench_ng.report.scoring.score import charged_parts, log_parts, scored_tests
-from milabench_ng.report.statistics.intervals import Estimate, WeightedStat, combine
-from milabench_ng.report.statistics.slow_repeats import slow_places
-from milabench_ng.report.verification.opening import load_result
+from milabench_ng.analysis.scoring.score import charged_parts, log_parts, scored_tests
+from milabench_ng.analysis.statistics.intervals import Estimate, WeightedStat, combine
+from milabench_ng.analysis.statistics.slow_repeats import slow_places
+from milabench_ng.verification.opening import load_result
 from simulations.finding import Finding, share
 from simulations.model import RUN_CV, Floats
 from simulations.runs import run_of

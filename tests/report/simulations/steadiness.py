@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from milabench_ng.analysis.launch.odd_slices import far_slice
+from milabench_ng.analysis.launch.steadiness import odd_shape
 from milabench_ng.records.window import SliceRow, Window
-from milabench_ng.report.launch.odd_slices import far_slice
-from milabench_ng.report.launch.steadiness import odd_shape
 from simulations.finding import Finding, share
 from simulations.model import Floats
 

@@ -1,0 +1,1 @@
+"""Folder to summary: windows, statistics, scores, comparisons. Pure but for the reading of files."""

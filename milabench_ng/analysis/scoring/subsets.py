@@ -1,0 +1,124 @@
+"""What decided the score: groups, bounds, no penalty for spread, no scaling, and each test by its absence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import get_args
+
+import msgspec
+
+from milabench_ng.analysis.scoring.reference import Reference
+from milabench_ng.analysis.scoring.score import (
+    Score,
+    about,
+    charged_parts,
+    level,
+    mean_over,
+    other_items,
+    ratio_of,
+    why_unknown,
+)
+from milabench_ng.analysis.scoring.scored import ScoredTest, scored_tests
+from milabench_ng.analysis.scoring.weights import Groups, Weights
+from milabench_ng.analysis.statistics.intervals import Interval, combine
+from milabench_ng.analysis.summary.summary import Summary, name_of_row, progression_steps
+from milabench_ng.catalogue import Bound
+from milabench_ng.plain import plain
+
+WITHOUT_PENALTY = "without the charge for spread"
+WITHOUT_SCALING = "without scaling"
+OF_GROUP = "group "
+"""Begins the name of what is over the tests of a group."""
+
+
+class SubScore(msgspec.Struct, frozen=True, kw_only=True):
+    """The score computed in another way, or over some of the tests. In the score's unit, per device."""
+
+    name: str
+    labels: tuple[str, ...]
+    weight_pct: float
+    """The tests' share of the weights, in percent."""
+    per_device: float | None
+    """None if one of its tests is missing."""
+    interval: Interval | None
+    why: str = ""
+    left_out: str = ""
+    """The test that it is without; empty for the other sub-scores."""
+
+
+def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str], groups: Groups) -> dict[str, tuple[str, ...]]:
+    """The tests of each group, those without the ones over several devices, and those of each bound."""
+    chosen = {
+        f"{OF_GROUP}{plain(group)}": tuple(label for label in labels if groups.get(label) == group)
+        for group in dict.fromkeys(groups.values())
+    }
+    steps = progression_steps(list(labels))
+    chosen |= {WITHOUT_SCALING: tuple(label for label in labels if label not in steps)} if steps else {}
+    for bound in dict.fromkeys([*get_args(Bound), *(rows[label].bound or "" for label in labels if label in rows)]):
+        members = tuple(label for label in labels if label in rows and rows[label].bound == bound)
+        if bound and members:
+            chosen[f"bound by {plain(bound)}"] = members
+    return {name: members for name, members in chosen.items() if members}
+
+
+def all_but_one(labels: Sequence[str], groups: Groups) -> dict[str, tuple[str, ...]]:
+    """The other tests, by the one that is left out, where weights have groups: these are a judgement on unlike work."""
+    chosen = {left_out: tuple(label for label in labels if label != left_out) for left_out in labels if groups}
+    return {left_out: others for left_out, others in chosen.items() if others}
+
+
+def without(left_out: str) -> str:
+    """The name of what is over all tests but one."""
+    return f"without {plain(name_of_row(left_out))}"
+
+
+def sub_scores(
+    summary: Summary,
+    weights: Weights,
+    score: Score,
+    reference: Reference | None = None,
+    *,
+    penalize_variance: bool = True,
+    groups: Groups = MappingProxyType({}),
+) -> tuple[SubScore, ...]:
+    """The sub-scores with their intervals; ``weights`` are the effective ones."""
+    rows = {row.test: row for row in scored_tests(summary, weights, penalize_variance=penalize_variance)}
+    unpunished = {row.test: row for row in scored_tests(summary, weights, penalize_variance=False)}
+    unknown = {label for label, row in rows.items() if row.of_unknown_items}
+    labels = [label for label in weights if label not in score.omitted and label not in unknown]
+    labels = [label for label in labels if label not in other_items(summary, reference, [*rows.keys() & weights])]
+
+    def level_over(members: Sequence[str], *, penalize: bool) -> float:
+        return level(reference, members, weights, penalize=penalize)
+
+    made = [
+        _sub_score(name, members, rows, weights, score, level_over(members, penalize=penalize_variance))
+        for name, members in subsets(rows, labels, groups).items()
+    ]
+    for left_out, members in all_but_one(labels, groups).items():
+        one = level_over(members, penalize=penalize_variance)
+        found = _sub_score(without(left_out), members, rows, weights, score, one)
+        made.append(msgspec.structs.replace(found, left_out=left_out))
+    if penalize_variance and weights:  # all weights may be for steps that need more devices
+        made.insert(
+            0, _sub_score(WITHOUT_PENALTY, labels, unpunished, weights, score, level_over(labels, penalize=False))
+        )
+    return tuple(made)
+
+
+def _sub_score(
+    name: str, labels: Sequence[str], rows: Mapping[str, ScoredTest], weights: Weights, score: Score, one: float
+) -> SubScore:
+    lacking = [label for label in labels if label in score.missing or label not in rows]
+    value = None if lacking or not labels else ratio_of(mean_over(rows, labels, weights), one)
+    parts = charged_parts(rows, labels, weights) if value else []
+    estimate = combine(parts)
+    return SubScore(
+        name=name,
+        labels=tuple(labels),
+        weight_pct=100 * sum(weights[label] for label in labels) / sum(weights.values()),
+        per_device=value,
+        interval=about(value, estimate, one) if value and estimate else None,
+        why=f"{', '.join(lacking)} missing" if lacking else why_unknown([rows], labels, parts),
+    )

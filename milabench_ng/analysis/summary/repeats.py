@@ -1,0 +1,110 @@
+"""From launches to repeats: one number for each time that a test ran on all its devices. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+
+from milabench_ng.analysis.summary.launches import LaunchResult
+from milabench_ng.analysis.summary.summary import Stat, TestSummary
+from milabench_ng.stats import mean, sample_std
+
+
+def repeats(
+    good: Sequence[LaunchResult], value: Callable[[LaunchResult], float] = lambda result: result.perf
+) -> dict[str, float]:
+    """Mean ``value`` over the devices by repeat; ``"0#2"`` is repeat 0 of the folder's second run of ``mnb``.
+
+    A repeat that lacks a device that other repeats have (its launch failed) is left out: devices differ, so the mean
+    over the remaining ones would not be comparable.
+    """
+    runs = list(dict.fromkeys(result.run_id for result in good))
+    cells: dict[tuple[int, str], dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for result in good:
+        repeat = result.job_id.partition(".")[0]
+        cells[runs.index(result.run_id), repeat][result.devices].append(value(result))
+    everywhere = {devices for cell in cells.values() for devices in cell}
+    return {
+        f"{repeat}#{run + 1}" if run else repeat: mean([mean(values) for values in cell.values()])
+        for (run, repeat), cell in sorted(cells.items(), key=_in_order)
+        if cell.keys() == everywhere
+    }
+
+
+def sessions_by_repeat(good: Sequence[LaunchResult]) -> dict[str, int]:
+    """The session of every repeat; empty for one session.
+
+    A repeat that a later session finished counts as the later one's.
+    """
+    runs = list(dict.fromkeys(result.run_id for result in good))
+    last: dict[str, int] = {}
+    for result in good:
+        run, repeat = runs.index(result.run_id), result.job_id.partition(".")[0]
+        name = f"{repeat}#{run + 1}" if run else repeat
+        last[name] = max(last.get(name, 1), result.session)
+    return last if len(set(last.values())) > 1 else {}
+
+
+def _in_order(cell: tuple[tuple[int, str], object]) -> tuple[int, int, str]:
+    """The sort key: by run, and ``10`` after ``9``."""
+    (run, repeat), _ = cell
+    return run, len(repeat), repeat
+
+
+def by_job(good: Sequence[LaunchResult]) -> dict[str, LaunchResult]:
+    """Results by job id; duplicate job ids (several runs in a folder) are numbered."""
+    times: Counter[str] = Counter()
+    named: dict[str, LaunchResult] = {}
+    for result in good:
+        times[result.job_id] += 1
+        again = times[result.job_id]
+        named[result.job_id if again == 1 else f"{result.job_id}#{again}"] = result
+    return named
+
+
+def between_devices(row: TestSummary) -> float | None:
+    """Sample standard deviation of the devices' means over their mean, in percent; None for one device."""
+    return _relative([stat.mean for stat in (row.pergpu or {}).values()])
+
+
+def run_to_run(row: TestSummary) -> float | None:
+    """Sample standard deviation of the repeats' means over their mean, in percent; None for one repeat."""
+    if row.repeats:
+        return _relative(list(row.repeats.values()))
+    known = row.log_perf.std if row.log_perf else None
+    return None if known is None else 100 * known
+
+
+def _relative(values: Sequence[float]) -> float | None:
+    centre = mean(values)
+    return 100 * sample_std(values) / centre if len(values) > 1 and centre > 0 else None
+
+
+def device_stats(good: Sequence[LaunchResult]) -> dict[str, Stat] | None:
+    """``train`` by device, for launches over one device."""
+    samples: dict[str, list[float]] = defaultdict(list)
+    for result in good:
+        if len(result.devices) == 1:
+            samples[result.devices[0]] += result.samples
+    stats = {device: stat_of(samples[device]) for device in sorted(samples, key=_numerically)}
+    return {device: stat for device, stat in stats.items() if stat is not None} or None
+
+
+def rank_means(good: Sequence[LaunchResult]) -> dict[str, float]:
+    """Mean rate of each rank by device, for launches over several devices."""
+    rates: dict[str, list[float]] = defaultdict(list)
+    for result in good:
+        if len(result.rank_rates) == len(result.devices) > 1:
+            for device, rate in zip(result.devices, result.rank_rates, strict=True):
+                rates[device].append(rate)
+    return {device: mean(rates[device]) for device in sorted(rates, key=_numerically)}
+
+
+def stat_of(values: Sequence[float]) -> Stat | None:
+    """The statistics of ``values``; None if there are none."""
+    return Stat.of(values) if values else None
+
+
+def _numerically(device: str) -> tuple[float, str]:
+    return (int(device) if device.isdigit() else math.inf, device)

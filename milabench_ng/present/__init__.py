@@ -1,0 +1,1 @@
+"""A report as tables, CSV, Markdown, JSON or a page."""

@@ -1,0 +1,219 @@
+"""The report as one self-contained HTML file: charts, scripts and styles are inline, with no network requests."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import TextIO
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from milabench_ng import __version__
+from milabench_ng.plain import plain_lines, printed_json
+from milabench_ng.present.html.charts import summary_charts
+from milabench_ng.present.html.details_tables import fence_section, plan_section, telemetry_section
+from milabench_ng.present.html.figures import Chart
+from milabench_ng.present.html.folder_details import FolderDetails, details_of
+from milabench_ng.present.html.html_tables import HtmlTable, of_section, of_tests
+from milabench_ng.present.html.loading_charts import loading_charts
+from milabench_ng.present.html.per_test_charts import charts_of_test
+from milabench_ng.present.html.pressure_chart import pressure_charts
+from milabench_ng.present.html.price_chart import tender_chart
+from milabench_ng.present.html.slowdown_chart import slowdown_charts
+from milabench_ng.present.layouts import interference
+from milabench_ng.present.render.cells import Fact, figure
+from milabench_ng.present.render.first_screen import FirstScreen, first_screen
+from milabench_ng.present.render.statements import details
+from milabench_ng.present.render.tables import other_tables
+from milabench_ng.present.render.tender_facts import tender_facts
+from milabench_ng.present.render.tender_tables import tender_sections
+from milabench_ng.records.manifest import Manifest
+from milabench_ng.report.report import Line, Report
+from milabench_ng.tender.tender import Tender
+
+
+class TestPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page shows about one test when it is opened."""
+
+    __test__ = False  # not a pytest class
+
+    name: str
+    summary: str
+    charts: tuple[Chart, ...]
+    tables: tuple[HtmlTable, ...]
+
+
+class RunPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What one ``run.json`` holds."""
+
+    name: str
+    profile: str
+    plan: HtmlTable
+    rest: str
+    """All but profile and plan, as JSON."""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything on a page, in order."""
+
+    title: str
+    subtitle: str = ""
+    screen: FirstScreen | None = None
+    """None on a page on bids, which begins with its facts."""
+    facts: tuple[Fact, ...] = ()
+    charts: tuple[Chart, ...]
+    tables: tuple[HtmlTable, ...]
+    folded: tuple[HtmlTable, ...] = ()
+    """Tables that explain the others."""
+    details: tuple[Fact, ...] = ()
+    """What the numbers rest on."""
+    tests: tuple[TestPart, ...] = ()
+    evidence: tuple[HtmlTable, ...] = ()
+    runs: tuple[RunPart, ...] = ()
+    notes: tuple[str, ...] = ()
+    version: str = __version__
+
+
+def write(report: Report, stream: TextIO) -> None:
+    """Write ``report`` to ``stream``; of a stored summary, the page says what is missing."""
+    _write(report_page(report), stream)
+
+
+def write_tender(tender: Tender, stream: TextIO) -> None:
+    """Write ``tender`` to ``stream``."""
+    charts = (tender_chart(one, several=len(tender.each) > 1) for one in tender.each)
+    sections = tender_sections(tender)
+    _write(
+        Page(
+            title=f"{len(tender.rows)} bids, in nodes of {tender.reference}",
+            facts=tender_facts(tender),
+            charts=tuple(chart for chart in charts if chart),
+            tables=tuple(of_section(section) for section in sections if not section.key.startswith(_EXPLAIN)),
+            folded=tuple(of_section(section) for section in sections if section.key.startswith(_EXPLAIN)),
+        ),
+        stream,
+    )
+
+
+def report_page(report: Report) -> Page:
+    """The contents of the page. Pure."""
+    evidence = details_of(report.folder) if report.folder else None
+    courses = evidence.courses if evidence else ()
+    hosts = (Fact("host", ", ".join(evidence.hosts)),) if evidence and evidence.hosts else ()
+    begun = tuple(_begun(manifest) for manifest in evidence.manifests) if evidence else ()
+    screen = first_screen(report)
+    tests, further = of_tests(report)
+    return Page(
+        title=f"{report.summary.provenance.hardware}, {report.summary.suite}, {screen.when}",
+        subtitle=", ".join((report.source, *(evidence.hosts if evidence else ()))),
+        screen=screen,
+        charts=(
+            *slowdown_charts(report),
+            *pressure_charts(report),
+            *loading_charts(report, evidence.loads if evidence else ()),
+            *summary_charts(report, courses),
+        ),
+        tables=(*_neighbours(report), *tests),
+        folded=(*further, *(of_section(section) for section in other_tables(report))),
+        details=(*details(report), *hosts, *begun),
+        tests=tuple(_test(report, at, evidence) for at in report.lines),
+        evidence=(of_section(fence_section(evidence)),) if evidence and evidence.fences else (),
+        runs=tuple(_run(manifest) for manifest in evidence.manifests) if evidence else (),
+        notes=_notes(evidence),
+    )
+
+
+def _neighbours(report: Report) -> tuple[HtmlTable, ...]:
+    sections = interference.tables(report) if report.neighbours else ()
+    return tuple(of_section(section) for section in sections)
+
+
+def _begun(manifest: Manifest) -> Fact:
+    return Fact("run", f"{manifest.run_id}, begun {manifest.started_utc} (UTC), with mnb {manifest.version}")
+
+
+def _notes(evidence: FolderDetails | None) -> tuple[str, ...]:
+    if evidence is None:
+        return (_FROM_SUMMARY,)
+    if evidence.courses:
+        return ()
+    return ("The records hold no slices with times (those of 2020 do not): there are no charts over time.",)
+
+
+def _test(report: Report, at: Line, evidence: FolderDetails | None) -> TestPart:
+    rate = f"{figure(at.scored.perf)} {at.row.work.unit}/s" if at.scored.perf is not None else "no rate"
+    telemetry = telemetry_section(evidence, at.scored.test) if evidence else None
+    return TestPart(
+        name=at.scored.test,
+        summary=f"{rate}, {at.scored.fail} of {at.scored.n} launches failed",
+        charts=charts_of_test(at, evidence.courses if evidence else (), report.scaling),
+        tables=(of_section(telemetry),) if telemetry else (),
+    )
+
+
+_EXPLAIN = ("not-the-same-work", "stability")
+"""Tables on bids that explain the others."""
+_FROM_SUMMARY = (
+    "Made from a summary, which holds no slices: there are no charts over time, no isolation evidence, no telemetry "
+    "and no configuration here. Make the page from the result folder to have them."
+)
+
+
+def _run(manifest: Manifest) -> RunPart:
+    rest = msgspec.to_builtins(manifest)
+    del rest["profile"], rest["plan"]
+    return RunPart(
+        name=manifest.run_id,
+        profile=manifest.profile.text,
+        plan=of_section(plan_section(manifest.plan)),
+        rest=printed_json(rest),
+    )
+
+
+def _write(page: Page, stream: TextIO) -> None:
+    here = files("milabench_ng.present.html")
+    scripts = [get_plotlyjs(), (here / "page.js").read_text("utf-8")]
+    environment = Environment(
+        loader=PackageLoader("milabench_ng.present.html", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_legible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["json"] = embedded
+    template = environment.get_template("page.html.j2")
+    stream.writelines(
+        template.generate(
+            page=page,
+            style=Markup((here / "page.css").read_text("utf-8")),
+            scripts=[Markup(script) for script in scripts],
+            policy=policy(scripts),
+        )
+    )
+
+
+def _legible(value: object) -> object:
+    """Remove characters that hide or reorder text from untrusted strings."""
+    return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def policy(scripts: Sequence[str]) -> str:
+    """The Content-Security-Policy: only these scripts run, and nothing is loaded from anywhere."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def embedded(value: object) -> Markup:
+    """JSON that is safe in a script element: without ``<``, ``>`` and ``&``; NaN becomes null."""
+    text = msgspec.json.encode(value).decode()
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

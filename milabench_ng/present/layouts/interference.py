@@ -1,0 +1,245 @@
+"""The matrix of slowdowns: victims by antagonists, and what presses on what. Pure. See `report.scoring.neighbours`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from milabench_ng.analysis.scoring.neighbours import (
+    PACKED,
+    FenceGain,
+    MeanSlowdown,
+    Slowdown,
+    contentiousness,
+    cost_of_neighbours,
+    worth_of_fence,
+)
+from milabench_ng.analysis.scoring.pressure import PressureCurve, busy, pressure_curves
+from milabench_ng.analysis.statistics.effects import Effect
+from milabench_ng.errors import InputError
+from milabench_ng.grouping import grouped
+from milabench_ng.present.layouts.layout import SuiteLayout
+from milabench_ng.present.render.cells import Cell, figure
+from milabench_ng.present.render.sections import Column, Section, section
+from milabench_ng.report.report import Report
+from milabench_ng.units import counted
+
+SUITE = "interference"
+NOTE = "rate alone / rate in company, with its 95 % interval; *: slower beyond doubt, by more than 2 %"
+GAIN_NOTE = "slowdown without the fence / slowdown with it, with its 95 % interval"
+NOTHING = "-"
+
+
+def table(report: Report) -> Section:
+    """A row for each cell."""
+    return section(SUITE, "Interference", _required(report), *_COLUMNS)
+
+
+def tables(report: Report) -> tuple[Section, ...]:
+    """The matrix, means by antagonist, curves of pressure, the antagonists' rates, what the fence is worth."""
+    cells = _required(report)
+    victims = list(dict.fromkeys(cell.victim for cell in cells))
+    columns = [_column(cells, beside) for beside in antagonists(cells)]
+    lost = (f"no slowdown of {lost.test}: {lost.why}" for lost in report.lost_cells)
+    cost = _told(cost_of_neighbours(cells), "cost of neighbours", "packed")
+    notes = (cost, NOTE, *_without_verdict(cells), *lost, *_other_caches(cells))
+    worth = (_told(worth_of_fence(report.fence_gains), "worth of the fence", "all cells"), GAIN_NOTE)
+    matrix = section(
+        "matrix", "Slowdown", victims, Column[str]("victim", value=str), *columns, notes=tuple(filter(None, notes))
+    )
+    fence = section("fence-worth", "With and without the fence", report.fence_gains, *_GAINS, notes=worth)
+    points = [(curve, cell) for curve in pressure_curves(cells) for cell in curve.cells]
+    blame = contentiousness(cells)
+    pressure = section("pressure", "Slowdown against pressure", points, *_PRESSURE)
+    return (
+        matrix,
+        *((section("blame", "By antagonist", blame.items(), *_BLAME),) if blame else ()),
+        *((pressure,) if points else ()),
+        section("pressed", "Antagonists", cells, *_PRESSED),
+        *((fence,) if report.fence_gains else ()),
+    )
+
+
+def file_tables(report: Report) -> tuple[Section, ...]:
+    """The tables as files, with full precision; none without neighbours."""
+    cells = report.neighbours
+    points = [(curve, cell) for curve in pressure_curves(cells) for cell in curve.cells]
+    tests = Column[Slowdown]("test", value=lambda cell: cell.label)
+    found = (
+        section("slowdowns", "Slowdown", cells, *_COLUMNS),
+        section("by-antagonist", "By antagonist", contentiousness(cells).items(), *_BLAME_IN_FILES),
+        section("pressure", "Slowdown against pressure", points, *_PRESSURE_IN_FILES),
+        section("antagonists", "Antagonists", cells, tests, *_RATES),
+        section("fence-worth", "With and without the fence", report.fence_gains, *_GAINS_IN_FILES),
+    )
+    return tuple(each for each in found if each.rows)
+
+
+LAYOUT = SuiteLayout(table=table, tables=tables)
+Item = TypeVar("Item")
+
+
+def antagonists(cells: Sequence[Slowdown]) -> list[str]:
+    """What victims ran beside, `PACKED` first."""
+    return list(dict.fromkeys(cell.beside for cell in sorted(cells, key=lambda cell: cell.beside != PACKED)))
+
+
+def _interval(effect_of: Callable[[Item], Effect]) -> tuple[Column[Item], Column[Item]]:
+    """The ends of an interval; empty cells where there is none."""
+    return (
+        Column("low 95 %", value=lambda item: found.low if (found := effect_of(item).ratio) else None),
+        Column("high 95 %", value=lambda item: found.high if (found := effect_of(item).ratio) else None),
+    )
+
+
+_RATES: tuple[Column[Slowdown], ...] = (
+    Column("alone", value=lambda cell: cell.alone),
+    Column("in company", value=lambda cell: cell.together),
+    Column("unit", value=lambda cell: f"{cell.unit}/s"),
+    Column("company", value=lambda cell: ", ".join(cell.company) or None),
+    Column("company's rate", value=lambda cell: _company_rate(cell)),
+    Column("company's unit", value=lambda cell: ", ".join(_units(cell)) or None),
+    Column("worst tenant / mean", value=lambda cell: cell.fairness),
+)
+_COLUMNS: tuple[Column[Slowdown], ...] = (
+    Column("victim", value=lambda cell: cell.victim),
+    Column("beside", value=lambda cell: cell.beside),
+    Column("slowdown", value=lambda cell: cell.value),
+    *_interval(lambda cell: cell.effect),
+    Column("p", value=lambda cell: cell.effect.p),
+    Column("slower beyond doubt", value=lambda cell: cell.not_judged or ("yes" if cell.sure else "no")),
+    Column("pairs", value=lambda cell: cell.pairs),
+    Column("pairs lost", value=lambda cell: cell.lost),
+    *_RATES,
+    Column("test", value=lambda cell: cell.label),
+    Column("data cache alone", value=lambda cell: cell.caches[0] or None),
+    Column("data cache in company", value=lambda cell: cell.caches[1] or None),
+)
+_PRESSED: tuple[Column[Slowdown], ...] = (
+    Column("test", value=lambda cell: cell.test),
+    Column("alone", value=lambda cell: f"{figure(cell.alone)} {cell.unit}/s"),
+    Column("in company", value=lambda cell: f"{figure(cell.together)} {cell.unit}/s"),
+    Column("company's rate", value=lambda cell: pressed(cell) or NOTHING),
+    Column("worst tenant / mean", value=lambda cell: _fairness(cell)),
+)
+_BLAME: tuple[Column[tuple[str, MeanSlowdown]], ...] = (
+    Column("antagonist", value=lambda one: one[0]),
+    Column("victims", value=lambda one: str(one[1].cells)),
+    Column("mean slowdown", value=lambda one: f"{one[1].value:.2f}{around(one[1].effect)}"),
+)
+_PRESSURE: tuple[Column[tuple[PressureCurve, Slowdown]], ...] = (
+    Column("victim", value=lambda point: point[0].victim),
+    Column("antagonist", value=lambda point: point[0].antagonist),
+    Column("busy (%)", value=lambda point: f"{100 * busy(point[1]):.0f}"),
+    Column("its rate", value=lambda point: " ".join((figure(sum(point[1].company.values())), *_units(point[1])))),
+    Column("slowdown", value=lambda point: _value(point[1])),
+)
+_GAINS: tuple[Column[FenceGain], ...] = (
+    Column("victim", value=lambda gain: gain.victim),
+    Column("beside", value=lambda gain: gain.beside),
+    Column("fenced", value=lambda gain: f"{gain.fenced:.2f}"),
+    Column("unfenced", value=lambda gain: f"{gain.unfenced:.2f}"),
+    Column("worth", value=lambda gain: f"{gain.value:.2f}{around(gain.effect)}"),
+    Column("verdict", value=lambda gain: gain.effect.verdict),
+)
+
+_BLAME_IN_FILES: tuple[Column[tuple[str, MeanSlowdown]], ...] = (
+    Column("antagonist", value=lambda one: one[0]),
+    Column("victims", value=lambda one: one[1].cells),
+    Column("mean slowdown", value=lambda one: one[1].value),
+    *_interval(lambda one: one[1].effect),
+)
+_PRESSURE_IN_FILES: tuple[Column[tuple[PressureCurve, Slowdown]], ...] = (
+    Column("victim", value=lambda point: point[0].victim),
+    Column("antagonist", value=lambda point: point[0].antagonist),
+    Column("busy (%)", value=lambda point: 100 * busy(point[1])),
+    Column("its rate", value=lambda point: sum(point[1].company.values())),
+    Column("its unit", value=lambda point: ", ".join(_units(point[1])) or None),
+    Column("slowdown", value=lambda point: point[1].value),
+    *_interval(lambda point: point[1].effect),
+)
+_GAINS_IN_FILES: tuple[Column[FenceGain], ...] = (
+    Column("victim", value=lambda gain: gain.victim),
+    Column("beside", value=lambda gain: gain.beside),
+    Column("fenced", value=lambda gain: gain.fenced),
+    Column("unfenced", value=lambda gain: gain.unfenced),
+    Column("worth", value=lambda gain: gain.value),
+    *_interval(lambda gain: gain.effect),
+    Column("verdict", value=lambda gain: gain.effect.verdict),
+)
+
+
+def _other_caches(cells: Sequence[Slowdown]) -> Iterator[str]:
+    """Pairs whose data did not lie in the page cache alike, which is part of their slowdown."""
+    for cell in cells:
+        alone, together = (state or "not recorded" for state in cell.caches)
+        if alone != together:
+            yield f"{cell.name}: data cache {alone} alone, {together} in company"
+
+
+def pressed(cell: Slowdown) -> str:
+    """The antagonists' own rates, in words; empty if packed."""
+    return ", ".join(f"{name} {figure(rate)} {_unit(cell, name)}" for name, rate in cell.company.items())
+
+
+def _unit(cell: Slowdown, name: str) -> str:
+    return f"{cell.company_units.get(name, 'items')}/s"
+
+
+def _units(cell: Slowdown) -> list[str]:
+    """What the antagonists count, in their order."""
+    return [_unit(cell, name) for name in cell.company]
+
+
+def _company_rate(cell: Slowdown) -> Cell:
+    """A number; of several antagonists, theirs in the order of their names."""
+    rates = list(cell.company.values())
+    return rates[0] if len(rates) == 1 else ", ".join(map(str, rates)) or None
+
+
+def _without_verdict(cells: Sequence[Slowdown]) -> Iterator[str]:
+    """Why cells have no star, where nobody could tell."""
+    found = grouped((cell for cell in cells if cell.not_judged), lambda cell: cell.not_judged)
+    for why, own in found.items():
+        which = "" if len(own) == len(cells) else f" ({', '.join(cell.name for cell in own)})"
+        yield f"{why}{which}"
+
+
+def _fairness(cell: Slowdown) -> str:
+    return NOTHING if cell.fairness is None else f"{cell.fairness:.3f}"
+
+
+def around(found: Effect) -> str:
+    """The interval in brackets, if there is one."""
+    return "" if found.ratio is None else f" ({found.ratio.low:.2f} to {found.ratio.high:.2f})"
+
+
+def _required(report: Report) -> tuple[Slowdown, ...]:
+    if not report.neighbours:
+        raise InputError(
+            f"--layout {SUITE}: {report.source} has no measured test of that suite that ran alone and in company"
+            f"{''.join(f'; {lost.test}: {lost.why}' for lost in report.lost_cells)}; run mnb jobs {SUITE} -o FOLDER"
+        )
+    return report.neighbours
+
+
+def _told(mean: MeanSlowdown | None, name: str, over: str) -> str:
+    if mean is None:
+        return ""
+    return f"{name}: {mean.value:.2f}{around(mean.effect)}, the geometric mean of {counted(mean.cells, 'test')}, {over}"
+
+
+def _column(cells: Sequence[Slowdown], beside: str) -> Column[str]:
+    return Column(beside, value=lambda victim: _cell(cells, victim, beside))
+
+
+def _cell(cells: Sequence[Slowdown], victim: str, beside: str) -> Cell:
+    found = next((cell for cell in cells if (cell.victim, cell.beside) == (victim, beside)), None)
+    if found is None:
+        return NOTHING
+    return _value(found)
+
+
+def _value(cell: Slowdown) -> str:
+    lost = f", {counted(cell.lost, 'pair')} lost" if cell.lost else ""
+    return f"{cell.value:.2f}{around(cell.effect)}{' *' if cell.sure else ''}{lost}"

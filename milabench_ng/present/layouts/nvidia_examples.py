@@ -1,0 +1,133 @@
+"""The tables of Lambda's benchmark of NVIDIA's examples: a row for each precision and figure, a column for each task.
+
+Pure. The original measures several GPUs in one job; here each has a tenant of its own, and the figure of a node is the
+sum over them. Its watts and prices are those of a list, ours what was measured and given. Relative figures are of
+throughput alone: in this suite a GPU with more memory has larger batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import product
+
+import msgspec
+
+from milabench_ng.analysis.scoring.comparison import Comparison
+from milabench_ng.batch_sizes import BATCH_SIZE
+from milabench_ng.present.layouts.layout import SuiteLayout, chosen, gpu_name
+from milabench_ng.present.render.cells import Cell
+from milabench_ng.present.render.sections import Column, Section, section
+from milabench_ng.profile import name_of
+from milabench_ng.report.report import Line, Report
+
+SUITE = "lambda"
+NOTHING = "-"
+BATCH = f"option {BATCH_SIZE}"
+TASKS = (
+    *("ssd", "bert_base_squad", "bert_large_squad", "gnmt", "ncf", "resnet50", "tacotron2", "transformerxlbase"),
+    *("transformerxllarge", "waveglow", "maskrcnn"),
+)
+"""The original's columns."""
+
+
+class _Figure(msgspec.Struct, frozen=True):
+    """What is said of a test."""
+
+    title: str
+    of: Callable[[Line], Cell]
+
+
+def table(report: Report) -> Section:
+    """The original's columns, with a row for each precision and figure."""
+    chosen_lines = chosen(report, SUITE, lambda line: _task(line) in TASKS)
+    lines = {(_precision(line), _task(line)): line for line in chosen_lines}
+    rows = list(product(dict.fromkeys(precision for precision, _ in lines), _figures(report)))
+    return section(SUITE, "NVIDIA's examples", rows, *_columns(report, lines))
+
+
+def tables(report: Report) -> tuple[Section, ...]:
+    """A table for each precision, with a row for each test, also for those that the original lacks."""
+    columns = [Column(figure.title, value=figure.of) for figure in _figures(report)]
+    lines = chosen(report, SUITE, lambda _: True)
+    return tuple(
+        section(
+            precision,
+            precision,
+            [line for line in lines if _precision(line) == precision],
+            Column[Line]("Test", value=lambda line: line.scored.test),
+            Column[Line]("Unit", value=lambda line: line.row.work.unit),
+            *columns,
+        )
+        for precision in dict.fromkeys(map(_precision, lines))
+    )
+
+
+LAYOUT = SuiteLayout(table=table, tables=tables)
+
+
+def _columns(report: Report, lines: dict[tuple[str, str], Line]) -> Iterable[Column[tuple[str, _Figure]]]:
+    gpu, count = gpu_name(report), report.summary.devices
+    price = NOTHING if report.price is None else report.price.per_node
+    yield Column("name_gpu", value=lambda _: gpu)
+    yield Column("num_gpu", value=lambda _: count)
+    yield Column("price", value=lambda _: price)
+    yield Column("precision", value=lambda row: row[0])
+    yield Column("figure", value=lambda row: row[1].title)
+    for task in TASKS:
+        yield Column(task, value=_cell(lines, task))
+
+
+def _cell(lines: dict[tuple[str, str], Line], task: str) -> Callable[[tuple[str, _Figure]], Cell]:
+    def cell(row: tuple[str, _Figure]) -> Cell:
+        line = lines.get((row[0], task))
+        return row[1].of(line) if line else NOTHING
+
+    return cell
+
+
+def _figures(report: Report) -> tuple[_Figure, ...]:
+    """Batch, throughputs, and what they are relative to baselines, watts and price."""
+    price = report.price
+    return (
+        _Figure("batch per GPU", lambda line: line.row.work.options.get(BATCH_SIZE, NOTHING)),
+        _Figure("throughput per GPU", lambda line: _shown(line.scored.perf)),
+        _Figure("throughput", lambda line: _shown(line.node_total)),
+        *(_Figure(f"relative to {other.name}", _ratio_to(at, other)) for at, other in enumerate(report.comparisons)),
+        _Figure("watt per GPU", lambda line: _shown(line.row.power_w)),
+        _Figure("throughput per watt", lambda line: _quotient(line.scored.perf, line.row.power_w)),
+        *([_Figure("throughput per dollar", lambda line: _quotient(line.node_total, price.per_node))] if price else ()),
+    )
+
+
+def _ratio_to(at: int, other: Comparison) -> Callable[[Line], Cell]:
+    """The throughput of a GPU over that of baseline number ``at``, if nothing but the batch differs in the work."""
+    differing = [each for each in other.differences if each.ratio == "suppressed" and each.what != BATCH]
+    other_work = {test for each in differing for test in each.tests}
+
+    def ratio(line: Line) -> Cell:
+        compared = line.compared[at]
+        if compared is None or line.scored.test in other_work:
+            return NOTHING
+        return _quotient(line.scored.perf, compared.perf_base)
+
+    return ratio
+
+
+def _task(line: Line) -> str:
+    """The original's name of a test: without suite and precision."""
+    return name_of(line.scored.test).rpartition("_")[0].replace("txl_", "transformerxl")
+
+
+def _precision(line: Line) -> str:
+    return " and ".join(line.row.work.precision) or NOTHING
+
+
+def _quotient(value: float | None, by: float | None) -> Cell:
+    return _shown(value / by if value is not None and by else None)
+
+
+def _shown(value: float | None) -> Cell:
+    """Two decimals, or four digits below 100."""
+    if value is None:
+        return NOTHING
+    return f"{value:.2f}" if value >= 100 else f"{value:.4g}"

@@ -1,0 +1,172 @@
+"""Why the numbers of a report may not be what they seem, the worst first. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from milabench_ng.analysis.scoring.comparison import Comparison
+from milabench_ng.analysis.scoring.failure_rate import FAILURE_LIMIT
+from milabench_ng.analysis.scoring.score import Score
+from milabench_ng.analysis.statistics.intervals import RANKED_FROM
+from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.present.render.cells import Fact, brief, covered, device_word
+from milabench_ng.present.render.choices_told import choices_told, devices_told
+from milabench_ng.report.report import Report
+from milabench_ng.shipped import names
+from milabench_ng.units import counted, format_seconds
+
+NOT_COMPARABLE = "NOT COMPARABLE"
+
+
+def alarms(report: Report) -> tuple[Fact, ...]:
+    """What failed, why the numbers are not comparable or not judged, and which choices were made."""
+    return tuple(sorted(_alarms(report), key=lambda fact: fact.tone != "bad"))
+
+
+def alarms_of_launches(report: Report) -> tuple[Fact, ...]:
+    """Those that hold whatever is made of the rates: the columns of a public suite have neither score nor rank."""
+    return tuple(sorted((*_run(report), *_marks(report)), key=lambda fact: fact.tone != "bad"))
+
+
+def _alarms(report: Report) -> Iterator[Fact]:
+    yield from _run(report)
+    if not report.summary.going_on:
+        yield from _named(report, _score)
+    yield from _marks(report)
+    if not report.penalize_variance:
+        yield Fact("variance", "not penalised", "fair")
+    yield from devices_told(report)
+    yield from (fact for fact in choices_told(report) if fact.tone != "plain")
+    yield from _named(report, _indications)
+    yield from _named(report, _another_day)
+    yield from _named(report, _not_ranked)
+
+
+def _named(report: Report, facts: Callable[[Report], Iterator[Fact]]) -> Iterator[Fact]:
+    """The facts on each score; of several suites, with the suite's name."""
+    for part in report.scored:
+        for fact in facts(part):
+            text = f"{part.summary.suite}: {fact.text}" if report.suites else fact.text
+            yield Fact(fact.name, text, fact.tone)
+
+
+def _run(report: Report) -> Iterator[Fact]:
+    """A damaged bundle, broken rules, and what was not run, failed or is still to come."""
+    if report.damage:
+        more = f", and {len(report.damage) - 1} more" if len(report.damage) > 1 else ""
+        yield Fact("DAMAGED", f"{report.damage[0]}{more}; trust no number here, and ask for the bundle again", "bad")
+    found = report.verification
+    if found is not None and not found.passed:
+        yield Fact("RULES BROKEN", found.sentence, "bad")
+    for doubt in found.doubts if found is not None else ():
+        yield Fact("doubt", f"{doubt.title}: {doubt.reasons[0]}; {doubt.ask}", "fair")
+    yield from _failures(report)
+    if report.summary.going_on:
+        yield Fact("running", _progress(report.summary), "fair")
+
+
+def _marks(report: Report) -> Iterator[Fact]:
+    """Why the launches are not comparable."""
+    yield from (Fact(NOT_COMPARABLE, mark.counted(len(report.lines)), "bad") for mark in report.marks)
+    yield from _isolation(report)
+
+
+def _failures(report: Report) -> Iterator[Fact]:
+    rate, left = report.failure_rate, report.not_tried
+    if left:
+        planned = sum(row.planned or 0 for row in report.summary.tests.values())
+        name = "BETWEEN SESSIONS" if report.summary.between_sessions else "INTERRUPTED"
+        yield Fact(name, f"{left} of {planned} launches were not run yet", "fair")
+    if rate.fail:
+        causes = Counter(failed.cause for _, failed in report.failed)
+        causes["unreadable"] += len(report.summary.problems)
+        named = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
+        what = "were not run" if set(+causes) == {"missing"} else f"failed ({named})"
+        beyond = rate.exceeds(FAILURE_LIMIT)
+        least = f"at least {rate.least:.2%} with 95 % confidence, limit {FAILURE_LIMIT:.2%}"
+        text = f"{rate.fail} of {rate.n} launches {what}: {least}"
+        yield Fact("FAIL", text, "bad") if beyond else Fact("failed", text, "fair")
+
+
+def _score(report: Report) -> Iterator[Fact]:
+    """Why the score is none or not the whole one."""
+    score = report.score
+    if score is None:
+        yield Fact(
+            "NO SCORE",
+            f"the suite {report.summary.suite!r} has no weights: read the rates, or give --weights FILE",
+            "fair",
+        )
+    elif score.status == "invalid":
+        yield Fact("NO SCORE", _why_invalid(score), "fair" if report.not_tried else "bad")
+    elif score.status == "partial":
+        yield Fact("PARTIAL", "; ".join(score.reasons), "fair")
+    if score is not None and score.reference_devices is not None:
+        yield Fact("other size", _other_size(report.summary, score.reference_devices), "fair")
+
+
+def _progress(summary: Summary) -> str:
+    """How far a run in progress is, and what is left of it."""
+    rows = summary.tests.values()
+    planned, pending = sum(row.planned or 0 for row in rows), sum(row.pending for row in rows)
+    left = "" if summary.left_s is None else f", about {format_seconds(summary.left_s)} left"
+    return f"{planned - pending} of {planned} launches{left}"
+
+
+def _why_invalid(score: Score) -> str:
+    if not score.missing:
+        return "no test with a weight has a result"
+    return f"{len(score.missing)} of {score.expected} missing: {', '.join(score.missing)}"
+
+
+def _other_size(summary: Summary, devices: int) -> str:
+    """What a score says of a node whose reference has another number of ``devices``."""
+    word = device_word(summary)
+    return (
+        f"the reference of the score has {counted(devices, word)}, this node {summary.devices}: "
+        f"compare scores of nodes with {counted(summary.devices, word)} only"
+    )
+
+
+def _isolation(report: Report) -> Iterator[Fact]:
+    if not report.isolated and report.summary.units == "true" and report.lines:
+        yield Fact("NOT ISOLATED", f"the weakest fence of a launch: {report.isolation}", "bad")
+
+
+def _indications(report: Report) -> Iterator[Fact]:
+    """Which comparisons are only indicative, over which tests, and why."""
+    for other in report.comparisons:
+        if other.estimates:
+            why = f", {_on_estimates(other)}"
+        elif other.indicative and other.counted:
+            why = f"; {', '.join(other.indicative)}"
+        else:
+            continue
+        yield Fact("AN INDICATION", f"vs {brief(other)}: {covered(other)}{why}", "fair")
+
+
+def _on_estimates(other: Comparison) -> str:
+    """On how many factors it rests, and where a measured comparison is possible."""
+    factors = "one factor" if len(other.estimates) == 1 else f"{len(other.estimates)} factors"
+    others = [name for name in names("baselines") if name.endswith(f"-{brief(other)}")]
+    where = f"; measured comparisons: {', '.join(others)}" if others else ""
+    return f"rest on {factors} ({', '.join(other.estimates)}): not a measurement{where}"
+
+
+def _another_day(report: Report) -> Iterator[Fact]:
+    if report.another_day_pct is not None:
+        few = "one session" if report.summary.sessions == 1 else f"{report.summary.sessions} sessions"
+        merged = report.summary.merged_sessions
+        day = f"another day may differ by {report.another_day_pct:.1f} %"
+        yield Fact(few, f"{day}; {merged}" if merged else day, "plain")
+
+
+def _not_ranked(report: Report) -> Iterator[Fact]:
+    score = report.score
+    if score is None or score.per_device is None:
+        return
+    verdict = f"{RANKED_FROM} repeats give a verdict"
+    if score.interval is None:
+        few = f"{score.repeats.n} repeats" if score.repeats else score.why
+        yield Fact("NOT JUDGED", f"{few}; {verdict}", "fair")

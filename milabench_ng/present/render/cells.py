@@ -1,0 +1,132 @@
+"""Formatting of table cells for people. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.analysis.scoring.comparison import Comparison
+from milabench_ng.analysis.scoring.reference import CLASSIC_UNIT
+from milabench_ng.analysis.statistics.effects import DIFFERS
+from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.units import counted
+
+Cell = str | int | float | None
+Tone = Literal["plain", "good", "fair", "poor", "bad", "strong", "faint"]
+
+NOT_MEASURED = "-"
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """A named statement."""
+
+    name: str
+    text: str
+    tone: Tone = "plain"
+
+
+def figure(value: float) -> str:
+    """A readable number: two decimals, none for large numbers, more for small ones."""
+    if abs(value) >= 10_000:
+        return f"{value:,.0f}"
+    return f"{value:,.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
+
+
+def four_digits(value: float) -> str:
+    """Four significant digits, written out: ``"2,901"``, ``"51.71"``."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = 3 - math.floor(math.log10(abs(value)))
+    return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def money(amount: float) -> str:
+    """An amount, without cents from a thousand on."""
+    return f"{amount:,.0f}" if amount >= 1000 or amount == int(amount) else f"{amount:,.2f}"
+
+
+def unit_told(unit: str) -> str:
+    """The unit of a score in words: the classic items/s of 2020 are points."""
+    return "points" if unit == CLASSIC_UNIT else unit
+
+
+def brief(other: Comparison) -> str:
+    """A baseline's name without folders and suffix."""
+    return other.label or other.name.rstrip("/").rpartition("/")[2].removesuffix(".json") or other.name
+
+
+def covered(other: Comparison) -> str:
+    """The tests that a ratio covers, and what these weigh."""
+    weight = "" if other.tests == other.of else f", {other.weight_pct:.0f} % of the weight"
+    return f"{other.tests} of {counted(other.of, 'test')}{weight}"
+
+
+def device_word(summary: Summary) -> str:
+    """What a tenant works on: a GPU, or a device where nobody knows or processors do the work."""
+    models = set(summary.models.values())
+    return "GPU" if models and "CPU" not in models else "device"
+
+
+def text(cell: Cell) -> str:
+    """The value unchanged."""
+    return NOT_MEASURED if cell is None else str(cell)
+
+
+def number(cell: Cell) -> str:
+    """See `figure`."""
+    return figure(cell) if isinstance(cell, int | float) else NOT_MEASURED
+
+
+def points(cell: Cell) -> str:
+    """See `four_digits`."""
+    return four_digits(cell) if isinstance(cell, int | float) else NOT_MEASURED
+
+
+def one_decimal(cell: Cell) -> str:
+    """One decimal, without a minus sign before 0."""
+    return f"{cell:z.1f}" if isinstance(cell, int | float) else NOT_MEASURED
+
+
+def whole(cell: Cell) -> str:
+    """No decimals."""
+    return f"{cell:,.0f}" if isinstance(cell, int | float) else NOT_MEASURED
+
+
+def ratio_text(cell: Cell) -> str:
+    """Two decimals, or two digits for a small ratio."""
+    if not isinstance(cell, int | float):
+        return NOT_MEASURED
+    return f"{cell:.2f}" if cell >= 0.1 or cell == 0 else f"{cell:.2g}"
+
+
+def exact_ratio(cell: Cell) -> str:
+    """Three decimals, as ratios to baselines have on the first screen."""
+    return f"{cell:.3f}" if isinstance(cell, int | float) else NOT_MEASURED
+
+
+def ratio_tone(cell: Cell) -> Tone:
+    """The colours of 2020."""
+    if not isinstance(cell, int | float):
+        return "plain"
+    steps: tuple[tuple[float, Tone], ...] = ((1.1, "strong"), (0.9, "good"), (0.75, "poor"))
+    return next((tone for bound, tone in steps if cell >= bound), "bad")
+
+
+def half_width(cell: Cell) -> str:
+    """Half an interval in percent: beyond 100 it only tells that nothing is known."""
+    return "over 100" if isinstance(cell, int | float) and cell > 100 else one_decimal(cell)
+
+
+def percent(share: float | None) -> float | None:
+    """A share in percent."""
+    return None if share is None else 100 * share
+
+
+def tone_of_verdict(cell: Cell) -> Tone:
+    """Highlights good and bad news."""
+    tones: dict[Cell, Tone] = {"better": "good", "worse": "bad", "inconclusive": "fair", "estimated": "fair"}
+    tones |= {DIFFERS: "fair"}
+    tones |= dict.fromkeys(("not judged", "not counted"), "faint")
+    return tones.get(cell, "plain")

@@ -1,0 +1,43 @@
+"""Statements on the choices for a run or its report that change what a number means. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.present.render.cells import Fact
+from milabench_ng.report.report import Report
+
+
+def choices_told(report: Report) -> Iterator[Fact]:
+    """One line per unusual choice."""
+    yield from _weights(report)
+    for sha256 in report.choices.profiles:
+        yield Fact("profile", f"not the shipped {report.summary.suite} (sha {sha256[:12]})", "fair")
+    for order in report.summary.orders:
+        yield Fact("order", order)
+
+
+def devices_told(report: Report) -> Iterator[Fact]:
+    """That devices of the node were idle, unless a mark says so."""
+    summary = report.summary
+    marked = any(mark.kind == "devices left out" for mark in report.marks)
+    if summary.node_devices is not None and summary.node_devices > summary.devices and not marked:
+        yield Fact("devices", f"{summary.devices} of the node's {summary.node_devices} worked", "fair")
+
+
+def _weights(report: Report) -> Iterator[Fact]:
+    """Where the weights come from, and what happened to those that could not be used as they are."""
+    parts = []
+    if report.choices.weights:
+        parts.append(f"{report.choices.weights}, not what is shipped for {report.summary.suite}")
+    if report.without_weight:
+        names = ", ".join(name_of_row(label) for label in report.without_weight)
+        parts.append(f"measured and not in the score: {names}")
+    chosen = bool(parts)
+    parts += [f"{label} is not planned: {why}" for label, why in report.summary.unplanned.items()]
+    if report.steps_left_out:
+        steps = f"{', '.join(report.steps_left_out)}: more devices than there are"
+        parts.append(f"{steps}; their weight goes in equal parts to the steps that are run")
+    if parts:
+        yield Fact("weights", "; ".join(parts), "fair" if chosen else "plain")

@@ -1,0 +1,271 @@
+"""The columns of the test table, with their units; the format modules only lay them out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from statistics import mean
+
+import msgspec
+
+from milabench_ng.analysis.scoring.comparison import ComparedTest
+from milabench_ng.analysis.statistics.effects import unusual
+from milabench_ng.analysis.statistics.intervals import Interval
+from milabench_ng.analysis.summary.summary import TestSummary
+from milabench_ng.present.render.cells import (
+    Cell,
+    Tone,
+    half_width,
+    number,
+    one_decimal,
+    percent,
+    ratio_text,
+    ratio_tone,
+    text,
+    tone_of_verdict,
+    whole,
+)
+from milabench_ng.present.render.fitting import WORDS
+from milabench_ng.present.render.sections import Column, Section, section
+from milabench_ng.report.report import Line, Report
+
+TestColumn = Column[Line]
+
+
+def columns(report: Report, *, charged: bool = False) -> tuple[TestColumn, ...]:
+    """The columns for which this report has data: weights and baselines only if there are any.
+
+    ``charged``: also what is charged for spread and failures on either side of a comparison, and its ratio.
+    """
+    chosen = [_test(report), _UNIT]
+    if report.weighted:
+        chosen.append(_WEIGHT)
+    chosen += [_N, _FAIL, _PERF, _INTERVAL]
+    for index, suffix in _baselines(report):
+        chosen += _ratio_columns(index, suffix, report.comparisons[index].margin)
+    chosen += [_STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ]
+    for index, suffix in _baselines(report) if charged else ():
+        chosen += _adjusted_columns(index, suffix)
+    return (*chosen, _NODE, _WAIT, *_load_columns(report), _MEMORY)
+
+
+def section_of_tests(report: Report, *, charged: bool = False) -> Section:
+    """The table of the tests; those without a weight, if others have one, are grey."""
+    made = section("tests", "", report.lines, *columns(report, charged=charged))
+    faint: Tone = "faint"
+    tones = tuple(
+        (faint,) * len(row) if report.weighted and not line.scored.weight else row
+        for line, row in zip(report.lines, made.tones, strict=True)
+    )
+    return msgspec.structs.replace(made, tones=tones)
+
+
+def column_groups(report: Report) -> tuple[tuple[str, tuple[TestColumn, ...]], ...]:
+    """The columns grouped into tables that fit on a page, with titles: what decides first, then the rest."""
+    test, weight = _test(report), [_WEIGHT] if report.weighted else []
+    ratios = [_ratio_columns(index, suffix, report.comparisons[index].margin) for index, suffix in _baselines(report)]
+    deciding = (column for _, ratio, _, verdict in ratios for column in (ratio, verdict))
+    busy, *consumed = _load_columns(report) or (None,)
+    groups = [
+        ("tests", (test, _PERF, *deciding, _UNIT, _INTERVAL, _N, _FAIL, *weight, _WAIT, *((busy,) if busy else ()))),
+        ("tests in detail", (test, _PERF, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, *consumed, _MEMORY)),
+    ]
+    for index, other in enumerate(report.comparisons):
+        against = (_PERF, *_ratio_columns(index, "", other.margin))
+        groups.append((f"tests against {other.name}", (test, _UNIT, *weight, *against)))
+    return tuple(groups)
+
+
+def file_columns(report: Report) -> tuple[TestColumn, ...]:
+    """`columns`, and those of interest only to programs."""
+    status = {at.scored.test: part.score.status for part in report.scored for at in part.lines if part.score}
+    bounds = [
+        column
+        for index, suffix in _baselines(report)
+        for column in _bound_columns(index, suffix, report.comparisons[index].margin)
+    ]
+    return (
+        *columns(report),
+        _LOW,
+        _HIGH,
+        *bounds,
+        _BOUND,
+        _FLAGS,
+        *_latency_columns(report),
+        *_derived_columns(report),
+        Column("isolation", value=lambda _: report.isolation),
+        Column("score status", value=lambda at: status.get(at.scored.test)),
+    )
+
+
+def _test(report: Report) -> TestColumn:
+    """For people, a test's name without the suite, which is in the title."""
+    prefix = f"{report.summary.suite}."
+    return Column("test", show=lambda cell: str(cell).removeprefix(prefix), value=lambda at: at.scored.test)
+
+
+def _load_columns(report: Report) -> tuple[TestColumn, ...]:
+    """How busy the GPUs were, and what that took."""
+    rows = [line.row for line in report.lines]
+    busy = (_GPU,) if any(row.gpu_load for row in rows) else ()
+    return (*busy, _POWER, _ENERGY) if any(row.power_w is not None for row in rows) else busy
+
+
+def _load(row: TestSummary) -> float | None:
+    return mean(row.gpu_load.values()) if row.gpu_load else None
+
+
+def _energy(line: Line) -> Cell:
+    """Joules of one device per item."""
+    watts, rate = line.row.power_w, line.scored.perf
+    return watts / rate if watts is not None and rate else None
+
+
+def _latency_columns(report: Report) -> tuple[TestColumn, ...]:
+    return (_P50, _P99) if any(line.row.latency for line in report.lines) else ()
+
+
+def _derived_columns(report: Report) -> list[TestColumn]:
+    """One per unit that any test derives from its rate."""
+    units = dict.fromkeys(each.unit for line in report.lines for each in line.derived)
+    return [Column("perf", unit, number, True, value=partial(_derived, unit)) for unit in units]
+
+
+def _derived(unit: str, line: Line) -> Cell:
+    return next((each.value for each in line.derived if each.unit == unit), None)
+
+
+def _baselines(report: Report) -> list[tuple[int, str]]:
+    """Each baseline's index, with the suffix that distinguishes its columns."""
+    return [(index, f" {other.label}" if other.label else "") for index, other in enumerate(report.comparisons)]
+
+
+def _of(index: int, value: Callable[[ComparedTest], Cell]) -> Callable[[Line], Cell]:
+    """A value from the comparison with one baseline."""
+
+    def cell(line: Line) -> Cell:
+        compared = line.compared[index]
+        return None if compared is None else value(compared)
+
+    return cell
+
+
+def _ratio_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
+    aside = _of(index, lambda at: bool(at.set_aside or at.suppressed))
+    return [
+        Column(f"perf_base{suffix}", "unit/s", number, True, spare=10, value=_of(index, lambda at: at.perf_base)),
+        Column(
+            f"perf_ratio{suffix}",
+            "",
+            ratio_text,
+            True,
+            ratio_tone,
+            value=_of(index, lambda at: at.suppressed_ratio if at.suppressed else at.perf_ratio),
+            light=aside,
+        ),
+        Column(f"95 % interval{suffix}", "", text, True, spare=7, value=_of(index, lambda at: span(at.effect.ratio))),
+        Column(
+            f"verdict{suffix}",
+            unusual(margin),
+            tone=tone_of_verdict,
+            spare=1,
+            words=WORDS,
+            value=_of(index, _verdict),
+            light=aside,
+        ),
+    ]
+
+
+def _adjusted_columns(index: int, suffix: str) -> list[TestColumn]:
+    aside = _of(index, lambda at: bool(at.set_aside))
+    return [
+        Column(
+            f"perf_base_adj{suffix}", "unit/s", number, True, spare=17, value=_of(index, lambda at: at.perf_base_adj)
+        ),
+        Column(
+            f"perf_ratio_adj{suffix}",
+            "",
+            ratio_text,
+            True,
+            ratio_tone,
+            spare=18,
+            value=_of(index, lambda at: at.perf_ratio_adj),
+            light=aside,
+        ),
+    ]
+
+
+def _bound_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
+    """Columns for the ratio's interval and what the verdict rests on."""
+    values: dict[str, tuple[str, Callable[[ComparedTest], Cell]]] = {
+        "ratio low": ("", lambda at: at.effect.ratio.low if at.effect.ratio else None),
+        "ratio high": ("", lambda at: at.effect.ratio.high if at.effect.ratio else None),
+        "p of the verdict (Holm)": ("", lambda at: at.effect.p),
+        "margin": ("%", lambda _: 100 * margin),
+        "repeats for 1 %": ("", lambda at: at.effect.repeats_needed),
+        "no verdict because": ("", lambda at: at.suppressed or at.set_aside or at.effect.why),
+    }
+    return [
+        Column(f"{title}{suffix}", unit, text, True, value=_of(index, value)) for title, (unit, value) in values.items()
+    ]
+
+
+def _verdict(at: ComparedTest) -> str:
+    """The verdict on a row's ratio, or why there is none."""
+    if at.suppressed:
+        first = at.suppressed.partition("; ")[0].rpartition(" against ")[0].rpartition(" ")[0]
+        return f"suppressed: {first or 'other work'}"
+    return "not counted" if at.set_aside else "estimated" if at.origin == "estimated" else at.effect.verdict
+
+
+def span(interval: Interval | None) -> str | None:
+    """The interval of a ratio."""
+    return None if interval is None else f"[{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def half_width_pct(interval: Interval | None) -> float | None:
+    """Half the width of an interval, in percent of the value (upwards; the lower half is hardly narrower)."""
+    return None if interval is None else 100 * (interval.high / interval.value - 1)
+
+
+_UNIT: TestColumn = Column("unit", spare=2, value=lambda at: at.scored.unit)
+_WEIGHT: TestColumn = Column(
+    "weight", "", lambda cell: f"{cell:.4g}", True, spare=14, value=lambda at: at.scored.weight or 0.0
+)
+_N: TestColumn = Column("n", "", whole, True, value=lambda at: at.scored.n)
+_FAIL: TestColumn = Column(
+    "fail", "", whole, True, lambda cell: "bad" if cell else "plain", value=lambda at: at.scored.fail
+)
+_PERF: TestColumn = Column("perf", "unit/s", number, True, value=lambda at: at.scored.perf)
+_INTERVAL: TestColumn = Column(
+    "+-95 %", "%", half_width, True, spare=3, value=lambda at: half_width_pct(at.scored.interval)
+)
+_STD: TestColumn = Column(
+    "std",
+    "%",
+    one_decimal,
+    True,
+    spare=4,
+    value=lambda at: at.scored.std_pct if at.row.train and at.row.train.n > 1 else None,
+)
+_PERF_ADJ: TestColumn = Column("perf_adj", "unit/s", number, True, spare=13, value=lambda at: at.scored.perf_adj)
+_BETWEEN_DEVICES: TestColumn = Column(
+    "devices", "%", one_decimal, True, spare=8, value=lambda at: at.scored.between_devices_pct
+)
+_RUN_TO_RUN: TestColumn = Column("runs", "%", one_decimal, True, spare=9, value=lambda at: at.scored.run_to_run_pct)
+_NODE: TestColumn = Column("node total", "unit/s", number, True, spare=16, value=lambda at: at.node_total)
+_WAIT: TestColumn = Column("data wait", "%", one_decimal, True, spare=6, value=lambda at: percent(at.row.wait_share))
+_GPU: TestColumn = Column("GPU", "%", whole, True, spare=5, value=lambda at: percent(_load(at.row)))
+_POWER: TestColumn = Column("power", "W", whole, True, spare=12, value=lambda at: at.row.power_w)
+_ENERGY: TestColumn = Column("energy", "J/unit", number, True, spare=11, value=_energy)
+_MEMORY: TestColumn = Column("peak", "MiB", whole, True, spare=15, value=lambda at: at.row.peak_memory or None)
+_LOW: TestColumn = Column("perf low 95 %", "unit/s", number, True, value=lambda at: at.scored.low)
+_HIGH: TestColumn = Column("perf high 95 %", "unit/s", number, True, value=lambda at: at.scored.high)
+_BOUND: TestColumn = Column("bound by", value=lambda at: at.scored.bound)
+_FLAGS: TestColumn = Column("flags", "", whole, True, value=lambda at: len(at.row.flags))
+_P50: TestColumn = Column(
+    "latency p50", "ms", number, True, value=lambda at: at.row.latency.p50_ms if at.row.latency else None
+)
+_P99: TestColumn = Column(
+    "latency p99", "ms", number, True, value=lambda at: at.row.latency.p99_ms if at.row.latency else None
+)

@@ -1,0 +1,285 @@
+"""The first screen of a report: what a decision needs, in the order of the questions. Pure.
+
+Terminal, Markdown and page lay out the same values: is it valid, what was measured, what is it worth, what next.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from milabench_ng.analysis.scoring.comparison import Comparison
+from milabench_ng.analysis.scoring.cost import PerReference
+from milabench_ng.analysis.scoring.neighbours import (
+    MeanSlowdown,
+    Slowdown,
+    cost_of_neighbours,
+    worth_of_fence,
+)
+from milabench_ng.analysis.scoring.subsets import OF_GROUP
+from milabench_ng.analysis.statistics.effects import unusual
+from milabench_ng.present.render.alarms import alarms
+from milabench_ng.present.render.cells import Fact, Tone, brief, covered, device_word, four_digits, money, unit_told
+from milabench_ng.present.render.columns import span
+from milabench_ng.present.render.look_at import look_at
+from milabench_ng.present.render.next_step import next_step
+from milabench_ng.present.render.ratio_statements import span_of_money
+from milabench_ng.report.report import NOT_RECORDED, Report
+from milabench_ng.units import counted
+
+NO_POINTS = "points are of all tests: see the ratio over the same tests of a baseline"
+"""Why a partial score has no value: over other tests, it is a number of another kind."""
+_BOUND_BY = "bound by "
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one question; the first part is what one looks for."""
+
+    name: str
+    parts: tuple[str, ...]
+    tone: Tone = "plain"
+
+    @property
+    def fact(self) -> Fact:
+        """The answer as one statement."""
+        return Fact(self.name, "   ".join(self.parts), self.tone)
+
+
+class KindRatio(msgspec.Struct, frozen=True):
+    """The ratio to the first baseline over the tests that one thing bounds."""
+
+    name: str
+    ratio: float
+
+
+class FirstScreen(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything on it, in order."""
+
+    title: str
+    when: str
+    """When the first launch started, in UTC."""
+    alarms: tuple[Fact, ...]
+    """Why the numbers may not be what they seem, worst first."""
+    answers: tuple[Answer, ...]
+    look: tuple[Fact, ...]
+    """Where to look: devices, tests, processors."""
+    kinds: tuple[KindRatio, ...]
+    commands: tuple[Fact, ...]
+    """What to type next."""
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """All of it as statements, for forms without a layout of their own."""
+        kinds = Fact("Kind", ", ".join(f"{kind.name} {kind.ratio:.2f}" for kind in self.kinds))
+        return (
+            *self.alarms,
+            *(answer.fact for answer in self.answers),
+            *(Fact("Look at", fact.text, fact.tone) for fact in self.look),
+            *((kinds,) if self.kinds else ()),
+            *self.commands,
+        )
+
+
+def first_screen(report: Report) -> FirstScreen:
+    """The first screen of ``report``."""
+    return FirstScreen(
+        title=f"mnb · {report.summary.suite} · {report.source}",
+        when=when(report),
+        alarms=alarms(report),
+        answers=tuple(_answers(report)),
+        look=tuple(look_at(report)),
+        kinds=_kinds(report),
+        commands=tuple(_commands(report)),
+    )
+
+
+def when(report: Report) -> str:
+    """The start of the first launch; baselines may not have it."""
+    starts = [line.row.started_utc for line in report.lines if line.row.started_utc is not None]
+    return f"{min(starts):%Y-%m-%d %H:%M} UTC" if starts else "date not recorded"
+
+
+def _answers(report: Report) -> Iterator[Answer]:
+    known = report.summary.provenance.node
+    around = (known[name] for name in ("processors", "memory") if name in known)
+    yield Answer(name="Node", parts=(report.summary.provenance.hardware, *around))
+    for part in report.scored:
+        yield from _worth_of(part, f" {part.summary.suite}" if report.suites else "")
+    if report.neighbours:
+        yield _neighbours(report.neighbours)
+    if (worth := worth_of_fence(report.fence_gains)) is not None:
+        yield Answer(name="Fence", parts=(f"worth {worth.value:.2f} x{_times(worth)}", counted(worth.cells, "test")))
+    yield _valid(report)
+
+
+def _worth_of(report: Report, suite: str) -> Iterator[Answer]:
+    """Score, sub-scores, ratios and price; ``suite`` follows their names."""
+    for answer in _answers_on_score(report):
+        yield msgspec.structs.replace(answer, name=f"{answer.name}{suite}")
+
+
+def _answers_on_score(report: Report) -> Iterator[Answer]:
+    yield _score(report)
+    parts = [part for part in report.sub_scores if part.name.startswith(OF_GROUP) and part.per_device is not None]
+    if parts:
+        told = (f"{part.name.removeprefix(OF_GROUP)} {four_digits(part.per_device or 0.0)}" for part in parts)
+        yield Answer(name="Parts", parts=tuple(told))
+    for other in report.comparisons:
+        yield _versus(report, other)
+    if report.price is not None:
+        yield _price(report)
+
+
+def _score(report: Report) -> Answer:
+    score = report.score
+    if score is None or score.per_device is None or score.per_node is None:
+        later = _later(report)
+        why = "none" if score is None else f"not yet: {later}" if later else "invalid"
+        return Answer(name="Score", parts=(why,), tone="fair" if later else "bad")
+    if score.status == "partial":
+        return Answer(
+            name="Score", parts=(f"partial: {score.tests} of {counted(score.of, 'test')}", NO_POINTS), tone="fair"
+        )
+    unit, at = unit_told(score.unit), score.interval
+    few = score.repeats
+    return Answer(
+        name="Score",
+        parts=(
+            f"{four_digits(score.per_device)} {unit} per {device_word(report.summary)}",
+            f"{four_digits(score.per_node)} per node",
+            *((f"95 %: {four_digits(at.low)} to {four_digits(at.high)}",) if at else ()),
+            *((f"{few.n} repeats: {four_digits(few.low)} to {four_digits(few.high)}",) if few else ()),
+        ),
+        tone="bad" if report.marks else "strong",
+    )
+
+
+def _later(report: Report) -> str:
+    """Why there is more to come; empty if there is not."""
+    if report.summary.going_on:
+        return "the run goes on"
+    if not report.not_tried:
+        return ""
+    return "there are more sessions" if report.summary.between_sessions else "the run was interrupted"
+
+
+def _versus(report: Report, other: Comparison) -> Answer:
+    """The ratio of the throughputs, and the verdict on it."""
+    name = f"vs {brief(other)}"
+    if other.ratio is None or other.ratio_per_node is None:
+        return Answer(name=name, parts=("no weighted test can be compared",), tone="fair")
+    word, known = device_word(report.summary), other.effect.ratio
+    ours = report.summary.devices
+    against = "" if other.devices == ours else f" ({counted(ours, word)} against {other.devices})"
+    margin = unusual(other.margin)
+    verdict = other.effect.verdict if known else "no interval"
+    return Answer(
+        name=name,
+        parts=(
+            f"{other.ratio:.3f} per {word}",
+            *((span(known) or "",) if known else ()),
+            *((f"{few.n} repeats: {few.low:.3f} to {few.high:.3f}",) if (few := other.repeats) else ()),
+            f"{other.ratio_per_node:.3f} per node{against}",
+            covered(other),
+            f"{verdict}, {margin}" if margin else verdict,
+        ),
+        tone=_tone_of(other),
+    )
+
+
+def _tone_of(other: Comparison) -> Tone:
+    tones: dict[str, Tone] = {"better": "good", "worse": "bad", "equivalent": "strong"}
+    return tones.get(other.effect.verdict, "fair")
+
+
+def _price(report: Report) -> Answer:
+    price = report.price
+    assert price is not None
+    amount = f"{money(price.amount)} $ per {price.per}"
+    names = {other.name: brief(other) for other in report.comparisons}
+    worths = tuple(_worth(each, names[each.name]) for each in price.per_reference)
+    if price.rpp is None:
+        return Answer(name="Price", parts=(amount, "no price per point without a score above 0"), tone="bad")
+    if report.score is None or report.score.status != "complete":
+        return Answer(name="Price", parts=(amount, *(worths or ("no price per point of a part of the tests",))))
+    unit = unit_told(report.score_unit).removesuffix("s")
+    width = f" [{four_digits(price.interval.low)}, {four_digits(price.interval.high)}]" if price.interval else ""
+    return Answer(name="Price", parts=(amount, f"{four_digits(price.rpp)} $ per {unit}{width}", *worths))
+
+
+def _worth(price: PerReference, name: str) -> str:
+    known = f" {span_of_money(price.interval)}" if price.interval else ""
+    return f"{money(price.value)} $ per {name} node's worth{known}{', indicative' if price.indicative else ''}"
+
+
+def _neighbours(cells: Sequence[Slowdown]) -> Answer:
+    """What the others cost a packed test, and the worst pair that is beyond doubt, else the worst that was seen."""
+    cost, sure = cost_of_neighbours(cells), [cell for cell in cells if cell.sure]
+    worst = max(sure or cells, key=lambda cell: cell.value)
+    thin = [cell for cell in cells if cell.not_judged]
+    few = f"{len(thin)} of {len(cells)} {thin[0].not_judged}, " if thin else ""
+    doubtful = f"{thin[0].not_judged}, " if len(thin) == len(cells) else f"none slower beyond doubt, {few}"
+    pair = f"{worst.name} {worst.value:.2f} x"
+    return Answer(
+        name="Neighbours",
+        parts=(
+            *((f"cost {100 * (cost.value - 1):.1f} %{_percent(cost)}",) if cost else ()),
+            f"worst: {pair}" if sure else f"{doubtful}most: {pair}",
+        ),
+        tone="fair" if sure else "plain",
+    )
+
+
+def _percent(mean: MeanSlowdown) -> str:
+    at = mean.effect.ratio
+    return ", no interval" if at is None else f" (95 %: {100 * (at.low - 1):.1f} to {100 * (at.high - 1):.1f})"
+
+
+def _times(mean: MeanSlowdown) -> str:
+    at = mean.effect.ratio
+    return ", no interval" if at is None else f" (95 %: {at.low:.2f} to {at.high:.2f})"
+
+
+def _valid(report: Report) -> Answer:
+    """What was planned and what came of it, and how the tenants were held."""
+    summary, rate = report.summary, report.failure_rate
+    rows = summary.tests.values()
+    n, planned = rate.n, sum(row.planned or 0 for row in rows)
+    lacking = sum(row.missing + row.pending for row in rows)
+    good = sum(row.n - row.failures for row in rows)
+    done = f"{good} of {planned} launches" if summary.has_plan else f"{n} launches (no plan recorded)"
+    isolation = f"isolation {report.isolation}"
+    if summary.units == "classic" and report.isolation == NOT_RECORDED:
+        isolation = "isolation not recorded (2020)"
+    rules = (report.verification.sentence,) if report.verification and report.verification.passed else ()
+    failed = f"{rate.fail} failed" if rate.n else "no launch has finished"
+    clean = not report.marks and rate.fail == 0 and report.isolated and not lacking
+    marks = ("no mark",) if not report.marks and summary.units == "true" else ()
+    return Answer(
+        name="Valid",
+        parts=(done, failed, isolation, *marks, *rules),
+        tone="good" if clean else "bad" if rate.fail or report.marks else "fair",
+    )
+
+
+def _kinds(report: Report) -> tuple[KindRatio, ...]:
+    """By what bounds the tests; nothing beside several baselines, whose ratios stand in the tables."""
+    if len(report.comparisons) != 1:
+        return ()
+    parts = report.comparisons[0].subsets
+    return tuple(
+        KindRatio(part.name.removeprefix(_BOUND_BY), part.ratio)
+        for part in parts
+        if part.ratio is not None and part.name.startswith(_BOUND_BY)
+    )
+
+
+def _commands(report: Report) -> Iterator[Fact]:
+    """The next step, and where the rest is."""
+    source, step = shlex.quote(report.source), next_step(report)
+    if step:
+        yield Fact("next", step)
+    yield Fact("details", f"mnb report {source} --full", "faint")
+    yield Fact("page", f"mnb report {source} --html report.html", "faint")

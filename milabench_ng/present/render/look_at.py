@@ -1,0 +1,120 @@
+"""Where a reader of the first screen should look: devices, neighbours, tests, processors. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from milabench_ng.analysis.launch.host_paces import PACE_UNIT, Paces
+from milabench_ng.analysis.scoring.slow_devices import SLOWER_BY, SOUGHT, GpuComparison
+from milabench_ng.analysis.statistics.intervals import RANKED_FROM
+from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.present.render.cells import Fact, device_word
+from milabench_ng.report.report import Report
+from milabench_ng.units import counted
+
+_NAMED = 4
+"""How many tests are named; the rest are counted."""
+
+
+def look_at(report: Report) -> Iterator[Fact]:
+    """A line on the devices, on slowdowns that are lacking, on tests with odd launches, on odd processors."""
+    if report.gpus is not None:
+        yield devices_compared(report, report.gpus)
+    if report.lost_cells:
+        told = "; ".join(f"{lost.test} ({lost.why})" for lost in report.lost_cells)
+        yield Fact("neighbours", f"no slowdown of {told}", "bad")
+    yield from _odd_launches(report)
+    if report.summary.host_pace is not None:
+        yield from _processors(report.summary.host_pace, device_word(report.summary))
+
+
+def devices_compared(report: Report, found: GpuComparison) -> Fact:
+    """The slow devices, or the one furthest behind."""
+    word = device_word(report.summary)
+    alone = f"; not known of {word} {', '.join(found.alone)}: no other is of that model" if found.alone else ""
+    if not found.judged and len(found.alone) < len(found.devices):
+        return _not_judged(report, found, word)
+    slow = [f"{word} {at.device} ({at.effect_pct:+.1f} %)" for at in found.overall]
+    if slow:
+        return Fact("devices", f"slow over all tests: {', '.join(slow)}{alone}", "bad")
+    single = Counter(at.device for at in found.stragglers)
+    if single:
+        some = ", ".join(f"{word} {device} in {counted(tests, 'test')}" for device, tests in single.items())
+        return Fact("devices", f"no {word} is slow over all tests; in single ones: {some}{alone}", "fair")
+    text = f"no {word} is slow beyond chance{_noticed(found, word)}{_furthest(found, word)}{alone}"
+    return Fact("devices", text, "fair" if alone else "good")
+
+
+def _noticed(found: GpuComparison, word: str) -> str:
+    """What a silence is worth: a run of few or noisy repeats calls nothing slow."""
+    if found.noticed is None:
+        return ""
+    runs = f"{math.floor(20 * found.noticed)} of 20 such runs"  # a run more would be claimed than is likely
+    return f"; a {word} {100 * SOUGHT:g} % slower would be noticed in {runs}"
+
+
+def _not_judged(report: Report, found: GpuComparison, word: str) -> Fact:
+    """Which device is behind, where nobody can tell whether it is slow."""
+    if any(len(line.row.repeats) > 1 for line in report.lines):
+        text = f"slow {word}s not known: single launches are not recorded{_furthest(found, word)}"
+        return Fact("devices", text, "faint")
+    behind = sorted(_behind(found))
+    if not behind:
+        return Fact("devices", f"one repeat does not tell a slow {word} from a slow launch", "faint")
+    names = dict.fromkeys(name_of_row(label) for _, _, label in behind)
+    worst = f"{counted(len(names), 'test')}, most in {name_of_row(behind[0][2])} ({100 * behind[0][0] - 100:+.0f} %)"
+    return Fact("devices", f"{word} {behind[0][1]} behind the best in {worst}: repeat before judging", "fair")
+
+
+def repeated(suite: str, found: GpuComparison) -> str:
+    """The command that repeats what one repeat does not judge; empty if there is nothing of that."""
+    names = dict.fromkeys(name_of_row(label) for _, _, label in sorted(_behind(found)))
+    if found.judged or not names:
+        return ""
+    return " ".join((f"mnb jobs {suite} --repeat {RANKED_FROM}", *(f"--name {name}" for name in names)))
+
+
+def _furthest(found: GpuComparison, word: str) -> str:
+    """The device that is furthest behind the best one in a test, slow or not."""
+    behind = sorted(_shares(found))
+    if not behind or behind[0][0] >= 1:
+        return ""
+    share, device, test = behind[0]
+    return f"; the largest gap: {word} {device} in {name_of_row(test)} ({100 * share - 100:+.1f} %)"
+
+
+def _behind(found: GpuComparison) -> Iterator[tuple[float, str, str]]:
+    """Where a device is slower than it may be."""
+    return (each for each in _shares(found) if each[0] < 1 - SLOWER_BY)
+
+
+def _shares(found: GpuComparison) -> Iterator[tuple[float, str, str]]:
+    """What each device reaches of the best, 0 to 1, with device and test."""
+    for row in found.mean:
+        for device, share in zip(found.devices, row.relative, strict=True):
+            if share is not None:
+                yield share, device, row.test
+
+
+def _odd_launches(report: Report) -> Iterator[Fact]:
+    """Idle GPUs by test, since they change what a test measures; of the other odd launches the number of each kind."""
+    idle = dict.fromkeys(name_of_row(test) for test, flag in report.flags if flag.kind == "idle GPU")
+    if idle:
+        named = ", ".join(list(idle)[:_NAMED]) + (f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else "")
+        yield Fact("tests", f"{named}: the GPU should set the pace and is idle more than half of the time", "fair")
+    others = Counter(flag.kind for _, flag in report.flags if flag.kind != "idle GPU")
+    if others:
+        named = ", ".join(f"{count} {kind}" for kind, count in others.most_common())
+        yield Fact("launches", f"odd launches, which count: {named}", "fair")
+
+
+def _processors(found: Paces, word: str) -> Iterator[Fact]:
+    """The cores of a share that are slower than the others', or that changed their speed."""
+    for device, change in found.slow.items():
+        text = f"the CPU cores of {word} {device} are slower than the others' ({100 * change:+.1f} %)"
+        yield Fact("cores", text, "bad")
+    if found.uneven and not found.slow:
+        pace = f"{found.run.min:.1f} to {found.run.max:.1f} {PACE_UNIT}"
+        yield Fact("cores", f"the CPU cores changed their speed during the run: {pace}", "fair")

@@ -1,0 +1,53 @@
+"""What to do after reading a report: one rule, for the first screen and for the end of a run. Pure."""
+
+from __future__ import annotations
+
+import shlex
+
+from milabench_ng.analysis.statistics.intervals import RANKED_FROM
+from milabench_ng.report.report import Report
+from milabench_ng.shipped import names
+from milabench_ng.units import counted
+
+TENDER = "jobs standard --repeat 5 --sessions 3 --session-gap 6h"
+"""What the shipped rules ask of a bid."""
+_TRIALS = ("smoke", "quick")
+"""Suites that show that a node works, and rank nothing."""
+_NO_FOLDERS = (".json", ".gz", ".tar")
+"""How the names of summaries and bundles end, which no run goes on in."""
+
+
+def next_step(report: Report) -> str:
+    """The command to run next, with its purpose; empty if nothing is left to do."""
+    source, suite = shlex.quote(report.source), report.summary.suite
+    scores = [part.score for part in report.scored if part.score and part.score.per_device is not None]
+    missing = report.not_tried or sum(row.missing for row in report.summary.tests.values())
+    repeats = min((score.interval.n if score.interval else 1 for score in scores), default=1)
+    if report.summary.going_on:
+        return f"wait, then mnb report {source}"
+    if missing and not report.source.endswith(_NO_FOLDERS):
+        if report.summary.between_sessions:
+            later = f"{counted(missing, 'launch')} of later sessions"
+            return f"mnb resume {source}, for {later}, if it does not go on by itself"
+        return f"mnb resume {source}, for {counted(missing, 'launch')} not run yet"
+    if report.failed and not any(row.train for row in report.summary.tests.values()):
+        label, first = report.failed[0]
+        return f"see why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip()
+    if report.isolation not in ("full", "none") and report.summary.units == "true":
+        return "mnb doctor, which says why the fence is not whole and what to do"
+    if suite in _TRIALS:
+        return f"mnb {TENDER}, for a score that bids are ranked by"
+    if scores and repeats < RANKED_FROM and suite in names("profiles"):
+        return f"mnb jobs {suite} --repeat {RANKED_FROM}, for a verdict"
+    if report.neighbours and not report.comparisons:
+        return f"mnb report {source} --layout interference"
+    return "" if report.comparisons else f"mnb report {source} --compare {_baseline(report.summary.known_suites)}"
+
+
+def _baseline(suites: tuple[str, ...]) -> str:
+    """A shipped baseline of one of ``suites``, if any; those of the standard suite bear only the name of a GPU."""
+    if "standard" in suites:
+        return "v100"
+    return next(
+        (name for name in names("baselines") if name.startswith(tuple(f"{suite}-" for suite in suites))), "OTHER"
+    )

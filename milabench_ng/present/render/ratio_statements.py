@@ -1,0 +1,66 @@
+"""Statements on the ratios to baselines, and on what they rest on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milabench_ng.analysis.scoring.comparison import Comparison
+from milabench_ng.analysis.statistics.effects import Effect, unusual
+from milabench_ng.analysis.statistics.intervals import Interval
+from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.present.render.cells import Fact, Tone, covered, four_digits, money, tone_of_verdict, unit_told
+from milabench_ng.present.render.columns import span
+from milabench_ng.report.report import Report
+
+
+def ratios(report: Report) -> Iterator[Fact]:
+    """The ratio to each baseline with its verdict."""
+    for other in report.comparisons:
+        yield Fact(f"ratio to {other.name}", *_verdict_text(other))
+        yield Fact("baseline", f"{other.name} ({other.provenance.kind}; {other.provenance.hardware})")
+
+
+def charged_ratios(report: Report) -> Iterator[Fact]:
+    """The scores of both sides over the tests of each ratio, and their ratio: charged for spread and failures."""
+    for other in report.comparisons:
+        if other.charged_ratio is not None:
+            unit = f" {unit_told(report.score_unit)}" if other.status == "complete" else ""
+            yield Fact(f"charged scores, {other.name}", _levels(other, other.charged_ratio, unit))
+
+
+def _verdict_text(other: Comparison) -> tuple[str, Tone]:
+    """The ratio with all qualifications."""
+    found = other.effect
+    if other.status == "none":
+        return "none: no weighted test can be compared", "fair"
+    if found.ratio is None:
+        return f"{other.ratio or 0.0:.3f}, no interval: {_why(other)}", "fair"
+    text = f"{found.ratio.value:.3f} {span(found.ratio)}: {_verdict(found, other.margin)}"
+    needed = "over 1000" if found.repeats_needed is None else str(found.repeats_needed)
+    return f"{text}; +-1 % takes {needed} repeats at this spread", tone_of_verdict(found.verdict)
+
+
+def _why(other: Comparison) -> str:
+    if other.effect.why == "no repeats are recorded":
+        return f"{other.effect.why} on both sides ({other.provenance.kind} baseline)"
+    return other.effect.why
+
+
+def _verdict(found: Effect, margin: float) -> str:
+    known = "; ".join(filter(None, (found.why, unusual(margin))))
+    if found.verdict == "equivalent" and not known:
+        return f"equivalent within {margin:.2g}"
+    return f"{found.verdict} ({known})" if known else found.verdict
+
+
+def span_of_money(interval: Interval) -> str:
+    """``[low, high]``."""
+    return f"[{money(interval.low)}, {money(interval.high)}]"
+
+
+def _levels(other: Comparison, ratio: float, unit: str) -> str:
+    """Both scores over the tests that the ratio is over, and which these are."""
+    names = ", ".join(map(name_of_row, other.counted))
+    which = "the same tests" if other.status == "complete" else f"over {covered(other)}: {names}"
+    ours, theirs = four_digits(other.run_score or 0.0), four_digits(other.score or 0.0)
+    return f"{ours} against {theirs}{unit} per device, {ratio:.3f}; charged for spread and failures, {which}"

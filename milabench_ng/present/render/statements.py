@@ -1,0 +1,101 @@
+"""What the numbers of a report rest on: the statements below the tables. Pure.
+
+`first_screen` has what a decision needs; nothing of it is repeated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from milabench_ng.analysis.launch.traces import COMPARED
+from milabench_ng.analysis.summary.power import lost_samples, power_doubts
+from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.grouping import grouped
+from milabench_ng.present.render.cells import Fact
+from milabench_ng.present.render.choices_told import choices_told
+from milabench_ng.present.render.ratio_statements import charged_ratios, ratios
+from milabench_ng.present.render.traces_told import told
+from milabench_ng.report.report import Report
+from milabench_ng.stats import median
+from milabench_ng.units import counted
+
+_ON_FIRST_SCREEN = ("processors", "memory")
+
+
+def details(report: Report, *, charged: bool = False) -> tuple[Fact, ...]:
+    """The statements for which this report has data; ``charged``: also the ratios of charged scores."""
+    return tuple(_details(report, charged=charged))
+
+
+def _details(report: Report, *, charged: bool) -> Iterator[Fact]:
+    yield from _machine(report)
+    for part in report.scored:
+        for fact in (*_score_interval(part), *ratios(part), *(charged_ratios(part) if charged else ())):
+            suite = f", {part.summary.suite}" if report.suites else ""
+            yield Fact(f"{fact.name}{suite}", fact.text, fact.tone)
+    yield Fact("failure rate", report.failure_rate.text)
+    yield from (fact for fact in choices_told(report) if fact.tone == "plain")
+    yield from _spread("spread of runs", [line.scored.run_to_run_pct for line in report.lines])
+    yield from _spread("spread of devices", [line.scored.between_devices_pct for line in report.lines])
+    yield from _conditions(report)
+    merged = report.summary.merged_sessions
+    yield from (Fact("note", note, "fair") for note in (*report.summary.notes, *([merged] if merged else [])))
+
+
+def _machine(report: Report) -> Iterator[Fact]:
+    """The machine around the devices, which sets the pace of many tests, as far as the first screen lacks it."""
+    known = report.summary.provenance.node
+    rest = [f"{name} {value}" for name, value in known.items() if name not in _ON_FIRST_SCREEN]
+    if rest:
+        yield Fact("node", "; ".join(rest))
+
+
+def _score_interval(report: Report) -> Iterator[Fact]:
+    """What the score's interval rests on."""
+    score = report.score
+    at = None if score is None else score.interval or score.repeats
+    if score is None or score.per_device is None or at is None:
+        return
+    few = "; their range, no interval; too little is charged for spread" if at is score.repeats else ""
+    needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
+    yield Fact("rests on", f"{at.n} repeats, {report.coverage}{few}; +-1 % takes {needed} repeats at this spread")
+
+
+def _spread(name: str, values: Sequence[float | None]) -> Iterator[Fact]:
+    known = [value for value in values if value is not None]
+    if known:
+        of = counted(len(known), "test")
+        yield Fact(name, f"{median(known):.1f} % in the middle of {of}, up to {max(known):.1f} %")
+
+
+def _conditions(report: Report) -> Iterator[Fact]:
+    """The data, and what is known less well."""
+    data = dict.fromkeys(entry for line in report.lines for entry in line.row.work.data)
+    if data:
+        yield Fact("data", "; ".join(f"{d.name} ({d.kind}, scale {d.scale:g}, {d.cache} cache)" for d in data))
+    kernels = grouped(
+        [(line.scored.test, kernel) for line in report.lines for kernel in line.row.kernels], lambda pair: pair[1]
+    )
+    for kernel, pairs in kernels.items():
+        yield Fact("kernels", f"{kernel} in {', '.join(name_of_row(test) for test, _ in pairs)}")
+    rows = {line.scored.test: line.row for line in report.lines}
+    yield from (Fact("telemetry", text, "fair") for text in lost_samples(rows))
+    yield from (Fact("power", text, "fair") for text in power_doubts(rows))
+    yield from _reference(report)
+
+
+def _reference(report: Report) -> Iterator[Fact]:
+    """What was compared with reference traces, how strong those are, and what lacks a reference."""
+    rows = [(name_of_row(line.scored.test), line.row.reference) for line in report.lines if line.row.reference]
+    if rows:
+        compared = any(sentence.startswith(COMPARED) for _, sentences in rows for sentence in sentences)
+        yield Fact("reference traces", told(rows), "plain" if compared else "faint")
+
+
+def isolation_fact(report: Report) -> Fact:
+    """How the tenants were isolated."""
+    if report.isolated:
+        return Fact("isolation", "full", "good")
+    if report.summary.units == "classic":
+        return Fact("isolation", "not recorded (2020)", "fair")
+    return Fact("isolation", f"NOT ISOLATED ({report.isolation})", "bad")

@@ -1,0 +1,264 @@
+"""The tables of a report other than the test table, as values; the format modules lay them out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from milabench_ng.analysis.scoring.comparison import Comparison
+from milabench_ng.analysis.scoring.scaling import ScalingCurve
+from milabench_ng.analysis.scoring.slow_devices import MEASURES
+from milabench_ng.analysis.scoring.subsets import SubScore
+from milabench_ng.analysis.statistics.effects import unusual
+from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.present.render.cells import (
+    Cell,
+    Tone,
+    exact_ratio,
+    half_width,
+    number,
+    one_decimal,
+    percent,
+    points,
+    ratio_text,
+    tone_of_verdict,
+    whole,
+)
+from milabench_ng.present.render.columns import half_width_pct, span
+from milabench_ng.present.render.device_tables import host_pace_section, matrix, stragglers
+from milabench_ng.present.render.look_at import repeated
+from milabench_ng.present.render.sections import Column, Section, section
+from milabench_ng.report.report import Report
+
+_BAR = 40
+
+
+def other_tables(report: Report) -> tuple[Section, ...]:
+    """All tables with data: what differs from the baselines and what does not count, then what explains the rest."""
+    return tuple(_tables(report))
+
+
+def _tables(report: Report) -> Iterator[Section]:
+    for other in report.comparisons:
+        if other.differences:
+            yield _differences(other, [line.scored.test for line in report.lines])
+    for of, part in _named(report):
+        yield from (_left_out(other, of) for other in part.comparisons if other.reasons)
+    if any(line.derived for line in report.lines):
+        yield _suite_units(report)
+    if any(line.row.latency for line in report.lines):
+        yield _latency(report)
+    for of, part in _named(report):
+        if part.sub_scores:
+            yield _sub_scores(part, of)
+        yield from (_sub_ratios(other, of) for other in part.comparisons if other.subsets)
+        if any(one.left_out for one in part.sub_scores):
+            yield _leave_one_out(part, of)
+    for curve in report.scaling:
+        yield _scaling(curve)
+    if report.shared_devices:
+        yield _shared_devices(report)
+    if report.gpus is not None:
+        if report.gpus.stragglers or report.gpus.overall:
+            yield stragglers(report.gpus)
+        if report.show_gpus:
+            again = repeated(report.summary.suite, report.gpus)
+            yield from (matrix(report.gpus, measure, "" if place else again) for place, measure in enumerate(MEASURES))
+    if report.summary.host_pace is not None:
+        yield host_pace_section(report.summary.host_pace)
+    if report.flags:
+        yield _flags(report)
+    if report.failed or report.summary.problems:
+        yield _failures(report)
+
+
+def _named(report: Report) -> Iterator[tuple[str, Report]]:
+    """The reports that have the scores, each with what to add to a title: the suite, if there are several."""
+    yield from ((f" of {part.summary.suite}" if report.suites else "", part) for part in report.scored)
+
+
+def _differences(other: Comparison, labels: Sequence[str]) -> Section:
+    """``labels``: all tests of this run."""
+    return section(
+        f"differences-{other.name}",
+        f"what differs from {other.name}",
+        sorted(other.differences, key=lambda each: _USES.index(each.ratio)),
+        Column("what", value=lambda one: one.what),
+        Column("this run", value=lambda one: one.run),
+        Column("baseline", value=lambda one: one.baseline),
+        Column("tests", value=lambda one: _concerned(one.tests, labels)),
+        Column("the ratio", tone=_tone_of_use, value=lambda one: one.ratio),
+    )
+
+
+def _name(label: Cell) -> str:
+    """A test without its suite, for people; files have the key of the test table."""
+    return name_of_row(str(label))
+
+
+def _concerned(tests: Sequence[str], labels: Sequence[str]) -> str:
+    """The names of ``tests``, or what these are without, whichever is shorter."""
+    if not tests or {*tests} == {*labels}:
+        return "all"
+    others = [label for label in labels if label not in tests]
+    if len(others) < len(tests) // 2:
+        return f"all but {', '.join(map(name_of_row, others))}"
+    return ", ".join(map(name_of_row, tests))
+
+
+_USES = ("suppressed", "not counted", "counted")
+"""Most important first."""
+
+
+def _tone_of_use(cell: Cell) -> Tone:
+    tones: dict[Cell, Tone] = {"suppressed": "bad", "not counted": "fair"}
+    return tones.get(cell, "plain")
+
+
+def _left_out(other: Comparison, of: str) -> Section:
+    tests: dict[str, list[str]] = {}
+    for label, why in other.reasons.items():
+        tests.setdefault(why, []).append(name_of_row(label))
+    return section(
+        f"left-out-{other.name}{of}",
+        f"what the ratio{of} to {other.name} leaves out",
+        tests.items(),
+        Column("tests", value=lambda item: ", ".join(item[1])),
+        Column("why", value=lambda item: item[0]),
+        notes=(f"{len(other.counted)} of {other.of} weighted tests count",),
+    )
+
+
+def _suite_units(report: Report) -> Section:
+    return section(
+        "suite-units",
+        "in the units of the suite",
+        ((line, each) for line in report.lines for each in line.derived),
+        Column("test", show=_name, value=lambda item: item[0].scored.test),
+        Column("unit", value=lambda item: item[1].unit),
+        Column("perf", "", number, True, value=lambda item: item[1].value),
+        Column("formula", "rate: items/s", spare=1, value=lambda item: item[1].formula),
+    )
+
+
+def _latency(report: Report) -> Section:
+    return section(
+        "latency",
+        "latency of a batch",
+        ((line, line.row.latency) for line in report.lines if line.row.latency),
+        Column("test", show=_name, value=lambda item: item[0].scored.test),
+        Column("batches", "", whole, True, value=lambda item: item[1].batches),
+        Column("p50", "ms", number, True, value=lambda item: item[1].p50_ms),
+        Column("p99", "ms", number, True, value=lambda item: item[1].p99_ms),
+        notes=("from the call to the outputs on the host, in the windows of all launches",),
+    )
+
+
+def _sub_scores(report: Report, of: str) -> Section:
+    return section(
+        f"sub-scores{of}",
+        f"what decided the score{of}",
+        (part for part in report.sub_scores if not part.left_out),
+        Column("how", value=lambda part: part.name),
+        Column("tests", "", whole, True, value=lambda part: len(part.labels)),
+        Column("of the weights", "%", one_decimal, True, value=lambda part: part.weight_pct),
+        Column("per device", report.score_unit, points, True, value=lambda part: part.per_device),
+        Column("+-95 %", "%", half_width, True, value=lambda part: half_width_pct(part.interval)),
+        Column("no value or interval because", value=lambda part: part.why or None),
+    )
+
+
+def _sub_ratios(other: Comparison, of: str) -> Section:
+    return section(
+        f"sub-ratios-{other.name}{of}",
+        f"what decided the ratio{of} to {other.name}",
+        (part for part in other.subsets if not part.left_out),
+        Column("over", value=lambda part: part.name),
+        Column("tests", "", whole, True, value=lambda part: len(part.labels)),
+        Column("ratio", "", exact_ratio, True, value=lambda part: part.ratio),
+        Column("95 % interval", value=lambda part: span(part.effect.ratio)),
+        Column("verdict", unusual(other.margin), tone=tone_of_verdict, value=lambda part: part.effect.verdict),
+        Column("no verdict because", value=lambda part: part.effect.why or None),
+    )
+
+
+def _leave_one_out(report: Report, of: str) -> Section:
+    """What single tests decide: the score without each, and the ratios to the baselines."""
+    return section(
+        f"leave-one-out{of}",
+        f"the score{of} without each test",
+        (part for part in report.sub_scores if part.left_out),
+        Column("without", show=_name, value=lambda part: part.left_out),
+        Column("of the weights", "%", one_decimal, True, value=lambda part: part.weight_pct),
+        Column("per device", report.score_unit, points, True, value=lambda part: part.per_device),
+        *map(_ratio_without, report.comparisons),
+    )
+
+
+def _ratio_without(other: Comparison) -> Column[SubScore]:
+    ratios = {part.left_out: part.ratio for part in other.subsets}
+    return Column(f"ratio to {other.name}", "", exact_ratio, True, value=lambda part: ratios.get(part.left_out))
+
+
+def _scaling(curve: ScalingCurve) -> Section:
+    best = max(step.aggregate for step in curve.steps)
+    knee = "every further device adds more than half of what one alone does"
+    if curve.knee is not None:
+        knee = f"the knee is at {curve.knee}: the next adds less than half"
+    elif curve.doubtful is not None:
+        knee = f"the knee may be at {curve.doubtful}: these repeats do not tell whether the next adds less than half"
+    return section(
+        f"scaling-{curve.test}",
+        f"scaling of {curve.test}",
+        curve.steps,
+        Column("devices", "", whole, True, value=lambda step: step.devices),
+        Column("together", f"{curve.unit}/s", number, True, value=lambda step: step.aggregate),
+        Column("each", f"{curve.unit}/s", number, True, value=lambda step: step.per_device),
+        Column("efficiency", "%", one_decimal, True, value=lambda step: percent(step.efficiency)),
+        Column("slowest rank", value=lambda step: None if step.slowest is None else f"device {step.slowest}"),
+        Column("against the mean", "%", one_decimal, True, value=lambda step: step.slowest_pct),
+        Column("chart", value=lambda step: "█" * round(_BAR * step.aggregate / best)),
+        notes=(knee,),
+    )
+
+
+def _shared_devices(report: Report) -> Section:
+    return section(
+        "shared-devices",
+        "tenants on each device",
+        report.shared_devices,
+        Column("test", show=_name, value=lambda line: line.test),
+        Column("tenants", "", whole, True, value=lambda line: line.tenants),
+        Column("of each", value=lambda line: line.how or None),
+        Column("node total", "", number, True, value=lambda line: line.node_total),
+        Column("times the fewest", "", ratio_text, True, value=lambda line: line.gain),
+        Column("each tenant", "", number, True, value=lambda line: line.each),
+        Column("worst tenant", "", number, True, value=lambda line: line.worst),
+        Column("unit", value=lambda line: f"{line.unit}/s"),
+        Column("p50", "ms", number, True, value=lambda line: line.latency.p50_ms if line.latency else None),
+        Column("p99", "ms", number, True, value=lambda line: line.latency.p99_ms if line.latency else None),
+        notes=("no ratio where the options, the data or the precision differ, such as a batch by memory class",),
+    )
+
+
+def _flags(report: Report) -> Section:
+    return section(
+        "flags",
+        "odd launches (they count)",
+        report.flags,
+        Column("launch", value=lambda item: f"{item[0]} J{item[1].job_id}"),
+        Column("what", tone=lambda _: "fair", value=lambda item: item[1].kind),
+        Column("what is known", value=lambda item: item[1].detail),
+    )
+
+
+def _failures(report: Report) -> Section:
+    rows = [(f"{test} J{failed.job_id}", failed.cause, failed.detail) for test, failed in report.failed]
+    rows += [(problem.file, "unreadable", problem.reason) for problem in report.summary.problems]
+    return section(
+        "failures",
+        "failed launches",
+        rows,
+        Column("failed launch", value=lambda row: row[0]),
+        Column("cause", tone=lambda _: "bad", value=lambda row: row[1]),
+        Column("what is known", value=lambda row: row[2].strip().partition("\n")[0]),
+    )

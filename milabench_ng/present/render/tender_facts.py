@@ -1,0 +1,115 @@
+"""What to know of a tender before reading its tables. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, GPU_STD, HOST_DAY_STD, HOST_STD
+from milabench_ng.analysis.statistics.intervals import SESSIONS_FROM
+from milabench_ng.analysis.summary.marked import Marked
+from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.present.render.cells import Fact
+from milabench_ng.tender.leave_one_out import LeaveOneOut
+from milabench_ng.tender.stability import Stability
+from milabench_ng.tender.tender import Tender
+
+_SHOWN = 12
+
+
+def tender_facts(tender: Tender) -> tuple[Fact, ...]:
+    """What to know before reading the table; what is not so in all suites is told of each."""
+    told = [(one.suite, fact) for one in tender.each for fact in dict.fromkeys(_facts(one))]
+    times = Counter(fact for _, fact in told)
+    found = (
+        fact if times[fact] == len(tender.each) else Fact(f"{fact.name}, {suite}", fact.text, fact.tone)
+        for suite, fact in told
+    )
+    first, ranked_by, *rest = dict.fromkeys(found)
+    return (first, ranked_by, *_verdicts(tender), *rest)
+
+
+def _verdicts(tender: Tender) -> Iterator[Fact]:
+    """What verification said."""
+    yield from (Fact("refused", f"{name}: {why}", "bad") for name, why in tender.refused.items())
+    for verdict in dict.fromkeys(tender.verdicts.values()):
+        names = ", ".join(name for name, other in tender.verdicts.items() if other == verdict)
+        yield Fact("verified", f"{names}: {verdict}", "plain" if verdict.startswith("PASS") else "fair")
+
+
+def _facts(tender: Tender) -> Iterator[Fact]:
+    yield Fact("reference", f"one node of {tender.reference}", "strong")
+    yield Fact("ranked by", f"{tender.criterion}, lower is better; between equal ranks there is no certain order")
+    yield _ranked_over(tender)
+    terms = tender.terms
+    if terms is not None:
+        yield Fact(
+            "assumptions",
+            f"{terms.years:g} years, {terms.tariff_per_kwh:g} {tender.currency}/kWh, PUE {terms.pue:g}, "
+            f"utilisation {terms.utilization:.0%}",
+        )
+    yield Fact(
+        "machines",
+        f"intervals and ranks include {100 * GPU_STD:g} % between machines of a kind in tests that the GPU bounds, and "
+        f"{100 * HOST_STD:g} % in others; under {SESSIONS_FROM} sessions also {100 * GPU_DAY_STD:g} and "
+        f"{100 * HOST_DAY_STD:g} % between days",
+    )
+    if tender.why_unranked:
+        nobody = all(row.rank is None for row in tender.rows)
+        yield Fact("ranks", f"{'nothing is ranked' if nobody else 'not ranked'}: {tender.why_unranked}", "fair")
+    doubts = dict.fromkeys(doubt for row in tender.rows if row.per_reference for doubt in row.per_reference.indicative)
+    if doubts:
+        yield Fact("indicative", "; ".join(doubts), "fair")
+    if tender.leave_one_out is not None:
+        yield _kept(tender.leave_one_out)
+    if tender.stability is not None:
+        yield _steady(tender.stability)
+    for row in tender.rows:
+        for mark in row.marks:
+            yield Fact("mark", f"{row.name}: {mark.text}{_where(mark)}", "bad")
+    for note in tender.notes:
+        yield Fact("note", note, "fair")
+
+
+def _ranked_over(tender: Tender) -> Fact:
+    """The tests that are ranked by, and those that were dropped."""
+    unlike = dict.fromkeys(one.test for one in tender.other_work)
+    left = [
+        f"; not {', '.join(map(name_of_row, tests))}, which {why}"
+        for tests, why in (
+            (unlike, "is not the same work in all bids"),
+            (tender.not_in_all, "not every bid has"),
+            (tender.not_in_reference, "is not the same work in the reference"),
+        )
+        if tests
+    ]
+    text = f"{len(tender.tests)} of {tender.of} weighted tests{''.join(left)}"
+    return Fact("ranked over", text, "fair" if left else "plain")
+
+
+def _where(mark: Marked) -> str:
+    """The tests and devices that have a mark."""
+    devices = f" on device {', '.join(mark.devices)}" if mark.devices else ""
+    return f" ({', '.join(map(name_of_row, mark.tests))}{devices})"
+
+
+def _kept(found: LeaveOneOut) -> Fact:
+    """How many rankings without one test or group keep the winner; none is made of a single test."""
+    of, others = len(found.without), [one for one in found.without if one.winners != found.whole.winners]
+    if not of:
+        return Fact("left out", "nothing can be: the ranking is over one test", "faint")
+    first = " and ".join(sorted(found.whole.winners))
+    names = ", ".join(
+        f"without {name_of_row(one.what)} {' and '.join(sorted(one.winners))} is first" for one in others[:_SHOWN]
+    )
+    text = f"{found.kept} of {of} rankings without one test or group keep {first} first{f'; {names}' if names else ''}"
+    return Fact("left out", text, "fair" if others else "good")
+
+
+def _steady(found: Stability) -> Fact:
+    lead = f"{found.order[0]} leads {found.order[1]} by {found.lead_pct:.1f} %"
+    turning = found.turning
+    if not turning:
+        return Fact("stability", f"{lead}; none of {len(found.changes)} changes makes another bid first", "good")
+    names = ", ".join(change.what for change in turning[:_SHOWN])
+    return Fact("stability", f"{lead}; {len(turning)} of {len(found.changes)} changes turn that: {names}", "fair")

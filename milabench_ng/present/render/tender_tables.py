@@ -1,0 +1,279 @@
+"""The tables of a tender; the format modules lay them out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from milabench_ng.analysis.scoring.cost import PerReference
+from milabench_ng.analysis.statistics.intervals import Interval
+from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.present.render.as_json import REPORT_SCHEMA
+from milabench_ng.present.render.cells import Cell, Tone, number, one_decimal, unit_told, whole
+from milabench_ng.present.render.columns import span
+from milabench_ng.present.render.ratio_statements import span_of_money
+from milabench_ng.present.render.sections import Column, Document, Facts, Section, section
+from milabench_ng.present.render.tender_facts import tender_facts
+from milabench_ng.tender.leave_one_out import LeaveOneOut, LeftOutRanks
+from milabench_ng.tender.ownership import Ownership
+from milabench_ng.tender.stability import Stability
+from milabench_ng.tender.tender import BidRow, Tender
+
+
+def _toned(word: str, then: Tone, otherwise: Tone) -> Callable[[Cell], Tone]:
+    return lambda cell: then if cell == word else otherwise
+
+
+_CHARGED = "scores are charged for spread and failures, as in 2020: nothing is ranked by them"
+_PARETO = "Pareto: no other bid's node does as much for less money"
+_BID: Column[BidRow] = Column("bid", value=lambda row: row.name)
+_RANK: Column[BidRow] = Column("rank", "", whole, True, value=lambda row: row.rank)
+_RATIO: tuple[Column[BidRow], ...] = (
+    Column("ratio to the reference node", "", number, True, value=lambda row: row.ratio),
+    Column("95 % interval of the ratio", value=lambda row: span(row.ratio_interval)),
+)
+_WHY: Column[BidRow] = Column("no value or interval because", value=lambda row: row.why or None)
+_MARKED: Column[BidRow] = Column(
+    "marked", tone=_toned("marked", "bad", "plain"), value=lambda row: "marked" if row.marks else "no"
+)
+_MARKS: Column[BidRow] = Column("marks", value=lambda row: "; ".join(mark.text for mark in row.marks) or None)
+
+
+def tender_document(tender: Tender) -> Document:
+    """In JSON, money is in its ``currency``, and ratios are to one reference node."""
+    told = tuple(tender_facts(tender))
+    return Document(
+        title="mnb bids",
+        parts=(Facts(facts=told), *tender_sections(tender)),
+        aside=told,
+        table=bids_section(tender),
+        whole={"schema": REPORT_SCHEMA, **msgspec.structs.asdict(tender)},
+    )
+
+
+def tender_sections(tender: Tender) -> tuple[Section, ...]:
+    """The bids, what they offer, their cost, the stability of their order; of several suites, side by side first."""
+    if not tender.further:
+        return _sections(tender)
+    parts = (
+        msgspec.structs.replace(part, key=f"{part.key}-{one.suite}", title=f"{part.title}, {one.suite}")
+        for one in tender.each
+        for part in _sections(one)
+    )
+    return (_side_by_side(tender), *parts)
+
+
+def _side_by_side(tender: Tender, *further: Column[BidRow]) -> Section:
+    """Each bid with what decides in each suite, and ``further`` columns of each."""
+    return section(
+        "bids",
+        f"bids by {' and by '.join(one.suite for one in tender.each)}",
+        tender.rows,
+        _BID,
+        *(_in_suite(one, column) for one in tender.each for column in (*_brief(one), *further)),
+        Column("price of a node", tender.currency, number, True, value=lambda row: row.price),
+        Column("hardware", value=lambda row: row.hardware),
+        Column("devices", "", whole, True, value=lambda row: row.devices),
+    )
+
+
+def _in_suite(tender: Tender, column: Column[BidRow]) -> Column[BidRow]:
+    """``column`` of the row that a bid has in ``tender``."""
+    rows = {row.name: row for row in tender.rows}
+    return msgspec.structs.replace(
+        column, title=f"{tender.suite}: {column.title}", value=lambda row: column.value(rows[row.name])
+    )
+
+
+def _brief(tender: Tender) -> tuple[Column[BidRow], ...]:
+    criterion, *_ = _ranked_by(tender)
+    score, *_ = _scores(tender)
+    return (_RANK, criterion, *_RATIO, score, _MARKED)
+
+
+def _sections(tender: Tender) -> tuple[Section, ...]:
+    """What there is to say of the bids in one suite."""
+    sections = [
+        section("bids", "bids", tender.rows, _BID, *_deciding(tender), notes=(_PARETO,)),
+        section("offered", "what a node does, and for how much", tender.rows, _BID, *_offered(tender)),
+        section("scores", "their scores", tender.rows, _BID, *_scores(tender), notes=(_CHARGED,)),
+        section("measured", "how they were measured", tender.rows, _BID, *_measured(tender)),
+    ]
+    if tender.other_work:
+        sections.append(_left_out(tender))
+    if any(row.owned for row in tender.rows):
+        sections.append(_ownership(tender))
+    if any(row.nodes is not None for row in tender.rows):
+        sections.append(_purchase(tender))
+    if tender.leave_one_out is not None and tender.leave_one_out.moving:
+        sections.append(_without_one(tender.leave_one_out))
+    if tender.stability is not None and not all(change.same for change in tender.stability.changes):
+        sections.append(_stability(tender.stability))
+    return tuple(sections)
+
+
+def bids_section(tender: Tender) -> Section:
+    """All that is known of each bid, in one table; of several suites, what decides in each."""
+    if tender.further:
+        return _side_by_side(tender, _WHY, _MARKS)
+    columns = (_BID, *_deciding(tender), *_offered(tender), *_scores(tender), *_measured(tender), _MARKS)
+    return section("bids", "bids", tender.rows, *columns)
+
+
+def _deciding(tender: Tender) -> tuple[Column[BidRow], ...]:
+    """The rank, and beside it what the bids are ranked by."""
+    return (
+        _RANK,
+        *_ranked_by(tender),
+        _MARKED,
+        Column("Pareto", tone=_toned("yes", "good", "faint"), value=lambda row: "yes" if row.pareto else "no"),
+    )
+
+
+def _ranked_by(tender: Tender) -> tuple[Column[BidRow], ...]:
+    return _years_columns(tender) if tender.by_ownership else _price_columns(tender)
+
+
+def _price_columns(tender: Tender) -> tuple[Column[BidRow], ...]:
+    money = tender.currency
+    return (
+        Column("price per reference node", money, number, True, value=lambda row: _value(row.per_reference)),
+        Column(
+            "95 % interval of that price",
+            money,
+            value=lambda row: _money(row.per_reference.interval if row.per_reference else None),
+        ),
+    )
+
+
+def _years_columns(tender: Tender) -> tuple[Column[BidRow], ...]:
+    money = tender.currency
+    return (
+        Column("cost per reference node", money, number, True, value=lambda row: row.owned_per_reference),
+        Column("95 % interval of that cost", money, value=lambda row: _money(row.owned_interval)),
+    )
+
+
+def _offered(tender: Tender) -> tuple[Column[BidRow], ...]:
+    return (
+        Column("price of a node", tender.currency, number, True, value=lambda row: row.price),
+        *(_price_columns(tender) if tender.by_ownership else ()),
+        *_RATIO,
+    )
+
+
+def _scores(tender: Tender) -> tuple[Column[BidRow], ...]:
+    tests = len(tender.tests)
+    unit = unit_told(tender.score_unit).removesuffix("s") if tests == tender.of else tender.score_unit
+    return (
+        Column("score", tone=_toned("complete", "good", "bad"), value=lambda row: row.score_status),
+        Column("ranked over", "tests", whole, True, value=lambda row: None if row.rank is None else tests),
+        Column(
+            "price per score, as in 2020",
+            f"{tender.currency} per {unit}",
+            number,
+            True,
+            value=lambda row: row.price_per_point,
+        ),
+    )
+
+
+def _measured(tender: Tender) -> tuple[Column[BidRow], ...]:
+    return (
+        Column("hardware", value=lambda row: row.hardware),
+        Column("devices", "", whole, True, value=lambda row: row.devices),
+        Column("isolation", tone=_toned("full", "good", "bad"), value=lambda row: row.isolation),
+        *((_WHY,) if any(row.why for row in tender.rows) else ()),
+    )
+
+
+def _left_out(tender: Tender) -> Section:
+    return section(
+        "not-the-same-work",
+        "what leaves the ranking: not the same work in all bids",
+        tender.other_work,
+        Column("test", value=lambda one: one.test),
+        Column("bids", value=lambda one: " and ".join(one.bids)),
+        Column("what differs", value=lambda one: one.why),
+    )
+
+
+def _value(known: PerReference | None) -> float | None:
+    return None if known is None else known.value
+
+
+def _money(interval: Interval | None) -> str | None:
+    return span_of_money(interval) if interval else None
+
+
+def _ownership(tender: Tender) -> Section:
+    money = tender.currency
+    years = tender.terms.years if tender.terms else 0
+    return section(
+        "ownership",
+        f"cost of a node over {years:g} years",
+        [row for row in tender.rows if row.owned is not None],
+        _BID,
+        Column("price", money, number, True, value=lambda row: row.price),
+        Column("energy", "kWh", number, True, value=lambda row: _owned(row).energy_kwh),
+        Column("energy", money, number, True, value=lambda row: _owned(row).energy),
+        Column("maintenance", money, number, True, value=lambda row: _owned(row).maintenance),
+        Column("together", money, number, True, value=lambda row: _owned(row).total),
+        *(() if tender.by_ownership else _years_columns(tender)),
+        Column(
+            "energy includes",
+            value=lambda row: "what was given" if _owned(row).boundary == "given" else _owned(row).boundary,
+        ),
+    )
+
+
+def _owned(row: BidRow) -> Ownership:
+    assert row.owned is not None
+    return row.owned
+
+
+def _purchase(tender: Tender) -> Section:
+    return section(
+        "purchase",
+        "what is bought",
+        tender.rows,
+        Column("bid", value=lambda row: row.name),
+        Column("nodes", "", whole, True, value=lambda row: row.nodes),
+        Column("together", "reference nodes", number, True, value=lambda row: row.total_ratio),
+        Column("cost", tender.currency, number, True, value=lambda row: row.total_cost),
+        Column("cost includes", value=lambda row: "price, energy, maintenance" if row.owned else "price"),
+    )
+
+
+def _without_one(found: LeaveOneOut) -> Section:
+    """The rank of each bid over all tests, and without what changes the ranks."""
+    calm = len(found.without) - len(found.moving)
+    return section(
+        "left-out",
+        "ranks without one of the tests, or one group of them",
+        (found.whole, *found.moving),
+        Column("left out", value=lambda one: name_of_row(one.what) or "nothing"),
+        *(_rank_column(name) for name in found.whole.ranks),
+        notes=(f"{calm} of {len(found.without)} leave the ranks as they are; rates as they are, without significance",),
+    )
+
+
+def _rank_column(name: str) -> Column[LeftOutRanks]:
+    return Column(f"rank of {name}", "", whole, True, value=lambda one: one.ranks[name])
+
+
+def _stability(found: Stability) -> Section:
+    """The changes that change the order; of the others only their number."""
+    turning = [change for change in found.changes if not change.same]
+    calm = len(found.changes) - len(turning)
+    return section(
+        "stability",
+        "what the order rests on: each weight and assumption a fifth up and down",
+        sorted(turning, key=lambda change: (change.same_winner, change.lead_pct)),
+        Column("changed", value=lambda change: change.what),
+        Column("first", tone=_toned(found.order[0], "plain", "bad"), value=lambda change: change.order[0]),
+        Column("leads by", "%", one_decimal, True, value=lambda change: change.lead_pct),
+        Column("order", value=lambda change: ", ".join(change.order)),
+        notes=(f"{calm} of {len(found.changes)} changes leave the order as it is",),
+    )

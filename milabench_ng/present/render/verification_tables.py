@@ -1,0 +1,115 @@
+"""A verification as tables; the format modules lay them out. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from milabench_ng.present.render.cells import Cell, Fact, Tone
+from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, facts, table
+from milabench_ng.verification.findings import Doubted, Ruling, Verification
+
+_OF_LAUNCH = re.compile(r"(\S+ J\d+\.\d+[a-z]?): (.*)", re.DOTALL)
+"""What begins with the name of a launch (`ReadRecord.name`)."""
+_SHOWN = 5
+"""How many reasons are shown per rule; CSV and JSON have all of them."""
+_TITLES = {
+    "recomputed": "recomputed: follows from the slices, or cryptographic; not that anything was measured",
+    "self-reported": "self-reported: what the node said of itself",
+    "witness": "witnessed: what somebody says to have seen",
+    "unknown": "not checkable: with these files, or with any",
+}
+_WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "open", "off": "not asked"}
+
+Row = tuple[str, ...]
+
+
+def verification_document(found: Verification) -> Document:
+    """The verdict first; the rules by what they rest on, then the doubts."""
+    return Document(
+        title="mnb verify",
+        parts=tuple(_parts(found)),
+        table=_table(found),
+        aside=(_verdict(found),),
+        whole={"schema": 1, "passed": found.passed, "verdict": found.sentence, **msgspec.structs.asdict(found)},
+    )
+
+
+def _verdict(found: Verification) -> Fact:
+    return Fact("verdict", found.sentence, "bad" if not found.passed else "fair" if found.doubts else "good")
+
+
+def ruling_section(title: str, rulings: Iterable[Ruling], notes: tuple[str, ...] = ()) -> Section:
+    """A row for each rule, and one for each reason below it."""
+    rows = (row for ruling in rulings for row in _ruling(ruling))
+    return table(title, rows, "rule", _RESULT, "what is asked", notes=notes)
+
+
+def _parts(found: Verification) -> Iterator[Part]:
+    yield Facts(facts=(_verdict(found), *facts("", [("source", found.source), *found.facts.items()]).facts))
+    for part, title in _TITLES.items():
+        if asked := [ruling for ruling in found.rulings if part == _part(ruling)]:
+            yield ruling_section(title, asked)
+    if found.doubts:
+        rows = (row for doubt in found.doubts for row in _doubt(doubt))
+        yield table("doubts: unusual, and no proof of anything", rows, "doubt", _RESULT, "what is unusual")
+    if off := ", ".join(ruling.id for ruling in found.having("off")):
+        yield facts("", [("not asked", off)])
+
+
+def _tone(cell: Cell) -> Tone:
+    tones: dict[Cell, Tone] = {"FAIL": "bad", "open": "fair", "doubt": "fair"}
+    return tones.get(cell, "plain")
+
+
+_RESULT = Heading("result", tone=_tone)
+
+
+def _part(ruling: Ruling) -> str:
+    """The title that it is listed under."""
+    return ruling.result if ruling.result in ("unknown", "off") else ruling.basis
+
+
+def _ruling(ruling: Ruling) -> Iterator[Row]:
+    yield ruling.id, _WORDS[ruling.result], ruling.title
+    yield from _reasons(ruling.reasons)
+
+
+def _doubt(doubt: Doubted) -> Iterator[Row]:
+    yield doubt.name, _word(doubt), doubt.title
+    yield from _reasons(doubt.reasons)
+    yield "", "", f"{doubt.honest} of {doubt.corpus} honest results show it; {doubt.ask}"
+
+
+def _word(doubt: Doubted) -> str:
+    return "FAIL" if doubt.refused else "doubt"
+
+
+def _reasons(reasons: Sequence[str]) -> Iterator[Row]:
+    told = told_once(reasons)
+    yield from (("", "", f"- {reason}") for reason in told[:_SHOWN])
+    if len(told) > _SHOWN:
+        yield "", "", f"- and {len(told) - _SHOWN} more (all of them: --format json)"
+
+
+def told_once(reasons: Sequence[str]) -> list[str]:
+    """The reasons, with one line for those that differ only in the launch that they name."""
+    same: dict[str, list[str]] = {}
+    for reason in reasons:
+        found = _OF_LAUNCH.fullmatch(reason)
+        same.setdefault(found[2] if found else reason, []).append(found[1] if found else "")
+    return [
+        what if not names[0] else f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {what}"
+        for what, names in same.items()
+    ]
+
+
+def _table(found: Verification) -> Section:
+    """A row for each rule and each doubt, with all its reasons."""
+    rows: list[tuple[str, ...]] = [
+        (one.id, _WORDS[one.result], one.basis, one.title, "; ".join(one.reasons)) for one in found.rulings
+    ]
+    rows += [(one.name, _word(one), "doubt", one.title, "; ".join(one.reasons)) for one in found.doubts]
+    return table("rules", rows, "rule", "result", "rests on", "what is asked", "reasons")

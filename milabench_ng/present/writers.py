@@ -1,0 +1,143 @@
+"""The output formats by name; pages and the layouts of suites are imported on first use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Literal, TextIO
+
+from milabench_ng.errors import InputError
+from milabench_ng.plain import plain, printed_json
+from milabench_ng.present.layouts.layout import SuiteLayout
+from milabench_ng.present.render import as_csv, as_json, as_markdown, as_table
+from milabench_ng.present.render.cells import Fact
+from milabench_ng.present.render.sections import Document, Form
+from milabench_ng.present.render.terminal import write_parts
+from milabench_ng.records.output_files import written
+from milabench_ng.report.report import Report
+from milabench_ng.tender.tender import Tender
+
+SuiteName = Literal["cv", "interference", "io", "lambda", "unet3d"]
+"""Suites whose users know other columns."""
+LAYOUTS: dict[SuiteName, str] = {
+    "cv": "cv",
+    "interference": "interference",
+    "io": "data_loading",
+    "lambda": "nvidia_examples",
+    "unet3d": "unet3d",
+}
+"""Their modules in `report.layouts`."""
+
+
+def tell(facts: Iterable[Fact]) -> None:
+    """Write ``facts`` to the error output."""
+    for fact in facts:
+        print(f"mnb: {plain(fact.name)}: {plain(fact.text)}", file=sys.stderr)
+
+
+def write_report(report: Report, form: Form, stream: TextIO, *, full: bool = False) -> None:
+    """Write ``report`` to ``stream`` in the named format; ``full``: with all columns, though a terminal is narrow."""
+    match form:
+        case "table":
+            further = _interference().tables(report) if full and report.neighbours else ()
+            as_table.write(report, stream, further, full=full)
+        case "csv":
+            as_csv.write(report, stream)
+        case "markdown":
+            as_markdown.write(report, stream)
+        case "json":
+            as_json.write(report, stream)
+
+
+def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -> None:
+    """Write ``report`` to ``stream`` with the columns of ``suite``.
+
+    Raises InputError for JSON, or if the report has no test of the suite.
+    """
+    layout: SuiteLayout = import_module(f"milabench_ng.present.layouts.{LAYOUTS[suite]}").LAYOUT
+    match form:
+        case "csv":
+            as_csv.write_section(layout.table(report), stream)
+        case "markdown":
+            sections = layout.tables(report)
+            as_markdown.write_alarms(report, stream)
+            for section in sections:
+                as_markdown.write_section(section, stream)
+            as_markdown.write_isolation(report, stream)
+        case "table":
+            sections = layout.tables(report)
+            as_table.write_alarms(report, stream)
+            as_table.write_sections(sections, stream)
+            as_table.write_isolation(report, stream)
+        case "json":
+            raise InputError(f"--layout {suite} --format json: a suite's layout is a table, csv or markdown")
+
+
+def _interference() -> ModuleType:
+    """What neighbours cost, in any suite."""
+    return import_module("milabench_ng.present.layouts.interference")
+
+
+def write_tables(report: Report, folder: Path, *, force: bool = False) -> None:
+    """Write every table of ``report`` as a CSV file into ``folder``."""
+    try:
+        as_csv.write_all(report, folder, _interference().file_tables(report), force=force)
+    except OSError as error:
+        raise InputError(f"--tables {folder}: {error.strerror}") from None
+
+
+def write(document: Document, form: Form, stream: TextIO) -> None:
+    """Write ``document`` to ``stream`` in the named format."""
+    match form:
+        case "table":
+            write_parts(document.parts, stream)
+        case "csv":
+            as_csv.write_section(document.table, stream)
+            tell(document.aside)
+        case "markdown":
+            as_markdown.write_document(document, stream)
+        case "json":
+            stream.write(printed_json(document.whole))
+
+
+def write_page(report: Report, file: Path, *, force: bool = False) -> None:
+    """Write ``report`` as one HTML file."""
+    html = _html()
+    with written(file, "--html", force=force) as stream:
+        html.write(report, stream)
+
+
+def write_tender_page(tender: Tender, file: Path, *, force: bool = False) -> None:
+    """Write ``tender`` as one HTML file."""
+    html = _html()
+    with written(file, "--html", force=force) as stream:
+        html.write_tender(tender, stream)
+
+
+def _html() -> ModuleType:
+    try:
+        return import_module("milabench_ng.present.html.as_html")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f'--html: the package {error.name} is not installed; pip install "milabench_ng[html]"'
+        ) from None
+
+
+def refuse_same(html: Path | None, output: Path | None) -> None:
+    """Raise InputError, before anything is written, where a page and a table would go into the same file."""
+    if html is not None and output is not None and html.resolve() == output.resolve():
+        raise InputError(f"--html {plain(html)} --output {plain(output)}: the same file; name two")
+
+
+@contextmanager
+def open_output(path: Path | None, standard: TextIO, *, force: bool = False) -> Iterator[TextIO]:
+    """A stream for the file ``path``, or ``standard`` if it is None; see `written`."""
+    if path is None:
+        yield standard
+        return
+    with written(path, "--output", force=force) as stream:
+        yield stream

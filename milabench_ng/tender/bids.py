@@ -1,0 +1,94 @@
+"""A bids file: results, prices and assumptions. Strict: unknown keys are errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from milabench_ng.bounds import LARGEST, Amount
+from milabench_ng.files import convert_json, parse_json, read_content, refuse
+from milabench_ng.plain import short
+from milabench_ng.tender.ownership import Terms
+
+BIDS_SCHEMA = 1
+BidPrice = Annotated[float, Meta(ge=1e-6, le=LARGEST)]
+"""Far enough above 0 that no quotient of two prices overflows."""
+
+
+class Bid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One offer."""
+
+    results: str
+    """A bundle, a result folder or a summary; relative to the bids file."""
+    signed_by: str | None = None
+    """The name in the file of allowed signers that must have signed this bid; None for any of them."""
+    price: BidPrice
+    """Per node."""
+    watts_load: Annotated[float, Meta(gt=0, le=1e6)] | None = None
+    """Power of a whole node under load; None: the measured power of its GPUs, if known."""
+    watts_idle: Annotated[float, Meta(ge=0, le=1e6)] | None = None
+    maintenance_per_year: Amount = 0.0
+    """Per node."""
+
+
+class Bids(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All offers and the buyer's assumptions."""
+
+    reference: str
+    """The node that others are measured against: a folder, a bundle, a summary or a shipped baseline."""
+    bids: Annotated[dict[str, Bid], Meta(min_length=1)]
+    currency: str = "$"
+    years: Annotated[float, Meta(gt=0, le=100)] = 5.0
+    tariff_per_kwh: Annotated[float, Meta(ge=0, le=1000)] | None = None
+    """If None, the cost of energy is left out, and the output says so."""
+    pue: Annotated[float, Meta(ge=1, le=10)] = 1.0
+    utilization: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    nodes: Annotated[int, Meta(ge=1, le=10**6)] | None = None
+    """How many nodes to buy; alternatively, give ``budget``."""
+    budget: BidPrice | None = None
+    """The limit on the total price of the nodes."""
+    weights: str | None = None
+    margin: Annotated[float, Meta(gt=0, le=0.5)] = 0.02
+
+    @property
+    def terms(self) -> Terms | None:
+        """The terms; None if energy is not counted."""
+        if self.tariff_per_kwh is None:
+            return None
+        return Terms(years=self.years, tariff_per_kwh=self.tariff_per_kwh, pue=self.pue, utilization=self.utilization)
+
+
+FORM = '{"reference": "v100", "bids": {"acme": {"results": "acme/", "price": 250000}}}'
+
+
+def read_bids(path: Path) -> Bids:
+    """Read and validate a bids file. Raises InputError with file and position."""
+    return decode_bids(read_content(path), str(path))
+
+
+def decode_bids(content: bytes, source: str) -> Bids:
+    """Decode bids from JSON; ``source`` is the file's name, for errors."""
+    raw = parse_json(content, source)
+    advice = f"the form is {FORM}"
+    offers = raw.get("bids") if isinstance(raw, dict) else None
+    if isinstance(offers, dict):  # first each one alone: decoded together, an error would not name the bid
+        for name, offer in offers.items():
+            convert_json(offer, Bid, _place(source, name), advice)
+    made = convert_json(raw, Bids, source, advice)
+    if made.nodes is not None and made.budget is not None:
+        refuse(source, "both nodes and budget are given; give one of them")
+    for name, bid in made.bids.items():
+        if bid.watts_load is not None and bid.watts_idle is None and made.utilization < 1:
+            reason = f"watts_load without watts_idle, and utilization is {made.utilization:g}"
+            refuse(_place(source, name), reason)
+        if bid.watts_load is None and bid.watts_idle is not None:
+            reason = "watts_idle without watts_load: what was measured is of the GPUs alone, and this of the whole node"
+            refuse(_place(source, name), reason)
+    return made
+
+
+def _place(source: str, name: str) -> str:
+    return f"{source}: bid {short(repr(name))}"

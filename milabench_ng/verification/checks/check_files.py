@@ -1,0 +1,32 @@
+"""Rules on the files: nothing changed, nothing added, signed."""
+
+from __future__ import annotations
+
+from milabench_ng.verification.evidence import Evidence
+from milabench_ng.verification.findings import OFF, Finding, judged, unknown
+
+
+def files(evidence: Evidence) -> Finding:
+    """Every file of the bundle is the one that was packed."""
+    if evidence.packing is None:
+        return unknown("a plain folder has no sums; pack it with `mnb bundle`")
+    return judged(evidence.damage)
+
+
+def signature(evidence: Evidence) -> Finding:
+    """The bundle is signed by an allowed signer, and by the one that the rules name."""
+    signer, rules = evidence.signer, evidence.rules
+    if not rules.signed and not rules.signed_by and not signer.asked:
+        return OFF if not signer.present else unknown(signer.problem or "")
+    if evidence.packing is None:
+        return judged(["a plain folder is not signed; pack it with `mnb bundle --sign KEY`"])
+    if signer.problem:
+        return judged([signer.problem])
+    if rules.signed_by and not set(signer.principals) & set(rules.signed_by):
+        return judged([f"{' or '.join(signer.principals)} signed it, {' or '.join(rules.signed_by)} should have"])
+    if any("*" in name for name in signer.principals):
+        return Finding("pass", (_ANYBODY,))
+    return judged([])
+
+
+_ANYBODY = "the file of allowed signers lets this key sign in anybody's name (*): write the name of its owner"

@@ -1,0 +1,80 @@
+"""The rule on items: counts follow from steps, so that whoever raises them has to raise the steps too."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from milabench_ng.builtin import Declared
+from milabench_ng.catalogue import numbers
+from milabench_ng.errors import InputError
+from milabench_ng.formula import evaluate
+from milabench_ng.records.latency import batches
+from milabench_ng.records.record import Mnb, Rank
+from milabench_ng.records.work import declared
+from milabench_ng.verification.evidence import Evidence
+from milabench_ng.verification.findings import Finding, judged
+
+
+def items(evidence: Evidence) -> Finding:
+    """Every record counts what its workload declares, no more a step than its options allow, and its own steps."""
+    return judged(
+        [*_not_as_declared(evidence), *_not_as_others(evidence), *_too_many(evidence), *_other_steps(evidence)]
+    )
+
+
+def _not_as_declared(evidence: Evidence) -> Iterator[str]:
+    """Records that count other items than their workload declares."""
+    for name, record in evidence.named():
+        own = evidence.as_ran.get(record.mnb.launch.workload)
+        if own is not None:
+            for what, one in declared(record.mnb).items():
+                if one != (other := declared(own)[what]):
+                    yield f"{name}: its {what} is {one}, {record.mnb.launch.workload} has {other}"
+
+
+def _not_as_others(evidence: Evidence) -> Iterator[str]:
+    """Records that count different items from most of their row."""
+    rows: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    for _, record in evidence.named():
+        rows[record.mnb.label][tuple(declared(record.mnb).values())] += 1
+    for name, record in evidence.named():
+        usual, _ = rows[record.mnb.label].most_common(1)[0]
+        for (what, one), other in zip(declared(record.mnb).items(), usual, strict=True):
+            if one != other:
+                yield f"{name}: its {what} is {one}, that of most of its row {other}"
+
+
+def _too_many(evidence: Evidence) -> Iterator[str]:
+    for name, record in evidence.named():
+        unit, most = record.mnb.unit, most_items(record.mnb, evidence.declared.get(record.mnb.launch.workload))
+        for rank in record.mnb.ranks:
+            worst = max((row.count / max(1, row.steps) for row in rank.slices), default=0.0)
+            if most is not None and worst > most:
+                yield f"{name}: rank {rank.rank} counts {worst:.6g} {unit} a step, its options allow {most:g}"
+
+
+def most_items(mnb: Mnb, own: Declared | None) -> float | None:
+    """The most items of a step, by the launch's options; None if its workload does not say."""
+    if own is None or own.most_items is None or own.unit != mnb.unit:
+        return None
+    try:
+        return evaluate(own.most_items, numbers(mnb.launch.arguments) | {"devices": len(mnb.launch.devices)})
+    except InputError:  # the rule on arguments reports what is missing
+        return None
+
+
+def _other_steps(evidence: Evidence) -> Iterator[str]:
+    """Ranks whose steps are not as many as the loss scale, or the latencies of inference, counted."""
+    for name, record in evidence.named():
+        for rank in record.mnb.ranks if record.success else ():
+            yield from (f"{name}: rank {rank.rank} {why}" for why in _miscounted(rank))
+
+
+def _miscounted(rank: Rank) -> Iterator[str]:
+    steps = sum(row.steps for row in rank.slices)
+    if rank.skipped is not None and rank.skipped.steps != steps:
+        yield f"has {steps} steps, its loss scale saw {rank.skipped.steps}"
+    timed = sum(batches(row.latency) for row in rank.slices)
+    if 0 < timed < steps:
+        yield f"has {steps} steps and the latencies of {timed} batches"

@@ -1,0 +1,258 @@
+"""Opens untrusted bundles: extracts only expected files, of bounded size, into an empty folder.
+
+Refused are unexpected names (and therefore paths that lead elsewhere), links, devices and sparse files, duplicate
+names, bytes after the archive, and archives that are larger, or compress better, than results do.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from milabench_ng.analysis.summary.folder import load, load_baseline, summary_of
+from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.errors import InputError
+from milabench_ng.files import MIB, parse_json
+from milabench_ng.plain import plain, short
+from milabench_ng.records.folder import Bounds, Folder, read_folder
+from milabench_ng.records.origin import newer
+from milabench_ng.verification.bundle import (
+    BUNDLE_SCHEMA,
+    PACKING_LIST,
+    RESULTS,
+    SIGNATURE,
+    PackingList,
+    is_member,
+    sum_of,
+)
+from milabench_ng.verification.contents import result_files
+
+FOREIGN = Bounds(files=256 * MIB, decoded=768 * MIB)
+"""Of somebody else's records: a day of slices of ten tenants. Decoded, slices take twice their text."""
+MAX_FILE = 1 << 28
+MAX_BYTES = 1 << 32
+MAX_FILES = 100_000
+MAX_RATIO = 200
+"""Unpacked over packed size. Records compress about tenfold."""
+_FREE_OF_RATIO = 1 << 24
+"""Unpacked size below which the ratio is not checked: a short log may repeat itself."""
+_HEADERS = 1 << 16
+"""More bytes than the headers of one member take."""
+_BLOCK = 1 << 20
+_GZIP = b"\x1f\x8b"
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """A result folder that was read, and what came with it."""
+
+    place: Path
+    """Where its files lie, until the context ends."""
+    folder: Folder
+    summary: Summary
+    names: tuple[str, ...]
+    """The files that belong to the folder."""
+    foreign: tuple[str, ...] = ()
+    """Those that do not."""
+    packing: PackingList | None = None
+    """None for a plain folder."""
+    packing_bytes: bytes = b""
+    signature: bytes | None = None
+    damage: tuple[str, ...] = ()
+    """What of a bundle is not as it was packed."""
+    scales: tuple[Path, ...] = ()
+    """The files of weights and references that came with the bundle."""
+
+    @property
+    def source(self) -> str:
+        """What the user calls it."""
+        return self.folder.source
+
+
+@contextmanager
+def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
+    """Yield the result folder ``source``, or that of the bundle ``source``, unpacked until the context ends.
+
+    ``within``: how much its records may take; those of a bundle never more than FOREIGN.
+    """
+    if os.path.isdir(source):
+        names, foreign = result_files(source)
+        folder = read_folder(source, within=within)
+        yield Opened(place=source, folder=folder, summary=summary_of(folder), names=names, foreign=foreign)
+        return
+    if not os.path.isfile(source):
+        raise InputError(f"{source}: no such folder or bundle")
+    with tempfile.TemporaryDirectory(prefix="mnb-bundle-") as place:
+        root = Path(place)
+        try:
+            _extract(source, root)
+        except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # not the archive's fault
+                where = f"{source}: cannot be unpacked in {root.parent}: {error.strerror}"
+                raise InputError(f"{where}; TMPDIR may name a folder with room") from None
+            raise InputError(f"{source}: not a bundle that `mnb bundle` made: {error}") from None
+        yield _opened(source, root)
+
+
+def load_source(name: str) -> Summary:
+    """The summary of a bundle, or of anything that `load_baseline` reads."""
+    return load_result(Path(name)) if is_bundle(Path(name)) else load_baseline(name)
+
+
+def load_result(source: Path) -> Summary:
+    """The summary of a bundle, or of anything that `load` reads. Raises InputError for a damaged bundle."""
+    if not is_bundle(source):
+        return load(source)
+    with opened(source) as there:
+        if there.damage:
+            raise InputError(f"{there.source}: damaged: {there.damage[0]}; ask for the bundle again")
+        return there.summary
+
+
+def is_folder_or_bundle(source: Path) -> bool:
+    """Whether there are records in it, and not only statistics."""
+    return os.path.isdir(source) or is_bundle(source)
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether it is a compressed file."""
+    if not os.path.isfile(path):
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"\x1f\x8b"
+    except OSError:  # it may not be read: whoever reads it as a summary says so
+        return False
+
+
+def _opened(source: Path, root: Path) -> Opened:
+    listed, signature = root / PACKING_LIST, root / SIGNATURE
+    if not listed.is_file():
+        raise InputError(f"{source}: there is no {PACKING_LIST} in it; make bundles with `mnb bundle`")
+    content = listed.read_bytes()
+    try:
+        packing = msgspec.convert(parse_json(content, f"{source}: {PACKING_LIST}"), PackingList)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{source}: {PACKING_LIST}: {short(error)}") from None
+    if packing.schema > BUNDLE_SCHEMA:
+        raise InputError(f"{source}: {newer('bundle', packing.schema, BUNDLE_SCHEMA)}")
+    place = root / RESULTS
+    place.mkdir(exist_ok=True)
+    names, foreign = result_files(place)
+    scales = tuple(sorted(path for path in root.glob("*.json") if path != listed))
+    sums = {f"{RESULTS}{name}": sum_of(place / name) for name in names} | {path.name: sum_of(path) for path in scales}
+    changed = {name.removeprefix(RESULTS) for name, one in sums.items() if packing.files.get(name, one) != one}
+    folder = read_folder(place, plain(source), within=FOREIGN, changed=changed)
+    return Opened(
+        place=place,
+        folder=folder,
+        summary=summary_of(folder),
+        names=names,
+        foreign=foreign,
+        packing=packing,
+        packing_bytes=content,
+        signature=signature.read_bytes() if signature.is_file() else None,
+        damage=tuple(packing.damage(sums)),
+        scales=scales,
+    )
+
+
+class _Meted:
+    """Unzips no more than allowed, so that a short archive cannot fill memory or disk."""
+
+    def __init__(self, file: BinaryIO, packed: int) -> None:
+        self._file = file
+        self._unzipper = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        self._packed = packed
+        self._allowed = 0
+        self._total = 0
+        self._used = 0
+
+    def allow(self, size: int) -> None:
+        self._allowed = size
+
+    def read(self, size: int) -> bytes:
+        content = self._unzipped(size)
+        if used := content.rstrip(b"\0"):
+            self._used = self._total + len(used)
+        self._allowed -= len(content)
+        self._total += len(content)
+        if self._allowed < 0:
+            raise InputError("its headers are larger than those of a bundle")
+        if self._total > MAX_BYTES:
+            raise InputError(f"it holds more than {MAX_BYTES} bytes")
+        if self._total > max(_FREE_OF_RATIO, MAX_RATIO * self._packed):
+            raise InputError(f"it unpacks to more than {MAX_RATIO} times its size")
+        return content
+
+    def require_end(self, end: int) -> None:
+        """Raise InputError if anything but zeros comes after the byte ``end``, or anything after the zipped stream."""
+        while self.read(_BLOCK):
+            pass
+        if self._used > end or self._unzipper.unused_data or self._file.read(1):
+            raise InputError("there are bytes after its archive")
+
+    def _unzipped(self, size: int) -> bytes:
+        content = b""
+        while not content and not self._unzipper.eof:
+            packed = self._unzipper.unconsumed_tail or self._file.read(_BLOCK)
+            content = self._unzipper.decompress(packed, size)
+            if not packed and not content:
+                raise EOFError("it is cut short")
+        return content
+
+
+def _extract(source: Path, root: Path) -> None:
+    seen: set[str] = set()
+    end = 0
+    with source.open("rb") as file:
+        if file.read(len(_GZIP)) != _GZIP:
+            raise tarfile.ReadError("it is not compressed by gzip")
+        file.seek(0)
+        meted = _Meted(file, source.stat().st_size)
+        meted.allow(_HEADERS)
+        try:
+            with tarfile.open(fileobj=meted, mode="r|") as archive:  # type: ignore[call-overload]  # read() is enough
+                for member in archive:
+                    _check(member, seen)
+                    meted.allow(member.size + _HEADERS)
+                    _write(archive, member, root / member.name)
+                    end = member.offset_data + member.size
+                    meted.allow(_HEADERS)
+            meted.require_end(end)
+        except InputError as error:
+            raise InputError(f"{source}: refused: {error}") from None
+
+
+def _check(member: tarfile.TarInfo, seen: set[str]) -> None:
+    """Raise InputError unless ``member`` belongs in a bundle."""
+    name = member.name
+    if not member.isreg() or member.issparse():
+        raise InputError(f"{name!r} is no regular file (a link, a folder, a device or a sparse file)")
+    if not is_member(name):
+        raise InputError(f"{name!r} is no file of a bundle")
+    if name in seen:
+        raise InputError(f"{name!r} is in it twice")
+    if member.size > MAX_FILE:
+        raise InputError(f"{name!r} has {member.size} bytes; at most {MAX_FILE}")
+    seen.add(name)
+    if len(seen) > MAX_FILES:
+        raise InputError(f"it holds more than {MAX_FILES} files")
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    """Write one new file. Its name has been checked, so that its folder is one of two."""
+    content = archive.extractfile(member)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        while content is not None and (block := content.read(_BLOCK)):
+            file.write(block)
+    if path.stat().st_size != member.size:
+        raise InputError(f"{member.name!r} is cut short")

@@ -1,0 +1,195 @@
+"""Verify a result folder or a bundle: read it, add the demands, apply every rule."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import milabench_ng
+from milabench_ng.analysis.baselines.peaks import same_models
+from milabench_ng.analysis.scoring.scale import Scale, files_of, scales_of
+from milabench_ng.analysis.scoring.weights import WeightsFile, read_weights
+from milabench_ng.analysis.summary.folder import decode_summary
+from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.builtin import read_builtin
+from milabench_ng.errors import InputError
+from milabench_ng.files import read_content
+from milabench_ng.known_twins import read_known
+from milabench_ng.records.folder import Folder
+from milabench_ng.records.manifest import Manifest
+from milabench_ng.records.names import LEDGER, MANIFEST
+from milabench_ng.shipped import ShippedKind as ShippedKind
+from milabench_ng.shipped import find, profile_file
+from milabench_ng.shipped import names as shipped_names
+from milabench_ng.sources import package_digests
+from milabench_ng.verification.absurd import computing_from
+from milabench_ng.verification.bundle import WEIGHTS, make_claim, of_suite
+from milabench_ng.verification.checks.registry import judge
+from milabench_ng.verification.contents import sha256_of
+from milabench_ng.verification.doubts.registry import raised, require_known
+from milabench_ng.verification.evidence import Evidence, Pinned
+from milabench_ng.verification.facts import facts
+from milabench_ng.verification.findings import Verification
+from milabench_ng.verification.opening import Opened, opened
+from milabench_ng.verification.possible_records import possible_records
+from milabench_ng.verification.rules import Pin, Rules
+from milabench_ng.verification.signing import check
+from milabench_ng.verification.stamping import read_stamps
+
+
+def verify(
+    source: Path,
+    rules: Rules,
+    *,
+    profile: Path | None = None,
+    weights: Path | None = None,
+    allowed_signers: Path | None = None,
+    authorities: Path | None = None,
+) -> Verification:
+    """Check the result folder or bundle ``source`` against ``rules``.
+
+    ``profile`` and ``weights`` are the buyer's files, in addition to the rules; ``allowed_signers`` is as in
+    ssh-keygen(1), ``authorities`` the certificates of those who stamp. Raises InputError if there is nothing to verify.
+    """
+    with computing_from(source), opened(source) as there:
+        return judged(gather(there, rules, profile, weights, allowed_signers, authorities))
+
+
+def judged(evidence: Evidence) -> Verification:
+    """The verification of ``evidence``. Pure."""
+    return Verification(
+        source=evidence.source,
+        rules=evidence.rules.name,
+        rulings=judge(evidence),
+        doubts=raised(evidence),
+        signed=evidence.signer.words,
+        facts=facts(evidence),
+    )
+
+
+def gather(
+    there: Opened,
+    rules: Rules,
+    profile: Path | None,
+    weights: Path | None,
+    allowed_signers: Path | None,
+    authorities: Path | None = None,
+) -> Evidence:
+    """Everything that the rules examine."""
+    require_known(rules)
+    signer = check(there.packing_bytes, there.signature, allowed_signers)
+    if (rules.signed or rules.signed_by) and signer.present and allowed_signers is None:
+        raise InputError(
+            f"{there.source}: it is signed, and the rules demand a signature, but you did not say who may sign: give "
+            "--allowed-signers FILE, with the vendors' public keys (ssh-keygen(1), ALLOWED SIGNERS)"
+        )
+    folder, summary, manifest = there.folder, there.summary, _manifest(there.folder)
+    kept, unreadable = possible_records(folder, there.names, manifest.plan)
+    read = {one.file for one in (*folder.records, *folder.manifests)}
+    asked = files_of(weights, summary)
+    ran = hashlib.sha256(manifest.profile.text.encode()).hexdigest()
+    scales = _scales(there, asked, summary)
+    return Evidence(
+        source=folder.source,
+        rules=rules,
+        packing=there.packing,
+        damage=there.damage,
+        foreign=there.foreign,
+        strays=tuple(name for name in there.foreign if name.endswith(".json") and name not in read),
+        signer=signer,
+        stamps=read_stamps(there.place, there.names, allowed_signers, authorities, there.source),
+        going_on=folder.going_on,
+        manifest=manifest,
+        profile=Pinned(
+            used=ran,
+            demanded=_demanded(rules.profile, None if profile is None else profile_file(profile), "profiles"),
+            shipped=_shipped_sum("profiles", manifest.plan.suite),
+        ),
+        shipped_profile=next(
+            (name for name in shipped_names("profiles") if _shipped_sum("profiles", name) == ran), None
+        ),
+        weights={
+            suite: Pinned(
+                used=None if (file := scales.get(suite, Scale()).file) is None else _file_sum(file, "weights"),
+                demanded=_demanded(
+                    rules.suite_weights.get(suite, rules.weights),
+                    None if (given := asked.get(suite)) is None else given.path,
+                    "weights",
+                ),
+                shipped=_shipped_sum("weights", suite),
+            )
+            for suite in dict.fromkeys((*scales, *rules.suite_weights))
+        },
+        known=_known(summary),
+        records=kept,
+        ledger=folder.ledger if LEDGER in there.names else None,
+        unreadable=unreadable,
+        summary=summary,
+        claim=make_claim(summary, scales),
+        package=package_digests(Path(milabench_ng.__file__).parent),
+        known_twins=read_known(),
+        builtin=read_builtin(),
+        version=milabench_ng.__version__,
+    )
+
+
+def _manifest(folder: Folder) -> Manifest:
+    manifest = folder.manifest
+    if manifest is None:
+        raise InputError(f"{folder.source}: there is no {MANIFEST} in it; only a whole result folder can be verified")
+    if not manifest.plan.devices or not all(launch.devices for launch in manifest.plan.launches):
+        raise InputError(f"{folder.source}: {MANIFEST}: its plan has a launch without a device")
+    return manifest
+
+
+def _scales(there: Opened, asked: Mapping[str, WeightsFile | None], summary: Summary) -> dict[str, Scale]:
+    """How the suites are scored: as the bundle says, else by the files ``asked`` for or what is shipped."""
+    packed = {path.name: path for path in there.scales}
+    names = {suite: of_suite(WEIGHTS, suite, summary) for suite in asked}
+    files = {
+        suite: read_weights(packed[names[suite]], suite) if names[suite] in packed else file
+        for suite, file in asked.items()
+    }
+    return scales_of(files, summary)
+
+
+def _shipped_sum(kind: ShippedKind, suite: str) -> str | None:
+    path = find(kind, suite)
+    return None if path is None else sha256_of(path)
+
+
+def _known(summary: Summary) -> tuple[Summary, ...]:
+    """The measured baselines among the shipped ones that are of one of its suites and of the same devices."""
+    paths = (find("baselines", name) for name in shipped_names("baselines"))
+    read = (decode_summary(read_content(path), str(path)) for path in paths if path is not None)
+    own = same_models(summary.models.values())
+    return tuple(
+        one
+        for one in read
+        if one.provenance.kind == "measured"
+        and one.suite in summary.known_suites
+        and own
+        and same_models(one.models.values()) == own
+    )
+
+
+def _demanded(pin: Pin | None, given: Path | None, kind: ShippedKind) -> str | None:
+    """The SHA-256 that the rules pin, or that of the buyer's file; if both are given, they must agree."""
+    own = None if given is None else _file_sum(given, kind)
+    if pin is None:
+        return own
+    shipped = find(kind, pin.name) if pin.name else None
+    stated = pin.sha256 or (sha256_of(shipped) if shipped else None)
+    if stated is None:
+        raise InputError(f"rules: {kind}: {pin.name!r} is not shipped; there are {', '.join(shipped_names(kind))}")
+    if own is not None and own != stated.lower():
+        raise InputError(f"--{kind.removesuffix('s')} {given}: its SHA-256 is {own[:12]}, the rules pin {stated[:12]}")
+    return stated.lower()
+
+
+def _file_sum(path: Path, kind: ShippedKind) -> str:
+    try:
+        return sha256_of(path)
+    except InputError as error:
+        raise InputError(f"{kind} {error}") from None
