@@ -21,7 +21,7 @@ from milabench_ng.analysis.scoring.other_machine import day_variance
 from milabench_ng.analysis.scoring.scale import Scale, load_scales
 from milabench_ng.analysis.scoring.scaling import scaling_curves
 from milabench_ng.analysis.scoring.score import score
-from milabench_ng.analysis.scoring.scored import ScoredTest, scored_tests
+from milabench_ng.analysis.scoring.scored import ScoredRows, ScoredTest, scored_tests
 from milabench_ng.analysis.scoring.shared_devices import shared_devices
 from milabench_ng.analysis.scoring.slow_devices import side_by_side
 from milabench_ng.analysis.scoring.subsets import sub_scores
@@ -188,19 +188,21 @@ def build_report(
         penalize_variance=charged,
         score=own,
         failure_rate=failure_rate(summary),
-        lines=tuple(_line(row, summary.tests[row.test], comparisons, peaks) for row in scored),
+        lines=tuple(_line(row, summary.tests[row.test], comparisons, peaks) for row in scored.values()),
         comparisons=comparisons,
         steps_left_out=tuple(
             label for label in scale.weights or {} if label not in effective and label not in summary.unplanned
         ),
         coverage=_coverage(summary),
         another_day_pct=_another_day(scored, effective),
-        sub_scores=sub_scores(summary, effective, own, scale.reference, penalize_variance=charged, groups=scale.groups)
+        sub_scores=sub_scores(
+            summary, scored, effective, own, scale.reference, penalize_variance=charged, groups=scale.groups
+        )
         if own
         else (),
         gpus=side_by_side(summary),
         show_gpus=options.compare_gpus,
-        scaling=scaling_curves({row.test: row for row in scored}, summary.tests),
+        scaling=scaling_curves(scored, summary.tests),
         price=None
         if options.price is None
         else cost(options.price, options.price_per, own, summary.distinct_devices, comparisons),
@@ -244,9 +246,9 @@ def _labels(names: Sequence[str]) -> list[str]:
     return [brief if short.count(brief) == 1 else name for brief, name in zip(short, names, strict=True)]
 
 
-def _another_day(scored: Sequence[ScoredTest], weights: Weights) -> float | None:
+def _another_day(scored: ScoredRows, weights: Weights) -> float | None:
     """How far two days lie apart; None with sessions enough, or without a weighted test that has a repeat."""
-    rows = {row.test: row for row in scored if row.test in weights and row.repeats}
+    rows = {label: row for label, row in scored.items() if label in weights and row.repeats}
     variance = day_variance(rows, {label: weights[label] for label in rows}) if rows else 0.0
     return 100 * math.expm1(_NORMAL * math.sqrt(2 * variance)) if variance else None
 

@@ -148,8 +148,8 @@ def accept(
         raise InputError(f"--guarantee {guarantee:g}: a share of the bid's throughput, at most 1: write 0.97 or 97%")
     named = {f"score of {suite}" if len(weights) > 1 else "score": known for suite, known in weights.items()}
     effective = {name: planned_weights(known or {}, bid) for name, known in named.items()}
-    promised = {row.test: row for row in scored_tests(bid, None)}
-    found = {row.test: row for row in scored_tests(delivered, None)}
+    promised = scored_tests(bid, None)
+    found = scored_tests(delivered, None)
     if not promised.keys() & found.keys():
         raise InputError(f"no test in common: the bid has {', '.join(promised)}; delivered were {', '.join(found)}")
     differing = differences(delivered, bid)

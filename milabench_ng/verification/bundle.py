@@ -152,7 +152,8 @@ def make_claim(summary: Summary, scales: Mapping[str, Scale]) -> Claim:
         versions=summary.provenance.software,
         statistics=STATISTICS,
         tests={
-            row.test: msgspec.convert(row, ClaimedTest, from_attributes=True) for row in scored_tests(summary, None)
+            label: msgspec.convert(row, ClaimedTest, from_attributes=True)
+            for label, row in scored_tests(summary, None).items()
         },
         suites=scores if summary.suites else msgspec.UNSET,
         **msgspec.structs.asdict(only),

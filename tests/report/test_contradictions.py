@@ -15,6 +15,7 @@ from make_records import PER_GPU
 
 from milabench_ng.analysis.scoring.compare import compare
 from milabench_ng.analysis.scoring.score import score
+from milabench_ng.analysis.scoring.scored import scored_tests
 from milabench_ng.analysis.scoring.subsets import sub_scores
 from milabench_ng.analysis.statistics.intervals import LogStat, log_stat, repeats_needed
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load, load_baseline
@@ -102,7 +103,7 @@ def test_a_row_that_does_not_say_what_its_items_are_is_left_out_by_name(summary:
     assert (found.status, found.tests, found.of) == ("partial", 1, 2)
     assert found.per_device == pytest.approx(400.0, rel=1e-12)  # of convnet alone; 200 with vae at a factor of 1
     assert found.reasons == ("quick.vae has no record of what its items are",)
-    for sub in sub_scores(unknown, WEIGHTS, found):
+    for sub in sub_scores(unknown, scored_tests(unknown, WEIGHTS), WEIGHTS, found):
         assert sub.per_device == pytest.approx(400.0, rel=1e-12)
     for sides, who in (((unknown, summary), "the run"), ((summary, unknown), "the baseline")):
         other = compare(*sides, "base", WEIGHTS, score(sides[0], WEIGHTS))

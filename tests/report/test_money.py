@@ -186,7 +186,7 @@ def test_one_line_says_what_a_published_baseline_is_before_any_figure() -> None:
 def test_an_estimated_row_has_no_launches_and_is_not_charged_for_their_spread() -> None:
     base = node(100.0, 100.0)
     mixed = msgspec.structs.replace(base, tests=base.tests | {"standard.vae": estimated(100.0, 80.0, 160.0)})
-    (vae, _) = scored_tests(mixed, WEIGHTS)
+    (vae, _) = scored_tests(mixed, WEIGHTS).values()
     assert (vae.n, vae.fail, vae.perf, vae.perf_adj) == (0, 0, 100.0, 100.0)
     assert (vae.std_pct, vae.interval, vae.estimated) == (None, None, True)
     assert score(mixed, WEIGHTS).status == "complete"

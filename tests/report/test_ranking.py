@@ -198,7 +198,7 @@ def test_the_mean_of_sessions_by_hand() -> None:
 
 
 def test_a_declared_variance_by_hand() -> None:
-    rows = {each.test: each for each in scored_tests(node(1.0, 1.0), EQUAL)}  # vae is bound by the CPU, a quarter
+    rows = scored_tests(node(1.0, 1.0), EQUAL)  # vae is bound by the CPU, a quarter
     machines = (GPU_STD * 0.75) ** 2 + (HOST_STD * 0.25) ** 2
     assert machine_variance(rows, EQUAL) == pytest.approx(machines + day_variance(rows, EQUAL), rel=1e-12)
     seen = {label: msgspec.structs.replace(each, sessions=THREE) for label, each in rows.items()}

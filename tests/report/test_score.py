@@ -58,7 +58,7 @@ def test_score_is_the_weighted_geometric_mean_in_classic_units() -> None:
 
 def test_classic_rows_are_shown_in_true_units_and_scored_in_classic_ones() -> None:
     tests = {"s.wlm": row(1456.0, classic_factor=1 / 35), "s.unknown": row(10.0, classic_factor=None)}
-    known, unknown = scored_tests(summary(tests, units="classic"), None)
+    known, unknown = scored_tests(summary(tests, units="classic"), None).values()
     assert known.perf == pytest.approx(50960.0, rel=1e-12)
     assert known.classic == pytest.approx(1456.0, rel=1e-12)
     assert (unknown.perf, unknown.classic) == (10.0, 10.0)

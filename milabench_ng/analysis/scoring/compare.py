@@ -55,8 +55,8 @@ def compare(
     If a side fails more often than a node may, there is no verdict on its throughput.
     """
     failing = _failing(run, baseline)
-    ours = {row.test: row for row in scored_tests(run, weights, penalize_variance=penalize_variance)}
-    theirs = {row.test: row for row in scored_tests(baseline, weights, penalize_variance=penalize_variance)}
+    ours = scored_tests(run, weights, penalize_variance=penalize_variance)
+    theirs = scored_tests(baseline, weights, penalize_variance=penalize_variance)
     found = differences(run, baseline)
     suppressed, aside = _reasons(found, "suppressed"), _reasons(found, "not counted")
     missing = dict.fromkeys(run_score.missing, "the run is not complete there") if run_score else {}

@@ -81,7 +81,7 @@ def score(
 ) -> Score:
     """The score of ``summary`` over the tests that have a weight, in classic units or relative to ``reference``."""
     effective = planned_weights(weights, summary)
-    rows = {row.test: row for row in scored_tests(summary, effective, penalize_variance=penalize_variance)}
+    rows = scored_tests(summary, effective, penalize_variance=penalize_variance)
     omitted = tuple(label for label in effective if label in summary.omitted and label not in rows)
     expected = [label for label in dict.fromkeys([*effective, *summary.tests]) if label not in omitted]
     missing = tuple(label for label in expected if _is_missing(summary.tests.get(label), summary))
@@ -160,7 +160,7 @@ def level(reference: Reference | None, labels: Sequence[str], weights: Weights, 
     """
     if reference is None:
         return 1.0
-    rows = {row.test: row for row in scored_tests(reference.summary, weights, penalize_variance=penalize)}
+    rows = scored_tests(reference.summary, weights, penalize_variance=penalize)
     return mean_over(rows, labels, weights)
 
 

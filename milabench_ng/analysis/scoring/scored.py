@@ -112,14 +112,12 @@ ScoredRows = Mapping[str, ScoredTest]
 """By test."""
 
 
-def scored_tests(
-    summary: Summary, weights: Weights | None, *, penalize_variance: bool = True
-) -> tuple[ScoredTest, ...]:
+def scored_tests(summary: Summary, weights: Weights | None, *, penalize_variance: bool = True) -> ScoredRows:
     """Every row of the summary with its ``perf_adj``. ``weights`` are the effective ones."""
-    return tuple(
-        _scored(label, row, summary, (weights or {}).get(label), penalize_variance)
+    return {
+        label: _scored(label, row, summary, (weights or {}).get(label), penalize_variance)
         for label, row in summary.tests.items()
-    )
+    }
 
 
 def perf_adj(perf: float, std: float, n: int, failures: int, *, penalize_variance: bool) -> float:

@@ -19,7 +19,7 @@ from milabench_ng.analysis.scoring.score import (
     ratio_of,
     why_unknown,
 )
-from milabench_ng.analysis.scoring.scored import ScoredTest, scored_tests
+from milabench_ng.analysis.scoring.scored import ScoredRows, ScoredTest, scored_tests
 from milabench_ng.analysis.scoring.weights import Groups, Weights
 from milabench_ng.analysis.statistics.intervals import Interval, combine
 from milabench_ng.analysis.summary.summary import Summary, name_of_row, progression_steps
@@ -75,6 +75,7 @@ def without(left_out: str) -> str:
 
 def sub_scores(
     summary: Summary,
+    rows: ScoredRows,
     weights: Weights,
     score: Score,
     reference: Reference | None = None,
@@ -82,9 +83,8 @@ def sub_scores(
     penalize_variance: bool = True,
     groups: Groups = MappingProxyType({}),
 ) -> tuple[SubScore, ...]:
-    """The sub-scores with their intervals; ``weights`` are the effective ones."""
-    rows = {row.test: row for row in scored_tests(summary, weights, penalize_variance=penalize_variance)}
-    unpunished = {row.test: row for row in scored_tests(summary, weights, penalize_variance=False)}
+    """The sub-scores with their intervals. ``rows`` are those of ``summary``, ``weights`` the effective ones."""
+    unpunished = scored_tests(summary, weights, penalize_variance=False)
     unknown = {label for label, row in rows.items() if row.of_unknown_items}
     labels = [label for label in weights if label not in score.omitted and label not in unknown]
     labels = [label for label in labels if label not in other_items(summary, reference, [*rows.keys() & weights])]

@@ -47,7 +47,7 @@ def findings(rng: np.random.Generator, trials: int) -> list[Finding]:
 
 def _many(what: str, runs: Sequence[Summary], truth: float) -> list[Finding]:
     """Of what many repeats would give, before the interval is widened to the score itself."""
-    rows = [{row.test: row for row in scored_tests(run, WEIGHTS)} for run in runs]
+    rows = [scored_tests(run, WEIGHTS) for run in runs]
     estimates = [combine(charged_parts(each, list(WEIGHTS), WEIGHTS)) for each in rows]
     many = [known for one in estimates if one is not None and (known := interval(one)) is not None]
     return [

@@ -46,5 +46,5 @@ def _knee(rng: np.random.Generator, repeats: int, added: float) -> int | None:
         )
     at = Provenance(kind="measured", source="made up", hardware="8 x GPU")
     made = Summary(suite="standard", units="true", devices=DEVICES, provenance=at, has_plan=True, tests=tests)
-    (curve,) = scaling_curves({row.test: row for row in scored_tests(made, None)}, tests)
+    (curve,) = scaling_curves(scored_tests(made, None), tests)
     return curve.knee

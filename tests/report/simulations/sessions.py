@@ -34,7 +34,7 @@ def _held(rng: np.random.Generator, repeats: int, sessions: int, spread: Spread,
     parts: list[WeightedStat] = []
     extra = 0.0
     for sign in (1.0, -1.0):
-        rows = {row.test: row for row in scored_tests(drawn_node(rng, repeats, sessions, spread), WEIGHTS)}
+        rows = scored_tests(drawn_node(rng, repeats, sessions, spread), WEIGHTS)
         parts += [(sign * factor, stat) for factor, stat in log_parts(rows, list(WEIGHTS), WEIGHTS)]
         extra += machine_variance(rows, WEIGHTS) if declared else 0.0
     estimate = combine(parts)

@@ -95,7 +95,7 @@ def _rates(rng: np.random.Generator, n: int, parts: Floats) -> Floats:
 
 
 def _estimates(rates: Floats) -> dict[str, Estimate]:
-    rows = {row.test: row for row in scored_tests(run_of(rates[:, None, :]), WEIGHTS)}
+    rows = scored_tests(run_of(rates[:, None, :]), WEIGHTS)
     of = {"throughput": log_parts, "score": charged_parts}
     return {name: _combined(parts(rows, list(WEIGHTS), WEIGHTS)) for name, parts in of.items()}
 
