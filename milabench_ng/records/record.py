@@ -179,8 +179,8 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     classic_factor: Factor
     derived: tuple[Derived, ...] = ()
     """The rate in other units."""
-    pace_only: tuple[str, ...] = ()
-    """Its workload's own options that change only the pace, not the work."""
+    pace_only: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Its workload's own options that change only the pace, not the work; omitted without any."""
     source: CodeSource
     devices: tuple[Device, ...]
     environment: dict[str, str]

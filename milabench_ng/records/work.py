@@ -104,7 +104,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             bound=mnb.bound,
             scheme=mnb.launch.scheme,
             options=mnb.launch.arguments,
-            pace_only=mnb.pace_only,
+            pace_only=mnb.pace_only or (),
             precision=(mnb.precision.ran_before,) if mnb.precision else (),
             data=(msgspec.convert(mnb.data, DataRead, from_attributes=True),) if mnb.data else (),
         )
@@ -189,7 +189,7 @@ def declared(said: Declared | Mnb | Work) -> dict[str, str]:
         "classic_factor": str(said.classic_factor),
         "bound": str(said.bound),
         "list of derived units": ", ".join(f"{each.unit} = {each.formula}" for each in said.derived) or "none",
-        "list of options of pace only": ", ".join(said.pace_only) or "none",
+        "list of options of pace only": ", ".join(said.pace_only or ()) or "none",
     }
 
 

@@ -18,6 +18,7 @@ from milabench_ng.records.folder import read_folder
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.reading import ReadRecord, read_record
 from milabench_ng.records.record import Mnb, Record, encode_record
+from milabench_ng.records.work import Work
 from milabench_ng.verification.opening import opened
 
 RECORD = Path(__file__).parents[1] / "data" / "standard.recom.J0.0.20261121-131334-263402.json"
@@ -71,10 +72,11 @@ def test_every_field_of_the_row_is_filled(folder: Path) -> None:
     assert empty(row, TestSummary.__struct_fields__) == {
         *without_failures,
         *without_a_plan,
-        *("ranks", "origin", "estimate", "departures", "derived", "latency", "sessions", "gpu_load", "read_limits"),
+        *("ranks", "origin", "estimate", "departures", "latency", "sessions", "gpu_load", "read_limits"),
         *("company", "company_units", "pressing", "notes", "kernels"),
         *("power_w", "power_basis", "power_launches"),  # made before `sampled`
     }
+    assert empty(row.work, Work.__struct_fields__) == {"derived", "pace_only"}
     assert summary.provenance.hardware == "1 x NVIDIA H200"
 
 

@@ -124,7 +124,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         bound=workload.bound,
         classic_factor=workload.classic_factor,
         derived=workload.derived,
-        pace_only=workload.pace_only,
+        pace_only=workload.pace_only or msgspec.UNSET,
         source=CodeSource(
             workload=workload.name,
             origin=workload.origin,
