@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,8 @@ Groups = Mapping[str, Sequence["Argument"]]
 
 def help_page(app: App, tokens: Sequence[str]) -> str | None:
     """The page that these words of a command line ask for; None if they name no command."""
+    import shutil  # whose compressors take 10 ms of every other command
+
     chain, apps, rest = app.parse_commands([token for token in tokens if token not in HELP_FLAGS])
     command, name = apps[-1], " ".join(("mnb", *chain))
     width = min(shutil.get_terminal_size().columns, WIDEST_PAGE)
