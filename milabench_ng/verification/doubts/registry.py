@@ -1,44 +1,24 @@
-"""All doubts, in the order of docs/run-rules.md."""
+"""All doubts: each module of this package that has a ``DOUBT``, in the order of their names."""
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 from milabench_ng.errors import InputError
 from milabench_ng.plain import plain
+from milabench_ng.verification import doubts
 from milabench_ng.verification.absurd import ABSURD, incomputable
-from milabench_ng.verification.doubts import (
-    beyond_baseline,
-    beyond_peak,
-    clock_steps,
-    copied_slices,
-    gpu_counters,
-    gpu_limits,
-    gpu_memory,
-    idle_gpus,
-    late_stops,
-    outside_traces,
-    shipped_rate,
-    tuned_kernel,
-    unlike_steps,
-)
 from milabench_ng.verification.doubts.doubt import CORPUS, Doubt
 from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import Doubted
 from milabench_ng.verification.rules import Rules
 
-DOUBTS: tuple[Doubt, ...] = (
-    beyond_peak.DOUBT,
-    beyond_baseline.DOUBT,
-    shipped_rate.DOUBT,
-    copied_slices.DOUBT,
-    unlike_steps.DOUBT,
-    late_stops.DOUBT,
-    clock_steps.DOUBT,
-    tuned_kernel.DOUBT,
-    idle_gpus.DOUBT,
-    gpu_counters.DOUBT,
-    gpu_memory.DOUBT,
-    gpu_limits.DOUBT,
-    outside_traces.DOUBT,
+_OTHERS = ("doubt", "registry")
+DOUBTS: tuple[Doubt, ...] = tuple(
+    import_module(f"{doubts.__name__}.{module.name}").DOUBT
+    for module in iter_modules(doubts.__path__)
+    if module.name not in _OTHERS
 )
 
 
