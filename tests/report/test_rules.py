@@ -568,7 +568,7 @@ def test_rules_that_refuse_a_doubt_that_there_is_not(folder: Path, capsys: pytes
     (folder.parent / "rules.json").write_text('{"doubts_refused": ["copied"]}')
     for command in (["verify", str(folder)], ["report", str(folder)], ["doctor"]):
         assert call([*command, "--rules", str(folder.parent / "rules.json")]) == 2
-        assert "there is no doubt 'copied'; there are beyond-peak" in capsys.readouterr().err
+        assert "there is no doubt 'copied'; there are beyond-baseline, beyond-peak" in capsys.readouterr().err
 
 
 def test_without_rules_only_what_needs_none_is_checked(folder: Path) -> None:
