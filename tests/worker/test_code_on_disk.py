@@ -138,6 +138,18 @@ def test_a_package_without_a_record_is_told_and_accused_of_nothing(wheel: Path, 
     assert (found["toy_wheel"], found["toy_bare"], strays) == (None, None, ())
 
 
+def test_files_and_folders_that_are_links_are_followed(wheel: Path) -> None:
+    """As installers that link from a cache leave them."""
+    (cache := wheel.parent / "cache").mkdir()
+    (wheel / "lazy.py").rename(cache / "lazy.py")
+    (wheel / "lazy.py").symlink_to(cache / "lazy.py")
+    wheel.rename(cache / "toy_wheel")
+    wheel.symlink_to(cache / "toy_wheel")
+    assert differing() == ()
+    (cache / "lazy.py").write_text("VALUE = 2\n")
+    assert differing() == (str(cache / "lazy.py"),)
+
+
 def test_what_conda_edited_is_compared_with_its_own_list(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes the folder of the environment into files after their RECORD was made."""
     (wheel.parent / "toy_wheel-1.0.dist-info" / "INSTALLER").write_text("conda\n")
