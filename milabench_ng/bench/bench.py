@@ -112,6 +112,13 @@ class Bench:
         """
         torch.backends.cudnn.benchmark = self._options.precision != "fp32"
 
+    def took(self, what: str, how: str) -> None:
+        """Record ``how`` a part of the work is done where that depends on the node, as the record's ``kernels`` has it.
+
+        ``what``: such as ``decompression`` or ``experts``.
+        """
+        self._kernels.note(what, how)
+
     def enter_process(self) -> None:
         """Close what a process started by the workload must not keep; call this first in it.
 

@@ -45,6 +45,10 @@ class LibraryKernels:
         found = {what: ", ".join(sorted(kernels)) for what, kernels in self._seen.items()}
         return {what: text for what, text in (found | {"collectives": _collectives(environment)}).items() if text}
 
+    def note(self, what: str, kernel: str) -> None:
+        """Note that ``kernel`` did ``what``."""
+        self._seen.setdefault(what, {})[kernel] = None
+
     def look(self, loss: Tensor) -> None:
         """Look through the graph of ``loss``, if it is the first."""
         waiting = [] if self._looked else [loss.grad_fn]
@@ -57,7 +61,7 @@ class LibraryKernels:
                 waiting += [following for following, _ in node.next_functions]
                 for what, name in _IN_GRAPH.items():
                     if found := name.fullmatch(node.name()):
-                        self._note(what, found[1])
+                        self.note(what, found[1].lower())
 
     def watching(self) -> AbstractContextManager[object]:
         """A context in which torch is asked for its kernels, if it was not before; a call of Python an operator.
@@ -67,10 +71,7 @@ class LibraryKernels:
         if self._asked:
             return nullcontext()
         self._asked = True
-        return _Watch(lambda name: self._note(_ATTENTION, name.removesuffix("_ATTENTION")))
-
-    def _note(self, what: str, kernel: str) -> None:
-        self._seen[what][kernel.lower()] = None
+        return _Watch(lambda name: self.note(_ATTENTION, name.removesuffix("_ATTENTION").lower()))
 
 
 class _Watch(TorchFunctionMode):

@@ -58,6 +58,28 @@ def test_the_three_forms_decode_to_the_same_values(tmp_path: Path) -> None:
         assert np.array_equal(values, scenes.image(20200801, number, SHAPE))
 
 
+def test_any_number_of_threads_decompresses_the_same(tmp_path: Path) -> None:
+    form = Raw32()
+    content = (made(Raw32, tmp_path) / "0002.blosc").read_bytes()
+    alone, together = (np.zeros(SHAPE, np.float32) for _ in range(2))
+    form.unpack(content, alone, 1)
+    form.unpack(content, together, 3)
+    assert alone.any()
+    assert np.array_equal(alone, together)
+
+
+def test_only_loader_processes_decompress_with_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that forks must not: blosc2 in its child would wait for threads that are not there."""
+    images = Raw32().open(made(Raw32, tmp_path))
+    images.threads = 4
+    seen: list[int] = []
+    monkeypatch.setattr(images.form, "unpack", lambda _content, _target, threads: seen.append(threads))
+    images[0]
+    monkeypatch.setattr("milabench_ng.datasets.spectra.hyperspectral.get_worker_info", object)
+    images[0]
+    assert seen == [1, 4]
+
+
 def test_a_raw_file_is_big_endian_by_columns_and_upside_down(tmp_path: Path) -> None:
     place = made(Raw, tmp_path)
     content = (place / "0003.dat").read_bytes()

@@ -24,7 +24,7 @@ from milabench_ng.events import Done, Loss, Ready
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.io.augmentation import Affine, Change, changed, draw_change
 from milabench_ng.workloads.io.hsi_segmentation import network
-from milabench_ng.workloads.io.hyperspectral_feed import STORED, Strategy, batches_of, feed
+from milabench_ng.workloads.io.hyperspectral_feed import STORED, Strategy, batches_of, feed, threads_each
 from milabench_ng.workloads.io.masked_loss import SMOOTH, masked_loss
 from milabench_ng.workloads.io.ring_buffer import RingBuffer
 
@@ -294,6 +294,28 @@ def test_strategies_of_one_augmentation_train_alike(places: Places, narrow: None
     """The same images and random numbers: only the way to the device differs."""
     assert losses(train(places, "original")) == losses(train(places, "blosc"))
     assert losses(train(places, "gpu_aug")) == losses(train(places, "ring_buffer"))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "workers", "threads"),
+    [(16, 2, 8), (16, 6, 2), (48, 2, 8), (4, 6, 1), (12, 5, 2), (3, 0, 1)],
+)
+def test_the_cpus_of_the_tenant_decompress(
+    cpus: int, workers: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the study, whose two processes had all cores; at most eight a process, and no more than there are CPUs."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cpus)))
+    assert threads_each(bench_on(Recording(last=1), workers=workers)) == threads
+
+
+def test_the_record_says_how_many_threads_decompress(places: Places, narrow: None) -> None:  # noqa: ARG001
+    own = len(os.sched_getaffinity(0))
+    original, ring = (train(places, strategy, 1, workers=1).one(Done) for strategy in ("original", "ring_buffer"))
+    assert "decompression" not in original.kernels
+    assert ring.kernels["decompression"] == f"{min(8, own)} threads a process"
+    channel = Recording(last=1)
+    WORKLOAD(bench_for(places, "blosc", channel, workers=1), strategy="blosc", batch_size=2, threads=3)
+    assert channel.one(Done).kernels["decompression"] == "3 threads a process"
 
 
 def test_an_epoch_of_the_study_in_seconds() -> None:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, get_worker_info
 
 from milabench_ng.datasets.base import DataSet, Progress, Size, Transform
 from milabench_ng.datasets.cache import drop
@@ -53,8 +53,11 @@ class Hyperspectral(DataSet):
         """The content of the file of an image [height, width, channels]."""
 
     @abstractmethod
-    def unpack(self, content: bytes, target: npt.NDArray[Any]) -> None:
-        """Write the values of a file's content into `target` [height, width, channels] of the form's type."""
+    def unpack(self, content: bytes, target: npt.NDArray[Any], threads: int) -> None:
+        """Write the values of a file's content into `target` [height, width, channels] of the form's type.
+
+        `threads`: most that work at it.
+        """
 
     def size(self, scale: float) -> Size:
         images, pixels = self._count(scale), self.shape[0] * self.shape[1]
@@ -95,7 +98,7 @@ class HsiRaw(Hyperspectral):
         stored = np.flip(cube.swapaxes(0, 1), 1)
         return HEADER.pack(width, height, channels) + stored.astype(">f4").tobytes()
 
-    def unpack(self, content: bytes, target: npt.NDArray[Any]) -> None:
+    def unpack(self, content: bytes, target: npt.NDArray[Any], threads: int) -> None:  # noqa: ARG002  # one will do
         stored = np.frombuffer(content, ">f4", offset=HEADER.size).reshape(HEADER.unpack_from(content))
         target[:] = np.flip(stored, 1).swapaxes(0, 1)
 
@@ -121,8 +124,8 @@ class HsiRaw32(Hyperspectral):
         )
         return HEADER.pack(*cube.shape) + packed
 
-    def unpack(self, content: bytes, target: npt.NDArray[Any]) -> None:
-        _blosc2().decompress(memoryview(content)[HEADER.size :], dst=target)
+    def unpack(self, content: bytes, target: npt.NDArray[Any], threads: int) -> None:
+        _blosc2().decompress2(memoryview(content)[HEADER.size :], dst=target, nthreads=threads)
 
     def open(self, place: Path, *, split: str = SPLIT, transform: Transform = None) -> Images:
         _blosc2()  # here, so that no loader process imports it while the clock runs
@@ -155,6 +158,9 @@ class Images(Dataset[tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]]):
         self.dtype = form.dtype
         self.keep_cached = True
         """Whether files stay in the page cache once they have been read."""
+        self.threads = 1
+        """That decompress an image in a loader process. Elsewhere there is one: a fork of a process whose blosc2 had
+        threads may wait for them for ever."""
 
     def __len__(self) -> int:
         return len(self.files)
@@ -165,7 +171,8 @@ class Images(Dataset[tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]]):
 
     def read(self, number: int, target: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         """Write the values of image `number` into `target`; return the class of each pixel [height, width]."""
-        self.form.unpack(self._content(self.files[number]), target)
+        threads = self.threads if get_worker_info() else 1
+        self.form.unpack(self._content(self.files[number]), target, threads)
         labels = self._content(str(Path(self.files[number]).with_suffix(".labels")))
         return np.frombuffer(labels, np.uint8).reshape(self.shape[:2])
 
@@ -178,7 +185,7 @@ class Images(Dataset[tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]]):
 
 
 def _blosc2() -> ModuleType:
-    """The module, which takes a second to import and has threads; ours are the processes."""
+    """The module, which takes a second to import; it compresses with one thread, since several processes do."""
     try:
         import blosc2
     except ModuleNotFoundError:

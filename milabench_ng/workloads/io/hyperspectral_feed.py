@@ -29,6 +29,8 @@ STORED = DataBy(
         **dict.fromkeys(("fp16", "gpu_aug", "ring_buffer"), HsiRaw16.name),
     },
 )
+MOST_THREADS = 8
+"""Of a process that decompresses: python-blosc, which the study used, takes as many as there are cores, at most 8."""
 Part = tuple[Tensor, Tensor, Tensor]
 """Features [H, W, C] as stored, labels int64 [H, W], 0 where a pixel is not valid, and valid pixels bool [H, W]."""
 
@@ -83,10 +85,18 @@ def batches_of(size: int, images: int) -> SampleOrder:
 
 
 @contextmanager
-def feed(bench: Bench, strategy: Strategy, batch_size: int, keep_cached: bool) -> Iterator[Iterable[Any]]:
-    """Batches of a strategy for ``bench.measure``; `ready` makes of them what the network is trained on."""
+def feed(
+    bench: Bench, strategy: Strategy, batch_size: int, keep_cached: bool, threads: int = 0
+) -> Iterator[Iterable[Any]]:
+    """Batches of a strategy for ``bench.measure``; `ready` makes of them what the network is trained on.
+
+    ``threads``: that decompress an image; 0 for what `threads_each` says.
+    """
     images: Images = bench.data()
     images.keep_cached = keep_cached
+    images.threads = threads or threads_each(bench)
+    if strategy != "original":
+        bench.took("decompression", f"{images.threads} threads a process")
     if strategy != "ring_buffer":
         yield bench.loader(batch_size, samples=Scenes(images, augment=not augments_on_device(strategy)))
         return
@@ -116,6 +126,12 @@ def ready(batch: Sequence[Tensor], strategy: Strategy, weights: torch.dtype) -> 
     if not torch.is_autocast_enabled(kind):
         features = features.to(weights)
     return [features.contiguous().permute(0, 3, 1, 2), labels, valid]
+
+
+def threads_each(bench: Bench) -> int:
+    """The threads of each loader process: its part of the tenant's CPUs; 1 where the launch itself decompresses."""
+    processes = bench.processes(bench.max_workers)
+    return bench.processes(processes * MOST_THREADS) // processes if processes else 1
 
 
 def augments_on_device(strategy: Strategy) -> bool:
