@@ -18,15 +18,15 @@ from milabench_ng.events import Done, Ready
 def ready_event(rank: int, requested: str, precision: Precision, trace: TraceRecorder) -> Ready:
     """Probe the device before the start. ``requested``: the precision mode by name."""
     dtypes = trace.dtypes()
-    product = probe(precision)
+    probed = probe(precision)
     return Ready(
         rank=rank,
         time_s=time.monotonic(),
         precision=requested,
         dtypes=dtypes,
         parameters=sum(dtypes.values()),
-        ran=ran(dtypes, product, precision),
-        matmul_error=product[1],
+        ran=ran(dtypes, probed, precision),
+        matmul_error=probed.matmul_error,
         skips=precision.scale.skips,
     )
 
@@ -40,7 +40,7 @@ def done_event(
     budget: Budget | None,
 ) -> Done:
     """Probe the device after the stop, and sum up."""
-    product = probe(precision)
+    probed = probe(precision)
     device = precision.device
     spent = budget.spent() if budget else None
     return Done(
@@ -48,8 +48,8 @@ def done_event(
         time_s=time.monotonic(),
         count=meter.count,
         steps=meter.steps,
-        ran=ran(trace.dtypes(), product, precision),
-        matmul_error=product[1],
+        ran=ran(trace.dtypes(), probed, precision),
+        matmul_error=probed.matmul_error,
         layer_dtype=layer_type.seen,
         kernels=kernels.seen(),
         peak_device_bytes=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,

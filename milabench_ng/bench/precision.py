@@ -6,20 +6,24 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from milabench_ng.bench.loss_scale import Dynamic, Static, Unscaled, parameters_of
 from milabench_ng.bench.moving import local
-from milabench_ng.records.precision_seen import FP32_ERROR
+from milabench_ng.records.precision_seen import FP32_ERROR, TF32_ERROR
 
 
 class Precision:
     """True fp32; base of the other modes."""
 
     allow_tf32 = False
+    """In matrix products."""
+    tf32_convolutions = False
     input_dtype: torch.dtype | None = None
     """The type that floating-point inputs are converted to."""
     masters = False
@@ -30,7 +34,7 @@ class Precision:
         self.device = device
         self.scale = self.scaling(device)
         torch.backends.cuda.matmul.allow_tf32 = self.allow_tf32
-        torch.backends.cudnn.allow_tf32 = self.allow_tf32
+        torch.backends.cudnn.allow_tf32 = self.tf32_convolutions
 
     def cast(self, module: nn.Module) -> None:
         """Convert the parameters of ``module`` in place."""
@@ -63,7 +67,13 @@ class Precision:
 class TF32(Precision):
     """fp32 storage, TF32 matrix products and convolutions if the device has them."""
 
-    allow_tf32 = True
+    allow_tf32 = tf32_convolutions = True
+
+
+class TorchDefault(Precision):
+    """What PyTorch does unasked since 1.12: convolutions in TF32 if the device has it, matrix products in fp32."""
+
+    tf32_convolutions = True
 
 
 class BF16(Precision):
@@ -240,6 +250,7 @@ def give_masters(optimizer: Optimizer, dtype: torch.dtype) -> tuple[list[Tensor]
 MODES: dict[str, type[Precision]] = {
     "fp32": Precision,
     "tf32": TF32,
+    "torch_default": TorchDefault,
     "amp": AMP,
     "bf16": BF16,
     "half": Half,
@@ -255,35 +266,59 @@ def clip(parameters: list[Tensor], clip_norm: float | None) -> None:
         nn.utils.clip_grad_norm_(parameters, clip_norm)
 
 
-def probe(precision: Precision) -> tuple[str, float]:
-    """Type and relative error (Frobenius norm, against fp64) of a 512 x 512 fp32 matrix product in this mode.
+class Probed(NamedTuple):
+    """What the device computed in a mode, whatever the flags say."""
 
-    The error is about 1e-7 in fp32, 3e-4 in TF32 and fp16, 3e-3 in bf16, whatever the flags say.
-    """
+    dtype: str
+    """Of a matrix product."""
+    matmul_error: float
+    """Relative (Frobenius norm, against fp64): about 1e-7 in fp32, 3e-4 in TF32 and fp16, 3e-3 in bf16."""
+    convolution_error: float = 0.0
+    """The same of a convolution; 0 unless the product was in fp32."""
+
+
+def probe(precision: Precision) -> Probed:
+    """Compute a 512 x 512 fp32 matrix product in this mode and, if that was in fp32, a convolution."""
     generator = torch.Generator().manual_seed(0)
     left, right = torch.randn(2, 512, 512, generator=generator, dtype=torch.float32)
     with precision.context():
         product = left.to(precision.device) @ right.to(precision.device)
-    exact = left.double() @ right.double()
-    error = (product.cpu().double() - exact).norm() / exact.norm()
-    return str(product.dtype).removeprefix("torch."), float(error)
+    seen = Probed(str(product.dtype).removeprefix("torch."), _error(product, left.double() @ right.double()))
+    if seen.dtype != "float32" or seen.matmul_error >= FP32_ERROR:
+        return seen
+    return seen._replace(convolution_error=_convolution_error(precision, generator))
 
 
-def ran(dtypes: dict[str, int], product: tuple[str, float], precision: Precision) -> str:
-    """The mode that the weights' types and the probe's product show.
+def _convolution_error(precision: Precision, generator: torch.Generator) -> float:
+    """That of a layer of ResNet-50, large enough for the kernels that its layers get."""
+    channels, side = 128, 28
+    pictures = torch.randn(1, channels, side, side, generator=generator)
+    kernel = torch.randn(channels, channels, 3, 3, generator=generator)
+    with precision.context():
+        result = F.conv2d(pictures.to(precision.device), kernel.to(precision.device), padding=1)
+    columns = F.unfold(pictures.double(), 3, padding=1)
+    return _error(result, (kernel.double().flatten(1) @ columns).view(result.shape))
+
+
+def _error(found: Tensor, exact: Tensor) -> float:
+    return float((found.cpu().double() - exact).norm() / exact.norm())
+
+
+def ran(dtypes: dict[str, int], probed: Probed, precision: Precision) -> str:
+    """The mode that the weights' types and the probe show.
 
     With fp16 or bf16 weights, no product shows masters and loss scale: they are taken from ``precision``. A device
-    without TF32 computes in fp32 when asked for ``tf32``, and this says so.
+    without TF32 computes in fp32 when asked for ``tf32`` or ``torch_default``, and this says so.
     """
-    dtype, error = product
     if dtypes.get("float16"):
         return "half" if not precision.masters else "half_master" if precision.scale.skips else "half_master_static"
     if dtypes.get("bfloat16") and precision.masters:
         return "bf16_master"
-    match dtype:
+    match probed.dtype:
         case "float16":
             return "amp"
         case "bfloat16":
             return "bf16"
         case _:
-            return "fp32" if error < FP32_ERROR else "tf32"
+            products, convolutions = probed.matmul_error < FP32_ERROR, probed.convolution_error < TF32_ERROR
+            return "tf32" if not products else "fp32" if convolutions else "torch_default"

@@ -6,6 +6,8 @@ import msgspec
 
 FP32_ERROR = 1e-5
 """Relative error of a matrix product from which on it was not computed in fp32."""
+TF32_ERROR = 1e-4
+"""The same of a convolution: fp32 by Winograd's algorithm is less exact than a product, TF32 is off by 3e-4."""
 
 
 class ModeTraits(msgspec.Struct, frozen=True):
@@ -22,6 +24,7 @@ class ModeTraits(msgspec.Struct, frozen=True):
 TRAITS = {
     "fp32": ModeTraits("float32", "float32"),
     "tf32": ModeTraits("float32", "float32"),
+    "torch_default": ModeTraits("float32", "float32"),
     "amp": ModeTraits("float32", "float16", skips=True),
     "bf16": ModeTraits("float32", "bfloat16"),
     "half": ModeTraits("float16", "float16"),

@@ -41,6 +41,7 @@ class Floor(NamedTuple):
 FIRST = {
     "fp32": Floor(0.002, 0.03),
     "tf32": Floor(0.005, 0.05),
+    "torch_default": Floor(0.005, 0.05),
     "amp": Floor(0.005, 0.05),
     "bf16": Floor(0.005, 0.05),
     "half_master": Floor(0.005, 0.05),
@@ -53,6 +54,7 @@ twice that of different dropout (docs/methodology.md)."""
 LATER = {
     "fp32": Floor(0.02, 0.1),
     "tf32": Floor(0.02, 0.1),
+    "torch_default": Floor(0.02, 0.1),
     "amp": Floor(0.05, 0.2),
     "bf16": Floor(0.05, 0.2),
     "half_master": Floor(0.05, 0.2),

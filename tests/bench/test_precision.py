@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from milabench_ng.bench.loss_scale import STATIC_SCALE, Dynamic
-from milabench_ng.bench.precision import MODES, Half, HalfMaster, Precision, in_buckets, probe, ran
+from milabench_ng.bench.precision import MODES, Half, HalfMaster, Precision, Probed, in_buckets, probe, ran
 
 CPU = torch.device("cpu")
 FP16, FP32, BF16 = torch.float16, torch.float32, torch.bfloat16
@@ -42,6 +42,7 @@ def one_weight(value: float) -> nn.Linear:
     [
         ("fp32", FP32, FP32, None, FP32),
         ("tf32", FP32, FP32, None, FP32),
+        ("torch_default", FP32, FP32, None, FP32),
         ("amp", FP32, FP32, None, FP16),
         ("bf16", FP32, FP32, None, BF16),
         ("half", FP16, FP16, FP16, FP32),
@@ -308,10 +309,10 @@ def test_weights_without_a_gradient_stay(mode: str) -> None:
 
 
 def test_tf32_is_off_unless_it_is_asked_for() -> None:
-    for mode in ("tf32", "fp32", "tf32", "amp"):
+    for mode in ("tf32", "fp32", "tf32", "torch_default", "amp"):
         MODES[mode](CPU)
         flags = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
-        assert flags == (mode == "tf32", mode == "tf32")
+        assert flags == (mode == "tf32", mode in ("tf32", "torch_default"))
     MODES["fp32"](CPU)
 
 
@@ -324,9 +325,10 @@ def test_tf32_is_off_unless_it_is_asked_for() -> None:
     ],
 )
 def test_the_probe_shows_the_arithmetic(mode: str, dtype: str, low: float, high: float) -> None:
-    shown, error = probe(MODES[mode](CPU))
-    assert shown == dtype
-    assert low < error < high
+    seen = probe(MODES[mode](CPU))
+    assert seen.dtype == dtype
+    assert low < seen.matmul_error < high
+    assert (0 < seen.convolution_error < 1e-6) is (mode == "fp32")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -337,16 +339,17 @@ def test_what_ran_is_what_was_asked_but_for_tf32(mode: str, model: Any) -> None:
     module = model()
     precision.cast(module)
     dtypes = {str(parameter.dtype).removeprefix("torch."): parameter.numel() for parameter in module.parameters()}
-    assert ran(dtypes, probe(precision), precision) == {"tf32": "fp32"}.get(mode, mode)
+    assert ran(dtypes, probe(precision), precision) == {"tf32": "fp32", "torch_default": "fp32"}.get(mode, mode)
 
 
 def test_what_ran_does_not_believe_the_mode() -> None:
     fp32: dict[str, int] = {"float32": 5}
     plain = Precision(CPU)
-    assert ran(fp32, ("float32", 3e-4), plain) == "tf32"
-    assert ran(fp32, ("float32", 2e-7), plain) == "fp32"
-    assert ran({}, ("float32", 2e-7), plain) == "fp32"  # a workload without a model
-    assert ran(fp32, ("float32", 2e-7), HalfMaster(CPU)) == "fp32"  # nothing was cast
+    assert ran(fp32, Probed("float32", 3e-4), plain) == "tf32"
+    assert ran(fp32, Probed("float32", 2e-7, 2e-5), plain) == "fp32"  # Winograd's algorithm
+    assert ran(fp32, Probed("float32", 2e-7, 3e-4), plain) == "torch_default"
+    assert ran({}, Probed("float32", 2e-7), plain) == "fp32"  # a workload without a model
+    assert ran(fp32, Probed("float32", 2e-7), HalfMaster(CPU)) == "fp32"  # nothing was cast
 
 
 def test_every_mode_trains_a_network() -> None:

@@ -43,7 +43,7 @@ class Peak(msgspec.Struct, frozen=True):
 
 def arithmetic_of(mode: str) -> Arithmetic:
     """The arithmetic of a precision mode."""
-    return "fp32" if mode == "fp32" else "tf32" if mode == "tf32" else "half"
+    return "fp32" if mode == "fp32" else "tf32" if mode in ("tf32", "torch_default") else "half"
 
 
 _HALVED = "tensor rates are half of those printed with sparsity"

@@ -55,8 +55,8 @@ def _modes(evidence: Evidence) -> Iterator[str]:
         if record.success and found.ran_after is None:
             yield f"{name}: the precision was not probed after the stop"
         for mode, error in ((found.ran_before, found.matmul_error_before), (found.ran_after, found.matmul_error_after)):
-            if mode == "fp32" and error is not None and error >= FP32_ERROR:
-                yield f"{name}: fp32 is said to have run, and the probe's product was wrong by {error:.2g}"
+            if mode in ("fp32", "torch_default") and error is not None and error >= FP32_ERROR:
+                yield f"{name}: {mode} is said to have run, and the probe's product was wrong by {error:.2g}"
 
 
 STORED = ("dataroot", "outdir")
