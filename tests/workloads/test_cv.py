@@ -18,15 +18,19 @@ from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.errors import InputError
 from milabench_ng.events import Done, Loss, Ready, Slice
+from milabench_ng.memory_classes import REACHES
 from milabench_ng.profile import parse_profile
 from milabench_ng.shipped import profile_file
+from milabench_ng.units import parse_bytes
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.cv.picture_feed import STEP, NoisePool, PictureFeed
-from milabench_ng.workloads.models.picture_networks import Classifier, Detector, Segmenter
+from milabench_ng.workloads.models.picture_networks import Classifier, Detector, Segmenter, network
 
 WORKLOADS = builtin_workloads()
 HEAVY = ("convnext_base", "efficientnet_v2_m", "swin_b", "vgg16", "vit_b_16")
 """A training step of these takes seconds on a CPU; they are asked only."""
+MODES = ("fp32", "torch_default", "amp")
+"""Of all networks in the profile."""
 SMALL = {"batch_size": 2, "width": 64, "height": 64}
 
 
@@ -172,19 +176,77 @@ def test_bytes_become_numbers_from_0_to_1_in_the_models_type_and_format(channels
     assert feed.ready(ready).data_ptr() == ready.data_ptr()  # a resident batch is made ready once
 
 
-def test_the_profile_names_every_network_in_fp32_and_amp_with_one_batch_size_each() -> None:
+def test_the_profile_names_every_network_in_three_precisions_with_one_batch_size_each() -> None:
     tests = parse_profile(profile_file(Path("cv")).read_text(), "cv")[0]
-    batches: dict[tuple[str, str], set[int]] = {}
+    batches: dict[tuple[str, str], set[str]] = {}
     for name, test in tests.items():
         given = test["arguments"]
         assert name.startswith(f"{test['workload']}_{given['arch']}_{given['precision']}")
-        batches.setdefault((test["workload"], given["arch"]), set()).add(given["batch_size"])
+        if "source" not in given:
+            batches.setdefault((test["workload"], given["arch"]), set()).add(str(given["batch_size"]))
     everything = {("cv_train", arch) for arch in (*get_args(Classifier), *get_args(Segmenter))} | {
         ("cv_infer", arch) for arch in (*get_args(Classifier), *get_args(Detector))
     }
     assert set(batches) == everything
-    assert {f"{workload}_{arch}_{mode}" for workload, arch in everything for mode in ("fp32", "amp")} <= set(tests)
+    assert {f"{workload}_{arch}_{mode}" for workload, arch in everything for mode in MODES} <= set(tests)
     assert all(len(sizes) == 1 for sizes in batches.values())
+
+
+LARGEST_TENSOR = 2**31 - 1
+"""Elements; beyond, cuDNN splits or refuses."""
+
+
+@pytest.mark.parametrize("arch", [*get_args(Classifier), *get_args(Segmenter)])
+def test_the_batches_of_training_fill_the_memory_of_their_class_in_fp32(arch: str) -> None:
+    """By the tensors that training saves, counted on the meta device, and three of the largest on the way back."""
+    parameters, saved, largest = bytes_of(arch)
+    test = parse_profile(profile_file(Path("cv")).read_text(), "cv")[0][f"cv_train_{arch}_fp32"]
+    for name, batch in test["arguments"]["batch_size"].items():
+        smallest = REACHES * parse_bytes(name, "class")
+        needed = 4 * parameters + batch * (saved + 3 * largest)
+        assert needed <= 0.9 * smallest
+        assert needed >= 0.7 * smallest or batch * largest / 4 > 0.95 * LARGEST_TENSOR or batch <= 24
+        assert batch * largest / 4 <= LARGEST_TENSOR
+
+
+def bytes_of(arch: Any) -> tuple[int, float, float]:
+    """Those of all parameters, and of what a picture adds: what training saves, and its largest tensor.
+
+    The matrices of attention are left out, since fused kernels never make them.
+    """
+    with torch.device("meta"):
+        model = network(arch, 224, 224)
+    own = {each.untyped_storage()._cdata for each in (*model.parameters(), *model.buffers())}
+    kept: dict[int, Tensor] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        matrix = tensor.dim() == 4 and tensor.shape[-1] == tensor.shape[-2] == 197
+        if tensor.untyped_storage()._cdata not in own and not matrix:
+            kept[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(torch.rand(2, 3, 224, 224, device="meta"))
+    sizes = [tensor.untyped_storage().nbytes() for tensor in kept.values()]
+    return sum(each.numel() * 4 for each in model.parameters()), sum(sizes) / 2, max(sizes) / 2
+
+
+def test_the_autotuner_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for asked in (True, False):
+        monkeypatch.setattr(torch.backends.cudnn, "benchmark", not asked)
+        launch("cv_train", arch="mobilenet_v3_large", autotune=asked)
+        assert torch.backends.cudnn.benchmark is asked
+
+
+def test_ssd300_suppresses_as_many_boxes_as_a_trained_network() -> None:
+    """Of noise: with torchvision's least score, 36,000."""
+    torch.manual_seed(1234)
+    model = network("ssd300_vgg16", 224, 224).eval()
+    seen: list[Tensor] = []
+    model.postprocess_detections = lambda heads, *_: seen.append(heads["cls_logits"].softmax(-1)) or []
+    with torch.inference_mode():
+        model([torch.rand(3, 224, 224)])
+    assert 500 < int((seen[0][..., 1:] > model.score_thresh).sum()) < 2000
 
 
 def test_detectors_are_not_compiled() -> None:

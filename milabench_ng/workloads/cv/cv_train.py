@@ -28,12 +28,13 @@ def cv_train(
     source: Source = "resident",
     channels_last: bool = False,
     compile: bool = False,  # the option's name
+    autotune: bool = False,
     learning_rate: Rate = 2e-5,
 ) -> None:
     """Train a published network on pictures, with random targets: bound by the GPU, if the source keeps up.
 
     The networks of TensorPix's benchmark, with random weights: eight classifiers of torchvision, and a U-Net with a
-    ResNet-50 encoder. Fused Adam, cuDNN's autotuner on. Classifiers learn uniform random targets by cross entropy, as
+    ResNet-50 encoder. Fused Adam. Classifiers learn uniform random targets by cross entropy, as
     there. The U-Net learns them by binary cross entropy: there it took cross entropy over its one channel, which is
     always 0, as is its gradient.
 
@@ -48,9 +49,10 @@ def cv_train(
             loader: ImageNet from files.
         channels_last: keep weights and pictures in the memory format of channels last.
         compile: torch.compile; it works before the clock.
+        autotune: let cuDNN time its kernels and keep the fastest; there, its heuristic chooses.
         learning_rate: of Adam.
     """
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = autotune
     model = bench.place(network(arch, height, width))
     if channels_last:
         model.to(memory_format=torch.channels_last)

@@ -28,6 +28,9 @@ Detector = Literal["ssd300_vgg16", "fasterrcnn_resnet50_fpn_v2"]
 Each resizes its pictures by itself: to 300 x 300, and to a shorter side of 800 pixels.
 """
 Arch = Literal[Classifier, Segmenter, Detector]
+LEAST_SCORE = 0.5
+"""Of a box of SSD300. torchvision's is 0.01, which nearly all scores of random weights exceed: 400 boxes of each class
+would go into non-maximum suppression, which then takes longer than the network. About 1,000 boxes exceed this one."""
 UNET_STEP = 32
 """The encoder halves the picture five times."""
 PATCH = 16
@@ -48,7 +51,9 @@ def network(arch: Arch, height: int, width: int) -> nn.Module:
             return _unet(arch)
         case "vit_b_16":
             return _torchvision(arch, image_size=width)
-        case "ssd300_vgg16" | "fasterrcnn_resnet50_fpn_v2":
+        case "ssd300_vgg16":
+            return _torchvision(arch, weights_backbone=None, score_thresh=LEAST_SCORE)
+        case "fasterrcnn_resnet50_fpn_v2":
             return _torchvision(arch, weights_backbone=None)
         case _:
             return _torchvision(arch)
