@@ -31,6 +31,44 @@ def test_random_weights_neither_let_the_picture_grow_nor_vanish() -> None:
         assert 0.02 < level.square().mean().sqrt() < 5
 
 
+def test_the_proposals_are_the_best_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As maskrcnn-benchmark selects them over all levels and pictures in training; a picture may have few."""
+    monkeypatch.setattr("milabench_ng.workloads.nvidia.maskrcnn.PROPOSALS", 5)
+    scores = [torch.tensor([0.9, 0.8, 0.2, 0.1]), torch.tensor([0.7, 0.6, 0.5])]
+    boxes = [torch.arange(16.0).view(4, 4), 100 + torch.arange(12.0).view(3, 4)]
+    monkeypatch.setattr(
+        "torchvision.models.detection.rpn.RegionProposalNetwork.filter_proposals", lambda *_: (boxes, scores)
+    )
+    model = network(64, 96)
+    kept, of = model.rpn.filter_proposals()
+    assert [each.tolist() for each in of] == [pytest.approx([0.9, 0.8]), pytest.approx([0.7, 0.6, 0.5])]
+    assert [each[:, 0].tolist() for each in kept] == [[0, 4], [100, 104, 108]]
+    model.eval()
+    assert model.rpn.filter_proposals() == (boxes, scores)
+
+
+def test_the_network_trains_on_as_many_proposals_as_the_batch_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milabench_ng.workloads.nvidia.maskrcnn.PROPOSALS", 7)
+    torch.manual_seed(0)
+    model = network(64, 96)
+    seen: list[int] = []
+    sample = model.roi_heads.select_training_samples
+
+    def count(proposals: list[torch.Tensor], targets: list[dict[str, torch.Tensor]]) -> object:
+        seen.append(sum(map(len, proposals)))
+        return sample(proposals, targets)
+
+    model.roi_heads.select_training_samples = count
+    target = {
+        "boxes": torch.tensor([[8.0, 8.0, 40.0, 40.0]]),
+        "labels": torch.tensor([3]),
+        "masks": torch.ones(1, 64, 96, dtype=torch.uint8),
+    }
+    losses = model([torch.rand(3, 64, 96) for _ in range(2)], [dict(target) for _ in range(2)])
+    assert seen == [7]
+    assert all(torch.isfinite(loss) for loss in losses.values())
+
+
 def test_vectors_do_not_decay() -> None:
     model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Linear(2, 5))
     decaying, others = decayed(model, 0.1)

@@ -27,7 +27,7 @@ from milabench_ng.events import Done, Loss, Ready, Slice
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.models.bert import VOCABULARY, SpanFinder, span_loss
 from milabench_ng.workloads.models.neumf import NeuMF
-from milabench_ng.workloads.models.recurrent_translator import GNMT
+from milabench_ng.workloads.models.recurrent_translator import GNMT, smoothed
 from milabench_ng.workloads.models.transformer_xl import RelativeAttention, TransformerXL, next_word_loss, remembered
 from milabench_ng.workloads.nvidia.gnmt import collate_counted, drawn_uniformly
 from milabench_ng.workloads.nvidia.lamb import Lamb
@@ -111,6 +111,42 @@ def test_the_sizes_of_the_profile_are_those_that_were_published() -> None:
         assert (given["length"], given["memory"], given["optimizer"]) == long
     assert PROFILE["bert_large_squad_tf32"]["arguments"]["batch_size"]["80GiB"] == 64
     assert PROFILE["gnmt_bf16"]["arguments"]["batch_size"] == PROFILE["gnmt_amp"]["arguments"]["batch_size"]
+    published = {  # FP16 at 24, 80, 140 and 192 GB
+        "bert_base_squad": [96, 320, 592, 768],
+        "bert_large_squad": [28, 112, 192, 256],
+        "gnmt": [464, 1520, 3040, 3968],
+        "txl_base": [24, 104, 208, 256],
+        "txl_large": [8, 48, 96, 128],
+    }
+    for task, sizes in published.items():
+        given = PROFILE[f"{task}_half_master"]["arguments"]
+        assert given["precision"] == "half_master"
+        assert [given["batch_size"][f"{size}GiB"] for size in (24, 80, 140, 192)] == sizes
+        assert {**given, "batch_size": 0, "precision": ""} == {
+            **PROFILE[f"{task}_amp"]["arguments"],
+            "batch_size": 0,
+            "precision": "",
+        }
+
+
+@pytest.mark.parametrize("name", ["bert_squad", "gnmt", "txl"])
+def test_fp16_weights_with_fp32_masters_learn_what_fp32_does(name: str, place: Callable[[str], Path]) -> None:
+    """Apex's O2, which the suite's FP16 is: the same losses but for the rounding of fp16, and in its range."""
+    if name == "bert_squad":
+        pytest.importorskip("transformers", reason="the extra language is not installed")
+    losses = {
+        mode: [loss.value for loss in run(name, place, 3, mode, learning_rate=1e-3).all(Loss)]
+        for mode in ("fp32", "half_master")
+    }
+    assert losses["half_master"] == pytest.approx(losses["fp32"], rel=0.03)
+    assert losses["half_master"] != losses["fp32"]
+
+
+def test_the_loss_of_many_sentences_is_in_the_range_of_fp32() -> None:
+    """100 sentences of 50 words, each at ln 1000: their sum is beyond fp16."""
+    logits = torch.zeros(50, 100, 1000, dtype=torch.float16)
+    loss = smoothed(logits, torch.full((50, 100), 7), 0.1)
+    assert loss.item() == pytest.approx(50 * math.log(1000), rel=1e-3)
 
 
 # Transformer-XL

@@ -47,5 +47,5 @@ class SpanFinder(nn.Module):
 
 
 def span_loss(logits: Tensor, spans: Tensor) -> Tensor:
-    """Mean cross entropy between logits [N, L, 2] and spans [N, 2] over first and last tokens."""
-    return F.cross_entropy(logits, spans)
+    """Mean cross entropy, in fp32, between logits [N, L, 2] and spans [N, 2] over first and last tokens."""
+    return F.cross_entropy(logits.float(), spans)

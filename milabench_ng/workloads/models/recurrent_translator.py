@@ -96,8 +96,11 @@ class GNMT(nn.Module):
 
 
 def smoothed(logits: Tensor, following: Tensor, smoothing: float) -> Tensor:
-    """Cross entropy with label smoothing (arXiv:1512.00567), summed over all words except padding, per sentence."""
+    """Cross entropy with label smoothing (arXiv:1512.00567), summed over all words except padding, per sentence.
+
+    In fp32: the sum over a batch leaves the range of fp16.
+    """
     total = F.cross_entropy(
-        logits.flatten(0, 1), following.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
+        logits.flatten(0, 1).float(), following.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
     )
     return total / following.shape[1]

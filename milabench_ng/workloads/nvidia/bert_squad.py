@@ -53,7 +53,7 @@ def bert_squad(
     copy, forward, backward, clipping, step.
 
     As published, the learning rate is 0: the optimizer works, and leaves the weights as they are. There, fp16 meant
-    fp16 weights with fp32 masters; here it is autocast.
+    fp16 weights with fp32 masters (apex O2): that is the precision half_master here, and amp is autocast.
 
     Options:
         batch_size: sequences per step.

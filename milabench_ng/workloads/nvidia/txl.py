@@ -51,7 +51,8 @@ def txl(
     An item is one token that is predicted. Timed: forward, backward, clipping, step; the text is on the device.
 
     As published, the learning rate is 0: the optimizer works, and leaves the weights as they are. There, fp16 meant
-    fp16 weights with fp32 masters; here it is autocast, with logits and their logarithms in fp16.
+    fp16 weights with fp32 masters (apex O2): that is the precision half_master here, and amp is autocast. Logits and
+    their logarithms are in fp16 in both.
 
     Options:
         batch_size: columns of the text.
