@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ from milabench_ng.units import GIB
 from milabench_ng.workloads.models.adapters import AdaptedTransformer
 from milabench_ng.workloads.models.chunked_loss import chunked_loss
 from milabench_ng.workloads.models.dimensions import Dimensions
-from milabench_ng.workloads.models.experts import Experts
+from milabench_ng.workloads.models.experts import Experts, Products, products_for
 from milabench_ng.workloads.models.float8_linear import Float8Linear, to_float8
 from milabench_ng.workloads.models.generator import Generator
 from milabench_ng.workloads.models.transformer import Attention, Transformer, rotation
@@ -230,9 +230,11 @@ def test_recomputing_changes_nothing() -> None:
         assert torch.equal(one.grad, other.grad)
 
 
-def test_experts_in_groups_are_a_loop_over_experts() -> None:
+@pytest.mark.parametrize("products", get_args(Products))
+def test_experts_in_groups_are_a_loop_over_experts(products: Products) -> None:
     torch.manual_seed(0)
     experts = Experts(ROUTED)
+    experts.products = products
     for parameter in experts.parameters():
         nn.init.normal_(parameter, 0, 0.2)
     hidden = torch.randn(2, 8, 64).requires_grad_()
@@ -252,6 +254,27 @@ def test_experts_in_groups_are_a_loop_over_experts() -> None:
     ours, loops = (torch.autograd.grad(out.square().sum(), weights, retain_graph=True) for out in (found, expected))
     for one, other in zip(ours, loops, strict=True):
         assert torch.allclose(one, other, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("capability", "products"),
+    [((8, 0), "batched"), ((8, 9), "batched"), ((9, 0), "grouped_mm"), ((10, 3), "grouped_mm"), ((12, 0), "batched")],
+)
+def test_the_products_are_grouped_where_a_kernel_is_there(
+    capability: tuple[int, int], products: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    assert products_for(torch.device("cuda")) == products
+    assert products_for(torch.device("cpu")) == "batched"
+
+
+def test_experts_learn_the_same_by_either_products(place: Callable[[DataSet], Path]) -> None:
+    seen = {each: run("moe", place, 5, products=each) for each in ("auto", *get_args(Products))}
+    kernels = {each: channel.one(Done).kernels["experts"] for each, channel in seen.items()}
+    assert kernels == {"auto": "batched", "batched": "batched", "grouped_mm": "grouped_mm"}
+    losses = {each: [loss.value for loss in channel.all(Loss)] for each, channel in seen.items()}
+    assert losses["auto"] == losses["batched"]
+    assert losses["batched"] == pytest.approx(losses["grouped_mm"], rel=1e-4)
 
 
 def test_adapters_add_nothing_at_first_and_alone_are_trained() -> None:

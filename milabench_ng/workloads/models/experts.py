@@ -1,14 +1,30 @@
-"""Routed experts (arXiv:1701.06538) whose products are grouped: one call for all experts."""
+"""Routed experts (arXiv:1701.06538) whose products are one call for all experts."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from milabench_ng.workloads.models.dimensions import Dimensions
+
+Products = Literal["grouped_mm", "batched"]
+"""How the products of all experts are made.
+
+``grouped_mm``: PyTorch's call for groups of any size. ``batched``: one batched product, since the groups are equal.
+"""
+FUSED_FROM, FUSED_BEFORE = (9, 0), (11, 0)
+"""Compute capabilities of which PyTorch has a fused kernel of the former. Others get a loop over the experts that waits
+for the device in each call."""
+
+
+def products_for(device: torch.device) -> Products:
+    """The faster ones on a device: the batched ones unless a kernel is there for the others."""
+    if device.type != "cuda" or torch.version.hip:
+        return "batched"
+    return "grouped_mm" if FUSED_FROM <= torch.cuda.get_device_capability(device) < FUSED_BEFORE else "batched"
 
 
 class Experts(nn.Module):
@@ -17,6 +33,8 @@ class Experts(nn.Module):
     Which experts is dealt, so that all have the same work: as many tokens as it takes share out a shuffle of all
     experts. The router learns how much each counts.
     """
+
+    products: Products = "grouped_mm"
 
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
@@ -42,7 +60,9 @@ class Experts(nn.Module):
 
     def _product(self, rows: Tensor, weights: Tensor) -> Tensor:
         assert self._dealt is not None
-        return F.grouped_mm(rows, weights, offs=self._dealt.ends)
+        if self.products == "grouped_mm":
+            return F.grouped_mm(rows, weights, offs=self._dealt.ends)
+        return torch.bmm(rows.view(len(weights), -1, rows.shape[1]), weights).flatten(0, 1)
 
 
 class Dealt:

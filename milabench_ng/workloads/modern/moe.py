@@ -1,11 +1,14 @@
 """Pretraining of a language model with routed experts."""
 
+from typing import Literal
+
 import torch
 
 from milabench_ng.bench import Bench, Count, Rate, workload
 from milabench_ng.datasets.text.token_stream import Tokens32k
 from milabench_ng.errors import InputError
 from milabench_ng.workloads.models.dimensions import Dimensions
+from milabench_ng.workloads.models.experts import Experts, Products, products_for
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.training import adamw, train
 from milabench_ng.workloads.modern.windows import windows
@@ -46,13 +49,15 @@ def moe(
     active: Count = 8,
     vocabulary: Count = 32_768,
     learning_rate: Rate = 3e-4,
+    products: Literal["auto", Products] = "auto",
 ) -> None:
     """Train a language model with routed experts from random weights: bound by the GPU's memory bandwidth.
 
     The defaults are half as wide and half as deep as OLMoE (arXiv:2409.02060): 872,956,928 parameters, of which a token
     is multiplied with 168,296,448. Each token goes through dealt experts, so that all have the same work; the router is
-    trained. AdamW with a constant rate. An item is one token. Timed: forward, backward, step; the text is on the
-    device.
+    trained. The products of the experts are PyTorch's `grouped_mm` where it has a fused kernel (compute capability 9
+    and 10), and one batched product elsewhere: the record says which. AdamW with a constant rate. An item is one token.
+    Timed: forward, backward, step; the text is on the device.
 
     Options:
         batch_size: texts per step.
@@ -66,6 +71,7 @@ def moe(
         active: experts that a token goes through.
         vocabulary: words.
         learning_rate: of AdamW.
+        products: of the experts; auto: the faster ones on the device.
     """
     size = Dimensions(
         layers=layers,
@@ -79,6 +85,11 @@ def moe(
     )
     with torch.device("meta"):
         model = Transformer(size)
+    taken = products_for(bench.device) if products == "auto" else products
+    for layer in model.modules():
+        if isinstance(layer, Experts):
+            layer.products = taken
+    bench.took("experts", taken)
     bench.place(model)
     optimizer = adamw(model.parameters(), learning_rate)
     batches = windows(bench, batch_size, length, vocabulary)
