@@ -17,6 +17,7 @@ from torch.nn import functional as F
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 from recording import Recording, bench_on
 
+from milabench_ng.bench import Bench
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.datasets.volumes.cremi import CLEFTS, RAW, Cremi, Volume
 from milabench_ng.errors import InputError
@@ -245,6 +246,41 @@ def test_blocks_without_their_halo_are_the_whole_volume(ramp: Volume, monkeypatc
             expected = whole[depth : depth + 2, height : height + 3, width : width + 7]
             inside = found[0, 0, : len(expected)]  # the last block reaches out of the volume
             assert torch.allclose(inside, expected, atol=1e-3)
+
+
+def test_the_halo_is_cut_where_the_copies_say(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the device or on the host: the same output, digest and type; as published, all of it is copied."""
+    monkeypatch.setattr("milabench_ng.workloads.models.unet3d.FEATURES", (2, 4, 8, 16, 32))
+    copied: list[tuple[int, ...]] = []
+    copy = Tensor.cpu
+
+    def watched(tensor: Tensor) -> Tensor:
+        copied.append(tuple(tensor.shape))
+        return copy(tensor)
+
+    monkeypatch.setattr(Tensor, "cpu", watched)
+    seen = {}
+    for copies in ("original", "lean"):
+        copied.clear()
+        channel = run("unet3d_infer", place, 1, "fp32", **SMALL["unet3d_infer"], copies=copies)
+        seen[copies] = [loss.value for loss in channel.all(Loss)]
+        assert ((1, 1, 16, 32, 32) in copied) is (copies == "original")
+    assert seen["original"] == seen["lean"]
+
+
+def test_blocks_are_page_locked_only_for_lean_copies(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    loader = Bench.loader
+
+    def watched(bench: Bench, *given: Any, pin_memory: bool, **named: Any) -> Any:
+        asked.append(pin_memory)
+        return loader(bench, *given, pin_memory=pin_memory, **named)
+
+    monkeypatch.setattr(Bench, "loader", watched)
+    monkeypatch.setattr("milabench_ng.workloads.models.unet3d.FEATURES", (2, 4, 8, 16, 32))
+    for copies in ("original", "lean"):
+        run("unet3d_infer", place, 1, "fp32", **SMALL["unet3d_infer"], copies=copies)
+    assert asked == [False, True]
 
 
 def test_rates_in_the_units_of_the_suite() -> None:
