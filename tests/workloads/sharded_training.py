@@ -13,14 +13,13 @@ import torch
 import torch.distributed as dist
 from recording import Recording, bench_on
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
 from milabench_ng.bench.precision import BF16Master
 from milabench_ng.datasets.text.token_stream import Tokens128k
 from milabench_ng.events import GradientNorm, Loss, Ready
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
-from milabench_ng.workloads.modern.llm_fsdp import llm_fsdp
+from milabench_ng.workloads.modern.llm_fsdp import llm_fsdp, share_out
 from milabench_ng.workloads.modern.training import adamw
 
 
@@ -35,11 +34,19 @@ class ShardedTraining:
         channel = Recording(last=2)
         bench = bench_on(channel, data_set=Tokens128k(), data_path=self.place, tenant=rank, precision="bf16_master")
         bench.rank = rank
+        reduce, reduced = dist.reduce_scatter_single, set()
+
+        def watched(output: torch.Tensor, *given: Any, **named: Any) -> Any:
+            reduced.add(str(output.dtype))
+            return reduce(output, *given, **named)
+
+        dist.reduce_scatter_single = watched
         llm_fsdp(bench, batch_size=2, length=64, **self.sizes)
         return {
             "losses": {event.step: event.value for event in channel.all(Loss)},
             "norms": {event.step: event.value for event in channel.all(GradientNorm)},
             "parameters": channel.one(Ready).parameters,
+            "reduced": sorted(reduced),
         }
 
 
@@ -53,9 +60,7 @@ class KnownSteps:
     def __call__(self, rank: int) -> list[list[float]]:
         """The weights that a rank has in the end, gathered from all."""
         model = self._model()
-        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-        for part in (*model.blocks, model):
-            fully_shard(part, mesh=mesh)
+        share_out(model, init_device_mesh("cpu", (dist.get_world_size(),)))
         self._train(model, self._texts()[:, rank : rank + 1])
         return [weight.full_tensor().flatten().tolist() for weight in model.parameters()]  # type: ignore[attr-defined]
 

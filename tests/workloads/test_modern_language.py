@@ -433,6 +433,7 @@ def test_two_ranks_train_one_model(tmp_path: Path, place: Callable[[DataSet], Pa
     both_told = both(tmp_path / "rendezvous", {"fsdp": ShardedTraining(place(Tokens128k()), SIZES)})["fsdp"]
     first, second = both_told
     assert first["norms"] == second["norms"]
+    assert first["reduced"] == ["torch.float32"]  # of weights in bf16
     assert first["parameters"] == second["parameters"] == Dimensions(**{**SIZES, "tied": False}).parameters()
     assert first["losses"][1] == second["losses"][1] == pytest.approx(FIRST_LOSS, rel=0.01)
     assert first["losses"][2] != second["losses"][2]  # each reads its own part of the text

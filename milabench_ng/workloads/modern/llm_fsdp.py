@@ -1,8 +1,8 @@
 """Pretraining of a large language model, sharded over all devices."""
 
 import torch
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from milabench_ng.bench import Bench, Count, Rate, workload
 from milabench_ng.datasets.text.token_stream import Tokens128k
@@ -42,9 +42,9 @@ def llm_fsdp(
     """Train one language model on all devices (FSDP2): bound by their arithmetic, or by slow links.
 
     The defaults have the shape of Llama 3.1 8B: 8,030,261,248 parameters. Each block is sharded, gathered when it is
-    needed, and computed again on the way back. AdamW with a constant rate. An item is one token of one rank; the rate
-    is the mean of the ranks' rates, so an ideal machine scales flat. Timed: forward, backward, collectives, step; the
-    text is on the devices.
+    needed, and computed again on the way back; gradients are summed in fp32. AdamW with a constant rate. An item is one
+    token of one rank; the rate is the mean of the ranks' rates, so an ideal machine scales flat. Timed: forward,
+    backward, collectives, step; the text is on the devices.
 
     Options:
         batch_size: texts per step and rank.
@@ -70,16 +70,20 @@ def llm_fsdp(
     check_memory(bench, size)  # begins to use CUDA: a mesh on an idle device would take LOCAL_RANK for its index
     with torch.device("meta"):
         model = Transformer(size, chunk=CHUNK, recompute=True)
-    mesh = init_device_mesh(bench.device.type, (torch.distributed.get_world_size(),))
-    for block in model.blocks:
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+    share_out(model, init_device_mesh(bench.device.type, (torch.distributed.get_world_size(),)))
     torch.manual_seed(bench.seed + bench.rank)  # each rank draws its own part
     bench.place(model)
     torch.manual_seed(bench.seed)
     optimizer = adamw(model.parameters(), learning_rate)
     batches = windows(bench, batch_size, length, vocabulary)
     train(bench, model, optimizer, next(batches), batches)
+
+
+def share_out(model: Transformer, mesh: DeviceMesh) -> None:
+    """Shard each block and the rest of ``model``; gradients are summed over the ranks in fp32, as torchtitan does."""
+    policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
+    for part in (*model.blocks, model):
+        fully_shard(part, mesh=mesh, mp_policy=policy)
 
 
 AT_REST = 14
