@@ -33,7 +33,7 @@ from milabench_ng.workloads.models.adapters import AdaptedTransformer
 from milabench_ng.workloads.models.chunked_loss import chunked_loss
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.experts import Experts, Products, products_for
-from milabench_ng.workloads.models.float8_linear import Float8Linear, to_float8
+from milabench_ng.workloads.models.float8_linear import Float8Linear, calibrating, to_float8
 from milabench_ng.workloads.models.generator import Generator
 from milabench_ng.workloads.models.transformer import Attention, Transformer, rotation
 from milabench_ng.workloads.modern.llm_decode import llm_decode
@@ -304,6 +304,45 @@ def test_fp8_layers_are_near_the_layers_that_they_stand_for() -> None:
     assert watched.seen == "bfloat16"  # whoever watched the layer still does
     assert found.shape == expected.shape
     assert 0.005 < (found - expected).norm() / expected.norm() < 0.06
+
+
+def test_fixed_scales_are_twice_what_the_calibration_saw() -> None:
+    """Against the rounding to e4m3 written out, with the largest number of fp8 at twice the largest input."""
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(64, 32, bias=False), nn.ReLU(), nn.Linear(32, 16, bias=False)).bfloat16()
+    seen = [torch.randn(16, 64, dtype=torch.bfloat16) for _ in range(2)]
+    first, last = layers[0].weight.detach().float(), layers[2].weight.detach().float()
+    with torch.inference_mode():
+        with calibrating(layers) as largest:
+            for inputs in seen:
+                layers(inputs)
+        to_float8(layers, largest)
+        new = torch.randn(16, 64, dtype=torch.bfloat16)
+        found = layers(new)
+    assert layers[0].input_scale.item() == pytest.approx(2 * max(one.abs().max().item() for one in seen) / 448)
+    assert not layers[0]._forward_pre_hooks
+
+    def rounded(values: Tensor, scale: float) -> Tensor:
+        return (values.float() / scale).bfloat16().to(torch.float8_e4m3fn).float() * scale
+
+    hidden = rounded(new, layers[0].input_scale.item()) @ rounded(first, first.abs().max().item() / 448).t()
+    hidden = hidden.relu().bfloat16()
+    expected = rounded(hidden, layers[2].input_scale.item()) @ rounded(last, last.abs().max().item() / 448).t()
+    assert (found - expected).norm() / expected.norm() < 0.02
+
+
+def test_prompts_in_fp8_say_nearly_what_bf16_does(place: Callable[[DataSet], Path]) -> None:
+    seen = {
+        name: run("llm_prefill", place, 2, **given).all(Loss)[0].value
+        for name, given in {
+            "bf16": {},
+            "static": {"fp8": True},
+            "dynamic": {"fp8": True, "scales": "dynamic"},
+        }.items()
+    }
+    assert seen["static"] == pytest.approx(seen["bf16"], rel=0.05)
+    assert seen["dynamic"] == pytest.approx(seen["bf16"], rel=0.05)
+    assert len(set(seen.values())) == 3
 
 
 RING = 12

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,39 +14,84 @@ FP8 = torch.float8_e4m3fn
 LARGEST = torch.finfo(FP8).max
 LEAST_CAPABILITY = (8, 9)
 """The first CUDA devices that multiply fp8."""
+MARGIN = 2.0
+"""How much larger inputs may be than those that a layer was calibrated with. Beyond, they are not a number."""
 
 
 class Float8Linear(nn.Linear):
     """A layer without bias whose weights are converted once, and whose inputs are converted in each call."""
 
     scale: Tensor
+    input_scale: Tensor | None
+    """Known beforehand; None to look for the largest input in each call."""
+    to_input: Tensor
+    """One over the former."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """[..., in] to [..., out], in the inputs' type."""
-        narrow, scale = narrowed(inputs.flatten(0, -2))
-        rows: Tensor = torch._scaled_mm(
+        rows = inputs.flatten(0, -2)
+        if self.input_scale is None:
+            narrow, scale = narrowed(rows)
+        else:
+            narrow, scale = (rows * self.to_input).to(FP8), self.input_scale
+        result: Tensor = torch._scaled_mm(
             narrow, self.weight.t(), scale_a=scale, scale_b=self.scale, out_dtype=inputs.dtype, use_fast_accum=True
         )
-        return rows.view(*inputs.shape[:-1], -1)
+        return result.view(*inputs.shape[:-1], -1)
 
 
 def narrowed(values: Tensor) -> tuple[Tensor, Tensor]:
     """``values`` in fp8, divided by a scale in fp32 that makes their largest the largest number of fp8."""
-    largest = torch.linalg.vector_norm(values, math.inf, dtype=torch.float32)  # one pass, without a copy of magnitudes
-    scale = (largest / LARGEST).clamp_min(1e-12)
+    scale = scale_for(magnitude(values))
     return (values / scale).to(FP8), scale
 
 
-def to_float8(model: nn.Module) -> None:
-    """Make all linear layers of ``model`` `Float8Linear`, in place: whoever watches a layer still does."""
+def magnitude(values: Tensor) -> Tensor:
+    """The largest, in fp32: one pass, without a copy of magnitudes."""
+    largest: Tensor = torch.linalg.vector_norm(values, math.inf, dtype=torch.float32)
+    return largest
+
+
+def scale_for(largest: Tensor) -> Tensor:
+    """What to divide by so that ``largest`` becomes the largest number of fp8."""
+    return (largest / LARGEST).clamp_min(1e-12)
+
+
+Largest = Mapping[nn.Module, Tensor]
+"""The largest magnitude of what a layer was given."""
+
+
+@contextmanager
+def calibrating(model: nn.Module) -> Iterator[Largest]:
+    """A context that finds it for each linear layer of ``model``, over all calls."""
+    found: dict[nn.Module, Tensor] = {}
+
+    def look(layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+        largest = magnitude(inputs[0])
+        found[layer] = torch.maximum(found[layer], largest) if layer in found else largest
+
+    hooks = [layer.register_forward_pre_hook(look) for layer in model.modules() if type(layer) is nn.Linear]
+    yield found
+    for hook in hooks:
+        hook.remove()
+
+
+def to_float8(model: nn.Module, largest: Largest | None = None) -> None:
+    """Make all linear layers of ``model`` `Float8Linear`, in place: whoever watches a layer still does.
+
+    ``largest``: of the inputs of each, which fixes their scales; None to look in each call.
+    """
     for layer in model.modules():
         if type(layer) is nn.Linear:
-            narrow(layer)
+            narrow(layer, None if largest is None else largest[layer])
 
 
-def narrow(layer: nn.Linear) -> None:
-    """Convert one layer."""
+def narrow(layer: nn.Linear, largest: Tensor | None) -> None:
+    """Convert one layer, whose inputs have this ``largest`` magnitude."""
     weight, scale = narrowed(layer.weight.detach())
     layer.weight = nn.Parameter(weight, requires_grad=False)
     layer.register_buffer("scale", scale)
+    layer.register_buffer("input_scale", None if largest is None else scale_for(MARGIN * largest))
+    if largest is not None:
+        layer.register_buffer("to_input", 1 / scale_for(MARGIN * largest))
     layer.__class__ = Float8Linear

@@ -1,5 +1,7 @@
 """The first token of an answer: a language model reads a prompt."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -7,7 +9,7 @@ from milabench_ng.bench import Bench, Count, Derived, workload
 from milabench_ng.datasets.text.token_stream import Tokens128k
 from milabench_ng.errors import InputError
 from milabench_ng.workloads.models.dimensions import Dimensions
-from milabench_ng.workloads.models.float8_linear import LEAST_CAPABILITY, to_float8
+from milabench_ng.workloads.models.float8_linear import LEAST_CAPABILITY, calibrating, to_float8
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.windows import windows
 from milabench_ng.workloads.modern.work_formulas import BLOCKS, CAUSAL, HEAD, flop_rates
@@ -59,6 +61,7 @@ def llm_prefill(
     inner: Count = 14_336,
     vocabulary: Count = 128_256,
     fp8: bool = False,
+    scales: Literal["static", "dynamic"] = "static",
 ) -> None:
     """Read prompts up to the first token of the answer: bound by the GPU's arithmetic.
 
@@ -76,6 +79,7 @@ def llm_prefill(
         inner: width of the feed-forward part.
         vocabulary: words.
         fp8: linear layers of the blocks in e4m3, with one scale a tensor; GPUs of compute capability 8.9 and later.
+        scales: of the inputs in fp8: static, from a prompt read in bf16 before the clock, or dynamic, of each call.
     """
     if fp8 and bench.device.type == "cuda" and torch.cuda.get_device_capability(bench.device) < LEAST_CAPABILITY:
         found = ".".join(map(str, torch.cuda.get_device_capability(bench.device)))
@@ -92,9 +96,13 @@ def llm_prefill(
     with torch.device("meta"):
         model = FirstToken(Transformer(size))
     bench.place(model).eval()
-    if fp8:
-        to_float8(model.model.blocks)
     prompts = (tokens for tokens, _ in windows(bench, batch_size, length, vocabulary))
+    if fp8 and scales == "static":
+        with calibrating(model.model.blocks) as largest:
+            bench.warm(model, next(prompts))
+        to_float8(model.model.blocks, largest)
+    elif fp8:
+        to_float8(model.model.blocks)
     for _ in range(WARM):
         bench.warm(model, next(prompts))
     for tokens in bench.measure(prompts, count=batch_size * length):
