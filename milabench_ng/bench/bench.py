@@ -145,8 +145,10 @@ class Bench:
         self._layer_type.watch(module)
         return module
 
-    def compile(self, module: nn.Module, *inputs: Any) -> Callable[..., Any]:
+    def compile(self, module: nn.Module, *inputs: Any, parts: Iterable[nn.Module] = ()) -> Callable[..., Any]:
         """A placed ``module``, compiled for inputs like these: of the same shapes, types and memory formats.
+
+        ``parts``: modules in it, each of which is compiled by itself, in place of all of it in one piece.
 
         Compiles here, before ``ready``, for training or inference as the module's mode says. The seconds are told as
         the phase ``compile``, not as part of ``build``. Raises InputError if the compiler fails.
@@ -155,7 +157,7 @@ class Bench:
         inputs = self.to_device(inputs)
         with self._kernels.watching():
             eager(module, inputs, self.device, self._precision.context)
-        function = compiled(module, inputs, self.device, self._precision.context)
+        function = compiled(module, inputs, self.device, self._precision.context, parts)
         self._tell("compile", since)
         return function
 

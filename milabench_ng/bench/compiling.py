@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -22,16 +22,18 @@ def eager(module: nn.Module, inputs: Sequence[Any], device: torch.device, contex
         module(*inputs)
 
 
-def compiled(module: nn.Module, inputs: Sequence[Any], device: torch.device, context: Context) -> Callable[..., Any]:
+def compiled(
+    module: nn.Module, inputs: Sequence[Any], device: torch.device, context: Context, parts: Iterable[nn.Module] = ()
+) -> Callable[..., Any]:
     """``module`` compiled by ``torch.compile``, and run on ``inputs``, which is when the compiler works.
 
-    In training mode it runs forward and backward, otherwise forward in inference mode. Leaves weights, gradients and
-    random numbers as they were; the running statistics of batch normalisation see the inputs. Raises InputError if the
-    compiler fails.
+    ``parts``: modules in it, each of which is compiled by itself, in place of all of it in one piece. In training mode
+    it runs forward and backward, otherwise forward in inference mode. Leaves weights, gradients and random numbers as
+    they were; the running statistics of batch normalisation see the inputs. Raises InputError if the compiler fails.
     """
     from torch._dynamo.exc import BackendCompilerFailed  # takes a second, which other launches need not wait
 
-    function: Callable[..., Any] = torch.compile(module)
+    function = _in_parts(module, parts)
     try:
         with _same_random_numbers(device), torch.inference_mode(not module.training), context():
             outputs = tensors(function(*inputs))
@@ -47,6 +49,15 @@ def compiled(module: nn.Module, inputs: Sequence[Any], device: torch.device, con
     module.zero_grad(set_to_none=True)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    return function
+
+
+def _in_parts(module: nn.Module, parts: Iterable[nn.Module]) -> Callable[..., Any]:
+    """``module`` whose ``parts`` will be compiled, or all of it if there is none."""
+    several = list(parts)
+    for part in several:
+        part.compile()
+    function: Callable[..., Any] = module if several else torch.compile(module)
     return function
 
 

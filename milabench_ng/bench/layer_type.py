@@ -26,6 +26,7 @@ class LayerType:
         self._in_step: torch.dtype | None = None
         self._made: torch.dtype | None = None
         """While a step was compiled, or captured as a CUDA graph."""
+        self._compiled = False
 
     @property
     def seen(self) -> str | None:
@@ -37,7 +38,7 @@ class LayerType:
         """Include the layers of ``module``."""
         for layer in module.modules():
             if isinstance(layer, LAYERS) and layer not in self._handles:
-                self._handles[layer] = layer.register_forward_hook(self._hook(layer))
+                self._handles[layer] = layer.register_forward_hook(self._hook())
 
     def begin(self) -> None:
         """The first step begins: what runs before it may be outside the mode's context."""
@@ -46,14 +47,15 @@ class LayerType:
     def end(self) -> None:
         """The first step is over."""
         self._stepping = False
-        for handle in self._handles.values():
-            handle.remove()
+        if not self._compiled:  # what one block was compiled to runs others too, and to remove theirs compiles again
+            for handle in self._handles.values():
+                handle.remove()
         self._handles.clear()
 
-    def _hook(self, layer: nn.Module) -> Any:
+    def _hook(self) -> Any:
         def note(dtype: torch.dtype, compiling: bool, on_gpu: bool) -> None:
             capturing = on_gpu and torch.cuda.is_current_stream_capturing()
-            self._note(layer, dtype, compiling=compiling, capturing=capturing)
+            self._note(dtype, compiling=compiling, capturing=capturing)
 
         # As `torch.compiler.assume_constant_result`, which would import the compiler, which takes seconds: it runs
         # `note` while it compiles and leaves no call behind. Removing such a hook would make it compile again.
@@ -65,9 +67,9 @@ class LayerType:
 
         return hook
 
-    def _note(self, layer: nn.Module, dtype: torch.dtype, *, compiling: bool, capturing: bool) -> None:
+    def _note(self, dtype: torch.dtype, *, compiling: bool, capturing: bool) -> None:
         if compiling:
-            self._handles.pop(layer, None)
+            self._compiled = True
         if self._stepping:
             self._in_step = self._in_step or dtype
         elif compiling or capturing:  # a step runs what was compiled, or the graph, without the layers

@@ -12,7 +12,7 @@ from torch import nn
 
 from milabench_ng.bench import Bench
 from milabench_ng.errors import InputError
-from milabench_ng.events import Phase
+from milabench_ng.events import Done, Phase
 
 WHOLE = torch.compile
 
@@ -59,6 +59,34 @@ def test_it_is_compiled_once_in_the_mode_that_is_measured(
     with torch.inference_mode(not training):
         assert torch.equal(function(inputs), module(inputs))
     assert len(compilations) == 1
+
+
+class Halves(nn.Module):
+    """Twelve equal blocks, more than torch compiles of one piece of code again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(12))
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            values = block(values)
+        return values
+
+
+def test_equal_parts_are_compiled_once_and_all_run_compiled(compilations: list[torch.fx.GraphModule]) -> None:
+    bench, channel = bench_and_channel()
+    module = bench.place(Halves())
+    inputs = torch.randn(3, 4)
+    expected = module(inputs)
+    function = bench.compile(module, inputs, parts=module.blocks)
+    assert len(compilations) == 2  # the first block's input has no gradient
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.0)
+    for _ in bench.measure([()], count=1):  # nor again in a later step
+        bench.step(function(inputs).sum(), optimizer)
+    assert torch.equal(function(inputs), expected)
+    assert len(compilations) == 2
+    assert channel.one(Done).layer_dtype == "float32"
 
 
 def test_it_leaves_weights_gradients_and_random_numbers() -> None:

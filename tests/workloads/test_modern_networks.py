@@ -26,6 +26,7 @@ from milabench_ng.workloads.models import diffusion_transformer
 from milabench_ng.workloads.models.deep_cross import DeepCross
 from milabench_ng.workloads.models.diffusion_transformer import DiffusionTransformer, NoiseSchedule, waves_in_two
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
+from milabench_ng.workloads.models.vision_transformer import PlainVisionTransformer
 from milabench_ng.workloads.modern import dit as diffusion
 from milabench_ng.workloads.modern import dlrm as clicks
 from milabench_ng.workloads.modern import vit as vision
@@ -84,6 +85,57 @@ def test_operations_of_an_item_are_those_of_the_specification() -> None:
     assert evaluate(vision.FLOP, defaults("vit")) == pytest.approx(369.0e9, rel=1e-4)
     assert evaluate(clicks.FLOP, defaults("dlrm")) == 6 * 14_981_888
     assert evaluate(clicks.GATHERED, defaults("dlrm")) == 98_304
+
+
+def test_the_plain_vision_transformer_is_that_of_torchvision() -> None:
+    """With its weights: the same logits, and the same gradients."""
+    torch.manual_seed(0)
+    theirs = VisionTransformer(32, 16, 2, 4, 64, 256)
+    nn.init.normal_(theirs.heads.head.weight, std=0.02)
+    ours = PlainVisionTransformer(32, 16, 2, 4, 64, 1000)
+    ours.load_state_dict({renamed(name): value for name, value in theirs.state_dict().items()})
+    pictures = torch.randn(3, 3, 32, 32)
+    found, expected = ours(pictures), theirs(pictures)
+    assert torch.allclose(found, expected, atol=1e-5)
+    for logits in (found, expected):
+        logits.square().sum().backward()
+    gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
+    for name, parameter in theirs.named_parameters():
+        assert torch.allclose(gradients[renamed(name)], parameter.grad, atol=1e-4), name
+    with torch.device("meta"):
+        large = PlainVisionTransformer(224, 16, 24, 16, 1024, 1000)
+    assert sum(parameter.numel() for parameter in large.parameters()) == 304_326_632
+
+
+def renamed(name: str) -> str:
+    """Our name of a weight of torchvision's vision transformer."""
+    for theirs, ours in (
+        ("conv_proj", "patches"),
+        ("class_token", "summary"),
+        ("encoder.pos_embedding", "places"),
+        ("encoder.layers.encoder_layer_", "blocks."),
+        ("ln_1", "before_attention"),
+        ("self_attention.in_proj_", "mixed."),
+        ("self_attention.out_proj", "joined"),
+        ("ln_2", "before_inner"),
+        ("mlp.0", "inner"),
+        ("mlp.3", "outer"),
+        ("encoder.ln", "norm"),
+        ("heads.head", "head"),
+    ):
+        name = name.replace(theirs, ours)
+    return name
+
+
+def test_both_vision_transformers_begin_alike() -> None:
+    """Spread and mean of each weight, as they are drawn."""
+    torch.manual_seed(0)
+    theirs = dict(VisionTransformer(32, 16, 1, 4, 64, 256).named_parameters())
+    ours = dict(PlainVisionTransformer(32, 16, 1, 4, 64, 1000).named_parameters())
+    assert {renamed(name) for name in theirs} == set(ours)
+    for name, weight in theirs.items():
+        assert ours[renamed(name)].std().item() == pytest.approx(weight.std().item(), rel=0.2, abs=1e-5), name
+        assert ours[renamed(name)].mean().item() == pytest.approx(weight.mean().item(), abs=0.02), name
 
 
 @pytest.mark.parametrize("name", ["dit", "vit", "dlrm"])

@@ -38,6 +38,7 @@ def llm_pretrain(
     vocabulary: Count = 32_768,
     learning_rate: Rate = 3e-4,
     compile: bool = False,  # the option's name
+    blockwise: bool = False,
 ) -> None:
     """Train a language model from random weights: bound by the GPU's arithmetic.
 
@@ -55,6 +56,7 @@ def llm_pretrain(
         vocabulary: words.
         learning_rate: of AdamW.
         compile: torch.compile; it works before the clock.
+        blockwise: compile each block by itself, as trainers of large models do, not all blocks in one piece.
     """
     size = Dimensions(layers=layers, width=width, heads=heads, kv_heads=kv_heads, inner=inner, vocabulary=vocabulary)
     with torch.device("meta"):
@@ -63,7 +65,7 @@ def llm_pretrain(
     optimizer = adamw(model.parameters(), learning_rate)
     batches = windows(bench, batch_size, length, vocabulary)
     example = next(batches)
-    forward = compiled_loss(bench, model, example[0]) if compile else model
+    forward = compiled_loss(bench, model, example[0], blockwise=blockwise) if compile else model
     train(bench, forward, optimizer, example, batches)
 
 
@@ -79,7 +81,9 @@ class Trunk(nn.Module):
         return self.model.states(tokens)
 
 
-def compiled_loss(bench: Bench, model: Transformer, example: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+def compiled_loss(
+    bench: Bench, model: Transformer, example: Tensor, *, blockwise: bool
+) -> Callable[[Tensor, Tensor], Tensor]:
     """The loss of ``model``, compiled up to its head for batches like ``example``."""
-    states = bench.compile(Trunk(model), example)
+    states = bench.compile(Trunk(model), example, parts=model.blocks if blockwise else ())
     return lambda tokens, following: chunked_loss(states(tokens), model.readout, following, model.chunk)

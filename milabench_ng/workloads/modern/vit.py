@@ -1,5 +1,7 @@
 """Training of a vision transformer from JPEG files."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -9,6 +11,7 @@ from torchvision.transforms import Compose, PILToTensor, RandomHorizontalFlip, R
 from milabench_ng.bench import Bench, Count, FirstLoss, Rate, workload
 from milabench_ng.datasets.images.imagenet import CLASSES, ImageNet
 from milabench_ng.errors import InputError
+from milabench_ng.workloads.models.vision_transformer import PlainVisionTransformer
 from milabench_ng.workloads.modern.training import adamw
 from milabench_ng.workloads.modern.work_formulas import flop_rates
 
@@ -46,6 +49,7 @@ def vit(
     heads: Count = 16,
     side: Count = 224,
     learning_rate: Rate = 3e-4,
+    network: Literal["torchvision", "plain"] = "torchvision",
 ) -> None:
     """Train ViT-L/16 on JPEG files (Dosovitskiy et al., arXiv:2010.11929): bound by the GPU, if the CPUs feed it.
 
@@ -60,8 +64,13 @@ def vit(
         heads: of the attention.
         side: pixels of the square pictures, a multiple of 16.
         learning_rate: of AdamW.
+        network: torchvision: its own; plain: the same, written with one product for queries, keys and values.
     """
-    model = bench.place(VisionTransformer(side, PATCH, layers, heads, width, 4 * width))
+    model = bench.place(
+        VisionTransformer(side, PATCH, layers, heads, width, 4 * width)
+        if network == "torchvision"
+        else PlainVisionTransformer(side, PATCH, layers, heads, width, CLASSES)
+    )
     optimizer = adamw(model.parameters(), learning_rate)
     batches = bench.loader(batch_size, transform=cut_out(side))
     normal = Normal(bench)
