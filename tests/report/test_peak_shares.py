@@ -8,6 +8,7 @@ import make_records
 import pytest
 import tampering
 
+from milabench_ng.analysis.baselines.peaks import PEAKS, peak, peaks_in_formulas
 from milabench_ng.plan import Device
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
@@ -35,3 +36,43 @@ def test_no_work_is_faster_than_its_device(
     told = tampering.told_by(verify(tmp_path, Rules()), "beyond-peak").splitlines()
     assert bool(told) == bool(found)
     assert all(found in reason for reason in told)
+
+
+@pytest.mark.parametrize(
+    ("name", "half", "memory", "fp8", "fp4"),
+    [
+        ("NVIDIA B200", 2250, 8000, 4500, 9000),
+        ("NVIDIA B300 SXM6 AC", 2250, 8000, 4500, 13_500),
+        ("NVIDIA GB200", 2500, 8000, 5000, 10_000),
+        ("NVIDIA GB300", 2500, 8000, 5000, 15_000),
+        ("NVIDIA L40S", 362, 864, 733, None),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 500, 1597, 1000, 2000),
+        ("NVIDIA A10", 125, 600, None, None),
+        ("AMD Instinct MI300X", 1307, 5300, 2615, None),
+        ("AMD Instinct MI325X OAM", 1307, 6000, 2615, None),
+        ("AMD Instinct MI355X", 2517, 8000, 5033, 10_066),
+    ],
+)
+def test_peaks_of_what_is_sold_today(name: str, half: int, memory: int, fp8: int | None, fp4: int | None) -> None:
+    """Dense, as the data sheets of 2021 to 2025 have them."""
+    found = peak(name)
+    assert found is not None
+    assert (found.half, found.memory) == (pytest.approx(half, abs=0.5), memory)
+    assert found.fp8 == (None if fp8 is None else pytest.approx(fp8, abs=0.5))
+    assert found.fp4 == (None if fp4 is None else pytest.approx(fp4, abs=0.5))
+    assert "data sheet" in found.source
+    shares = peaks_in_formulas([name])
+    assert shares["peak_tflops"] == found.half
+    assert ("peak_fp8_tflops" in shares) is (fp8 is not None)
+
+
+def test_each_rate_is_about_twice_that_of_the_wider_type() -> None:
+    """A rate with sparsity in place of the dense one would stand out."""
+    for each in PEAKS:
+        assert each.source
+        if each.tf32 is not None:
+            assert 1.95 < each.half / each.tf32 < 2.05
+        if each.fp8 is not None:
+            assert 1.95 < each.fp8 / each.half < 2.05
+        if each.fp4 is not None and each.fp8 is not None:
+            assert 1.95 < each.fp4 / each.fp8 <= 3

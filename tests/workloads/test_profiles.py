@@ -42,8 +42,8 @@ FIELD_SUITES = (
     "unet3d",
 )
 """Suites other than that of 2020, whose scores rest on a reference, not on the weights of 2020."""
-SIZES_GIB = (8, 11, 16, 24, 32, 40, 48, 80, 96, 140, 192)
-"""The memory classes of Lambda's table."""
+SIZES_GIB = (8, 11, 16, 24, 32, 40, 48, 80, 96, 140, 192, 288)
+"""The memory classes of Lambda's table, and that of the largest GPUs."""
 MEMORIES = (None, *(DeviceMemory(device="GPU 0", bytes=size * GIB) for size in SIZES_GIB))
 LARGE = tuple(memory for memory in MEMORIES if memory is None or (memory.bytes or 0) >= 24 * GIB)
 """Those of the modern suite, whose models need 22 GiB."""
