@@ -110,6 +110,7 @@ def test_seconds_for_8b_are_those_of_96_gigabytes() -> None:
             "s to save 8B": 96.4e9 / (1280 * MIB),
             "s to restore 8B": 96.4e9 / (2048 * MIB),
             "% read from the page cache": 25,
+            "MiB/s restored without it": 1536,
         },
         rel=1e-4,
     )
@@ -130,6 +131,18 @@ def test_h2d_finds_a_byte_that_came_back_wrong() -> None:
     copier._device[1][7] ^= 1
     copier.step()
     with pytest.raises(DataError, match="1 of 1,048,576 bytes came back"):
+        copier.check()
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_h2d_checks_its_last_copy_to_the_device(steps: int) -> None:
+    """No later step brings it back, so that a wrong byte of it would pass."""
+    copier = copies.Copier(bench_on(Recording()), MIB)
+    for _ in range(steps):
+        copier.step()
+    copier.check()
+    copier._device[1][9] ^= 1
+    with pytest.raises(DataError, match="1 of 1,048,576 bytes reached the device by the last copy other than sent"):
         copier.check()
 
 

@@ -3,6 +3,7 @@
 from itertools import repeat
 
 import torch
+from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, workload
 from milabench_ng.errors import DataError
@@ -24,7 +25,7 @@ def h2d(bench: Bench, *, mib: Count = 256) -> None:
 
     Page-locked memory of the tenant's memory node, a stream for each direction. A step copies one buffer to the device,
     and the one before back to the host. An item is one MiB that was copied, either way. After the last step, what came
-    back is compared with what was sent. Timed: both copies.
+    back and what the last copy left on the device are compared with what was sent. Timed: both copies.
 
     Options:
         mib: MiB copied in each direction of a step.
@@ -65,12 +66,16 @@ class Copier:
         self._steps += 1
 
     def check(self) -> None:
-        """Raise DataError if what came back last is not what was sent; the device must be idle.
+        """Raise DataError if what came back last, or what reached the device last, is not what was sent.
 
-        The first step brings back nothing that was sent.
+        The device must be idle. The first step brings back nothing that was sent.
         """
-        if self._steps < 2:
-            return
-        wrong = torch.count_nonzero(self._returned != self._sent).item()
+        if self._steps > 1:
+            self._compare(self._returned, "came back from the device")
+        if self._steps:
+            self._compare(self._device[1].cpu(), "reached the device by the last copy")
+
+    def _compare(self, copied: Tensor, how: str) -> None:
+        wrong = torch.count_nonzero(copied != self._sent).item()
         if wrong:
-            raise DataError(f"{wrong:,} of {len(self._sent):,} bytes came back from the device other than sent")
+            raise DataError(f"{wrong:,} of {len(self._sent):,} bytes {how} other than sent")
