@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,13 @@ import msgspec
 from milabench_ng.catalogue import Declarations, Scalar, Workload
 
 FILE = Path(__file__).with_suffix(".json")
+GROUP = "milabench_ng.workloads"
+"""Of the entry points of other packages' workloads."""
+
+
+def installed() -> tuple[str, ...]:
+    """The names of the workloads of other packages."""
+    return tuple(dict.fromkeys(entry.name for entry in entry_points(group=GROUP)))
 
 
 class Declared(Declarations, frozen=True, kw_only=True, omit_defaults=True):

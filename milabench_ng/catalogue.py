@@ -6,7 +6,7 @@ Only the worker server imports workloads (and torch); all others ask it for the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -282,6 +282,15 @@ class DataSetInfo(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
 
 
+def unknown_workload(name: str, known: Collection[str], where: str) -> InputError:
+    """The error that ``known`` are all workloads, and ``name`` is none."""
+    names = sorted(known)
+    return InputError(
+        f"{where}: unknown workload {short(repr(name))}{did_you_mean(name, names)}; there are {', '.join(names)}, or "
+        "name your own as package.module:function"
+    )
+
+
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     """All workloads and data sets of this installation."""
 
@@ -301,11 +310,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError(f"{where}: {self.broken[name]}")
         found = self.workloads.get(name)
         if found is None:
-            known = sorted({*self.workloads, *self.installed})
-            raise InputError(
-                f"{where}: unknown workload {short(repr(name))}{did_you_mean(name, known)}; there are "
-                f"{', '.join(known)}, or name your own as package.module:function"
-            )
+            raise unknown_workload(name, {*self.workloads, *self.installed}, where)
         return found
 
     def classic(self) -> Catalogue:

@@ -19,7 +19,7 @@ from milabench_ng.errors import InputError, MnbError
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.orchestrator.jobs import RunOutcome, jobs
 from milabench_ng.orchestrator.persistence.resuming import resumed_request
-from milabench_ng.orchestrator.persistence.sessions import Unwritten
+from milabench_ng.orchestrator.persistence.sessions import Unwritten, refuse_unwritable
 from milabench_ng.orchestrator.planning.request import RunRequest, suites_asked
 from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
@@ -69,6 +69,7 @@ def execute_into_file(request: RunRequest) -> int:
         raise InputError(f"-o {request.outdir}: the file exists, and a record is evidence; name another file")
     if not os.path.isdir(request.outdir.parent):
         raise InputError(f"-o {request.outdir}: the folder {request.outdir.parent} does not exist")
+    refuse_unwritable(request.outdir, request.outdir.parent)
     enter_scope(request.isolation, request.cgroup_parent)
     folder = Path(tempfile.mkdtemp(prefix="mnb-run-"))
     try:

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import msgspec
 from milabench_ng import __version__
 from milabench_ng.errors import InputError, IsolationError, MnbError
 from milabench_ng.fence.choosing import open_fence, reap
-from milabench_ng.fence.claims import Claim, resources
+from milabench_ng.fence.claims import Claim, refuse_claimed
 from milabench_ng.fence.entry import adopt_orphans
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.kernel.processes import Family, proc_is_ours
@@ -48,11 +48,12 @@ from milabench_ng.orchestrator.persistence.sessions import (
     check_node,
     name_session,
     opened,
+    refuse_outdir,
     settle,
 )
 from milabench_ng.orchestrator.planning.duration import least_duration
-from milabench_ng.orchestrator.planning.planned_run import PlannedRun, fenceable, make_manifest, plan_run
-from milabench_ng.orchestrator.planning.refusals import refuse_undecodable, refuse_unset
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun, fenceable, find_places, make_manifest, plan_run
+from milabench_ng.orchestrator.planning.refusals import refuse_profile, refuse_undecodable, refuse_unset
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.orchestrator.proving import Proving, prove
 from milabench_ng.orchestrator.run import run
@@ -80,6 +81,9 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
     ``judge``: says how well the figures of a folder are known, for a run that stops when they are known well.
     """
     refuse_undecodable(request)
+    refuse_profile(request)
+    if not request.resume:
+        refuse_outdir(request.outdir)
     name = name_session(request)
     if not proc_is_ours():
         raise IsolationError(
@@ -99,8 +103,11 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
         for text in poor_scheduling():
             bus.note(text)
         capabilities = await interrupted.unless(in_thread(lambda: fenceable(request)))
+        places = await interrupted.unless(in_thread(lambda: find_places(request, gpus, capabilities)))
+        if not request.allow_concurrent:
+            refuse_claimed(places.resources)
         server = await interrupted.unless(stack.enter_async_context(serving(bus.stage, environment)))
-        planned = await interrupted.unless(plan_run(request, server, gpus, capabilities))
+        planned = await interrupted.unless(plan_run(request, places, server, capabilities))
         if planned.start == "warm":
             check_threads(server.threads)
         await interrupted.unless(in_thread(lambda: check_node(request, planned.plan)))
@@ -115,7 +122,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
         environment |= stack.enter_context(storage(planned, name.group))
         proofs = await interrupted.unless(prove("before", request, wanted, server, bus.note))
         sampler = await stack.enter_async_context(sampling(planned, environment))
-        fence, claim = stack.enter_context(fenced(planned, name.group, bus))
+        fence, claim = stack.enter_context(fenced(planned, places.resources, name.group, bus))
         manifest = await interrupted.unless(in_thread(lambda: make_manifest(planned, name.run_id, fence, command_line)))
         begun = begin(request, writer, manifest, name, command_line)
         writer.keep((), *proofs)
@@ -255,10 +262,9 @@ async def sampling(planned: PlannedRun, environment: Mapping[str, str]) -> Async
 
 
 @contextmanager
-def fenced(planned: PlannedRun, run_id: str, bus: Bus) -> Iterator[tuple[Fence, Claim]]:
+def fenced(planned: PlannedRun, wanted: Iterable[str], run_id: str, bus: Bus) -> Iterator[tuple[Fence, Claim]]:
     """Claim the run's CPUs and devices, then open its fence; remove it and everything in it afterwards."""
     devices = planned.plan.devices
-    wanted = resources((cpu for share in planned.shares.values() for cpu in share.cpus), (one.uuid for one in devices))
     allowed = planned.request.allow_concurrent
     adopt_orphans()
     make_device_nodes()

@@ -10,11 +10,11 @@ from importlib.metadata import EntryPoint, entry_points
 import milabench_ng.workloads
 from milabench_ng import __version__, catalogue
 from milabench_ng.bench import Definition
+from milabench_ng.builtin import GROUP, installed
 from milabench_ng.datasets import registry
 from milabench_ng.errors import InputError
 from milabench_ng.worker.trial import tried
 
-GROUP = "milabench_ng.workloads"
 OWN = f"milabench_ng {__version__}"
 BUILT_IN_SETS = frozenset(entry.name for entry in registry.BUILT_IN)
 
@@ -44,11 +44,11 @@ def describe(asked: Iterable[str] | None) -> catalogue.Catalogue:
     ``asked``: names of workloads, also as ``package.module:function``; None for all that is installed. What is broken
     has its reason there.
     """
-    installed = tuple(dict.fromkeys(entry.name for entry in entry_points(group=GROUP)))
+    others = installed()
     workloads = {name: definition.describe(name, OWN) for name, definition in builtin_workloads().items()}
     broken: dict[str, str] = {}
-    for name in installed if asked is None else asked:
-        if name in installed or ":" in name:
+    for name in others if asked is None else asked:
+        if name in others or ":" in name:
             try:
                 workloads[name] = _describe(name)
             except InputError as error:
@@ -62,7 +62,7 @@ def describe(asked: Iterable[str] | None) -> catalogue.Catalogue:
         except InputError as error:
             broken_sets[name] = str(error)
     return catalogue.Catalogue(
-        workloads=workloads, data_sets=sets, broken=broken, broken_sets=broken_sets, installed=installed
+        workloads=workloads, data_sets=sets, broken=broken, broken_sets=broken_sets, installed=others
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -124,10 +125,14 @@ def test_what_is_wrong_is_said_with_its_place(catalogue: Catalogue, options: dic
 
 
 def test_what_only_an_unselected_test_asks_for_is_not_asked_for(catalogue: Catalogue) -> None:
-    assert required_isolation(resolved(catalogue, names=("one",))) == "auto"
-    assert required_isolation(resolved(catalogue)) == "full"
+    def required(**asked: Any) -> str:
+        made = resolved(catalogue, **asked)
+        return required_isolation(made.request, made.tests)
+
+    assert required(names=("one",)) == "auto"
+    assert required() == "full"
     with pytest.raises(InputError, match=r"test 'two' of s\.json requires full isolation"):
-        required_isolation(resolved(catalogue, isolation="affinity"))
+        required(isolation="affinity")
 
 
 def test_limits_of_the_command_line_come_before_the_profiles(catalogue: Catalogue) -> None:

@@ -125,13 +125,20 @@ def make_folder(path: Path) -> ResultFolder:
     return folder
 
 
+def refuse_unwritable(path: Path, there: Path) -> None:
+    """Raise InputError if nothing can be made in ``there``, the folder that ``path`` will lie in."""
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".mnb-", dir=there))
+    except OSError as error:
+        raise InputError(f"-o {path}: {there} cannot be written ({error.strerror}); name a folder elsewhere") from None
+
+
 def refuse_outdir(path: Path) -> None:
     """Raise InputError for what cannot become a result folder, or holds more than what a run that never began left."""
     there = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
     if not there.is_dir():
         raise InputError(f"-o {path}: {there} is not a folder; name a new one")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise InputError(f"-o {path}: {there} cannot be written; name a folder elsewhere")
+    refuse_unwritable(path, there)
     folder = ResultFolder(path.resolve())
     entries = folder.path.iterdir() if folder.path.is_dir() else ()
     taken = [entry.name for entry in entries if not _is_empty_part(entry, folder)]

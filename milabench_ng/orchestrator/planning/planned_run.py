@@ -14,12 +14,14 @@ from milabench_ng.catalogue import Catalogue, Workload
 from milabench_ng.cgroup_files import format_ids
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import Wish, bounds, choose, require_cache_groups, require_groups
+from milabench_ng.fence.claims import resources
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.io import limits as io_limits
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.fence.sharing.cache_parts import cache_notes, with_cache_parts
 from milabench_ng.fence.sharing.layout import Layout, lay_out, placements
-from milabench_ng.fence.sharing.shares import Policy, allocate
+from milabench_ng.fence.sharing.shares import Allocation, Policy, allocate
+from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.resctrl import Resctrl, read_resctrl
@@ -27,7 +29,7 @@ from milabench_ng.node.storage import read_storage
 from milabench_ng.node.topology import meminfo, read_topology
 from milabench_ng.orchestrator.execution.watchdog import Limits
 from milabench_ng.orchestrator.execution.worker_server import WorkerServer
-from milabench_ng.orchestrator.planning.devices import choose_devices
+from milabench_ng.orchestrator.planning.devices import Chosen, choose_devices
 from milabench_ng.orchestrator.planning.duration import least_duration
 from milabench_ng.orchestrator.planning.refusals import (
     options_asked,
@@ -42,11 +44,13 @@ from milabench_ng.orchestrator.planning.request import (
     io_shares,
     named_workloads,
     plan_for,
+    profile_ahead,
     required_isolation,
     resolve_request,
+    selected,
     time_limits,
 )
-from milabench_ng.plan import Device, Launch, Plan, slots_of, smallest_memory, tenant_memory
+from milabench_ng.plan import Device, Launch, Plan, SlotId, slots_of, smallest_memory, tenant_memory
 from milabench_ng.profile import Profile, Test
 from milabench_ng.records.isolation import IoEvidence, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
@@ -145,19 +149,30 @@ def fenceable(request: RunRequest) -> Capabilities:
     return capabilities
 
 
-async def plan_run(
-    request: RunRequest, server: WorkerServer, gpus: tuple[Gpu, ...], capabilities: Capabilities
-) -> PlannedRun:
-    """Plan all that can be planned before anything starts. Raises InputError and IsolationError."""
-    catalogue = await server.describe(named_workloads(request))
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the tenants of a run will be: all of a plan that needs no torch."""
+
+    chosen: Chosen
+    slots: Mapping[SlotId, Device]
+    memory: DeviceMemory | None
+    """Of the smallest device; None for CPU partitions."""
+    isolation: Wish
+    allocation: Allocation
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What the run will claim."""
+        cpus = (cpu for share in self.allocation.shares.values() for cpu in share.cpus)
+        return resources(cpus, (device.uuid for device in self.chosen.devices))
+
+
+def find_places(request: RunRequest, gpus: tuple[Gpu, ...], capabilities: Capabilities) -> Places:
+    """Choose devices and divide the node. Raises InputError and IsolationError."""
     topology = read_topology()
     chosen = choose_devices(gpus, request, len(topology.online), os.environ)
     slots = slots_of(chosen.devices, request.slots_per_device)
-    memory = smallest_memory(chosen.devices, gpus, request.slots_per_device)
-    resolved = resolve_request(request, catalogue, memory)
-    refuse_missing_packages(resolved)
-    wish = required_isolation(resolved)
-    backend = choose(capabilities, wish)
+    profile = profile_ahead(request)
+    wish = required_isolation(request, {} if profile is None else selected(profile, request))
     if request.cgroup_parent is not None:
         require_groups(capabilities, wish, request.cgroup_parent)
     allocation = allocate(
@@ -166,6 +181,16 @@ async def plan_run(
         bounds(capabilities, wish),
         Policy(ram_total_bytes=request.ram_total_bytes, reserved_cores=request.reserved_cores),
     )
+    memory = smallest_memory(chosen.devices, gpus, request.slots_per_device)
+    return Places(chosen=chosen, slots=slots, memory=memory, isolation=wish, allocation=allocation)
+
+
+async def plan_run(request: RunRequest, places: Places, server: WorkerServer, capabilities: Capabilities) -> PlannedRun:
+    """Plan the rest of what can be planned before anything starts. Raises InputError and IsolationError."""
+    chosen, memory, wish, allocation = places.chosen, places.memory, places.isolation, places.allocation
+    resolved = resolve_request(request, await server.describe(named_workloads(request)), memory)
+    refuse_missing_packages(resolved)
+    backend = choose(capabilities, wish)
     rams = [share.memory_bytes for share in allocation.shares.values()]
     plan = plan_for(resolved, chosen.devices, tenant_memory(memory, rams))
     await server.check(options_asked(resolved, plan))
@@ -181,7 +206,7 @@ async def plan_run(
     return PlannedRun(
         resolved=resolved,
         plan=plan,
-        layout=lay_out(slots, shares),
+        layout=lay_out(places.slots, shares),
         leftover_cpus=allocation.leftover_cpus,
         isolation=wish,
         capabilities=capabilities,

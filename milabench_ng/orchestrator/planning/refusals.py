@@ -7,15 +7,27 @@ import tempfile
 from collections.abc import Collection
 
 from milabench_ng.batch_sizes import BATCH_SIZE
-from milabench_ng.catalogue import AUTO
+from milabench_ng.builtin import installed, read_builtin
+from milabench_ng.catalogue import AUTO, unknown_workload
 from milabench_ng.errors import InputError, IsolationError
 from milabench_ng.memory_classes import DeviceMemory
-from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunRequest
+from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunRequest, profile_ahead, selected
 from milabench_ng.plain import encodable, short
 from milabench_ng.plan import Plan
 from milabench_ng.profile import name_of
 from milabench_ng.records.isolation import Tier
 from milabench_ng.requests import Asked
+
+
+def refuse_profile(request: RunRequest) -> None:
+    """Raise InputError for mistakes in a profile that show before torch is imported: names of tests and workloads."""
+    profile = profile_ahead(request)
+    if profile is None:
+        return
+    known = {*read_builtin(), *installed()}
+    for name, test in selected(profile, request).items():
+        if test.workload not in known and ":" not in test.workload:
+            raise unknown_workload(test.workload, known, f"{request.profile_source}: test {name!r}")
 
 
 def refuse_several_steps(plan: Plan) -> None:

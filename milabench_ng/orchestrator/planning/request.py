@@ -195,6 +195,14 @@ def selected(profile: Profile, request: RunRequest) -> dict[str, Test]:
     return {name: test for name, test in profile.tests.items() if name in chosen or name in beside}
 
 
+def profile_ahead(request: RunRequest) -> Profile | None:
+    """The same profile before there is a catalogue; None if it is of 2020, and needs one to be converted."""
+    tests, of_2020 = read_profile(request)
+    if of_2020:
+        return None
+    return _as_asked(request, build_profile(request.suite, tests, request.profile_text, request.profile_source))
+
+
 def typed_profile(request: RunRequest, catalogue: Catalogue) -> Profile:
     """The profile in the current format, with the request's data scale if it has one."""
     tests, of_2020 = read_profile(request)
@@ -204,6 +212,11 @@ def typed_profile(request: RunRequest, catalogue: Catalogue) -> Profile:
         # Only selected tests must be known: a 2020 profile may hold tests that no workload here matches.
         tests, warnings = convert_2020(chosen or tests, catalogue, request.profile_source)
     profile = build_profile(request.suite, tests, request.profile_text, request.profile_source, warnings)
+    return _as_asked(request, profile)
+
+
+def _as_asked(request: RunRequest, profile: Profile) -> Profile:
+    """The profile with what the request says of all its tests."""
     if request.data_scale is not None and not 0 < request.data_scale <= 1:
         raise InputError(f"--data-scale {request.data_scale:g}: it must be above 0 and at most 1")
     changed: dict[str, Any] = {} if request.data_scale is None else {"data_scale": request.data_scale}
@@ -283,10 +296,9 @@ def time_limits(resolved: ResolvedRequest, plan: Plan, start: Literal["warm", "c
     return found
 
 
-def required_isolation(resolved: ResolvedRequest) -> Wish:
-    """``full`` if a selected test requires it, else what was requested."""
-    request = resolved.request
-    required = [name for name, test in resolved.tests.items() if test.require == "full"]
+def required_isolation(request: RunRequest, tests: Mapping[str, Test]) -> Wish:
+    """``full`` if one of the selected ``tests`` requires it, else what was requested."""
+    required = [name for name, test in tests.items() if test.require == "full"]
     if not required:
         return request.isolation
     if request.isolation not in ("auto", "full"):
