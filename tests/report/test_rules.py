@@ -243,6 +243,21 @@ def test_late_stops_are_a_doubt_unless_they_are_few(folder: Path, keys: Path) ->
     assert verification.passed
 
 
+def test_a_run_that_is_interrupted_again_and_again_is_doubted(folder: Path, keys: Path) -> None:
+    """What is measured again after an interruption costs nothing, so that slow batches could be left out."""
+
+    def cut(content: dict[str, Any]) -> None:
+        content["success"] = False
+        content["mnb"]["failure"] = {"cause": "interrupted", "detail": "SIGINT", "traceback": None}
+
+    for count, number in enumerate((batch.number for batch in WHOLE.batches[:3]), start=1):
+        for path in folder.glob("*.J*.json"):
+            if json.loads(path.read_bytes())["mnb"]["batch"] == number:
+                tampering.rewrite(path, cut)
+        told = tampering.told_by(found(folder, keys), "interrupted")
+        assert told == ("" if count < 3 else f"3 of {len(WHOLE.batches)} batches were interrupted")
+
+
 def test_a_stop_may_be_late_if_the_orchestrator_stood_still(folder: Path, keys: Path) -> None:
     stopped_late(folder, *(batch.number for batch in WHOLE.batches))
     assert tampering.told_by(found(folder, keys), "late-stops")
