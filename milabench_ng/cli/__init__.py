@@ -26,6 +26,7 @@ COMMANDS = {
     "Tender": ("bundle", "stamp", "verify", "accept", "bids"),
 }
 """Functions by the heading that ``mnb --help`` lists them below."""
+FUNCTIONS = tuple(itertools.chain.from_iterable(COMMANDS.values()))
 
 
 app = cyclopts.App(
