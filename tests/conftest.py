@@ -8,6 +8,7 @@ Since a test may end anywhere, none may need a process to clean up what it did w
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -24,15 +25,24 @@ from tests import own_node
 if TYPE_CHECKING:
     from tests.one_server import OneServer
 
-# What the caller tells Python would hide what users meet, and mnb names such variables.
-for name in [name for name in os.environ if name.startswith("PYTHON")]:
+KEPT = re.compile(
+    r"PATH|HOME|USER|LOGNAME|TMPDIR|CI|LD_LIBRARY_PATH|MNB_SOAK|\w+_CA_BUNDLE|\w+_(proxy|PROXY)"
+    r"|(MNB_TEST|OPENBLAS|PIP|PYTEST|SSL_CERT|UV|XDG)_\w+"
+)
+"""Of the caller's variables: where things are, what package clients need, and what is asked of tests.
+
+Others change what Python, a terminal or mnb does, and mnb names some.
+"""
+ASKED = ("SLURM_",) if "MNB_TEST_SLURM" in os.environ else ()
+"""What tells tests inside a job of their own cluster of it."""
+for name in [name for name in os.environ if not KEPT.fullmatch(name) and not name.startswith(ASKED)]:
     del os.environ[name]
 
 # Runs compile all their modules anew, which takes 8 s: those of the tests share what the first of them compiled.
-os.environ.setdefault("MNB_PYCACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
+os.environ["MNB_PYCACHE"] = str(Path(__file__).parents[1] / ".pytest_cache" / "compiled")
 
 # Reading 1 GB of torch after each run takes seconds: numpy shows as well that wheels are compared.
-os.environ.setdefault("MNB_WHEELS", "numpy")
+os.environ["MNB_WHEELS"] = "numpy"
 
 # A shell that starts the tests in the background has interrupts ignored, and nohup the end of the terminal, by whatever
 # the tests start too.

@@ -1,4 +1,4 @@
-"""``pytest --quick`` decides by what a test does, and not by a list."""
+"""``pytest --quick`` decides by what a test does, and not by a list. Tests see few variables of the caller."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
 SETTINGS = '[tool.pytest.ini_options]\naddopts = "--strict-markers"\nmarkers = ["slow: takes seconds"]\n'
@@ -41,6 +43,12 @@ import pytest
 def test_plain(): pass
 @pytest.mark.slow
 def test_slow(): pass
+"""
+ENVIRONMENT = """
+import os
+def test_what_changes_nothing_is_kept(): assert (os.environ["HTTPS_PROXY"], os.environ["UV_OFFLINE"]) == ("p", "1")
+def test_all_else_is_dropped(): assert not {"PYTHONPATH", "NO_COLOR", "MNB_CPUS", "OMP_NUM_THREADS"} & os.environ.keys()
+def test_ours_hold(): assert os.environ["MNB_WHEELS"] == "numpy" and "mine" not in os.environ["MNB_PYCACHE"]
 """
 BUSY = """
 import time
@@ -98,3 +106,11 @@ def test_what_became_slow_fails(tmp_path: Path) -> None:
 def test_without_it_all_run(tmp_path: Path) -> None:
     counts, _ = run(tmp_path, plain=PLAIN, processes=PROCESSES)
     assert counts == {"passed": 7}
+
+
+def test_variables_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"HTTPS_PROXY": "p", "UV_OFFLINE": "1", "NO_COLOR": "1", "MNB_CPUS": "7", "MNB_WHEELS": "", "TERM": "vt52"}
+    for name, value in {**given, "PYTHONPATH": "/nowhere", "OMP_NUM_THREADS": "1", "MNB_PYCACHE": "mine"}.items():
+        monkeypatch.setenv(name, value)
+    counts, told = run(tmp_path, environment=ENVIRONMENT)
+    assert counts == {"passed": 3}, told
