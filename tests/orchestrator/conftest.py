@@ -98,12 +98,6 @@ Runner = Callable[..., Finished]
 
 
 @pytest.fixture(scope="session")
-def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data sets that all runs share."""
-    return tmp_path_factory.mktemp("data")
-
-
-@pytest.fixture(scope="session")
 def run_profile(tmp_path_factory: pytest.TempPathFactory, data_root: Path, one_server: OneServer) -> Runner:
     """Run a profile for real and read back what it wrote; with a worker server of its own only where that matters."""
 

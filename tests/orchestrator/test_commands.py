@@ -33,7 +33,7 @@ def mnb(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MNB_DATAROOT": str(cwd / "data")},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
@@ -57,7 +57,6 @@ def here(
 ) -> Mnb:
     """Run the command in this process and with the tests' worker server, where neither is looked at."""
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("MNB_DATAROOT", str(folder / "data"))
 
     def run(*arguments: str) -> Done:
         capfd.readouterr()

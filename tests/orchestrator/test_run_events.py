@@ -178,7 +178,6 @@ def test_the_command_leaves_the_file_and_a_record_in_a_file_has_none(
     tmp_path: Path, one_server: OneServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MNB_DATAROOT", str(tmp_path / "data"))
     for target in ("out", "one.json"):
         with one_server.lent():
             code = call(["run", "toy_reg", "-o", target, "--window", "0.5", "--tenants", "1", "--isolation", "none"])
