@@ -26,7 +26,10 @@ from milabench_ng.records.record import Record
 from milabench_ng.records.window import MEASURED_BY
 from tests.one_server import OneServer
 
-SHORT = msgspec.structs.replace(MEASURED_BY, settle_s=0.4, length_s=1.5, margin_s=0.3)
+BRIEF = msgspec.structs.replace(MEASURED_BY, settle_s=0.1, length_s=0.5, margin_s=0.1)
+"""Just enough for a launch to count."""
+AT_WORK = msgspec.structs.replace(MEASURED_BY, settle_s=0.4, length_s=1.5, margin_s=0.3)
+"""Enough to do something to a launch at work, and to see what comes of it."""
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -106,7 +109,7 @@ def run_profile(tmp_path_factory: pytest.TempPathFactory, data_root: Path, one_s
     ) -> Finished:
         defaults: dict[str, object] = {
             "tenants": min(2, os.cpu_count() or 1),
-            "rule": SHORT,
+            "rule": BRIEF,
             "dataroot": data_root,
             "outdir": tmp_path_factory.mktemp("run") / "results",
         }

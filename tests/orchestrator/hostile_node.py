@@ -49,7 +49,7 @@ def mnb(folder: Path, isolation: str, batches: int) -> None:
     """Run the lies."""
     from milabench_ng.orchestrator.execution import pacing
     from milabench_ng.orchestrator.planning.request import RunRequest
-    from tests.orchestrator.conftest import SHORT, finish
+    from tests.orchestrator.conftest import BRIEF, finish
 
     pacing.PAUSE_S = 0.0
     request = RunRequest(
@@ -58,7 +58,7 @@ def mnb(folder: Path, isolation: str, batches: int) -> None:
         profile_source="trial.json",
         tenants=2,
         repeat=batches,
-        rule=SHORT,
+        rule=BRIEF,
         isolation=isolation,
         dataroot=folder / "data",
         outdir=folder / "results",

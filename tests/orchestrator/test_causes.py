@@ -19,7 +19,7 @@ from milabench_ng.records.isolation import GroupEvents, ProcView, Usage
 from milabench_ng.records.record import Failure
 from milabench_ng.records.window import SliceRow, Window
 from milabench_ng.units import GIB
-from tests.orchestrator.conftest import Finished, Runner
+from tests.orchestrator.conftest import AT_WORK, Finished, Runner
 from tests.orchestrator.processes import own_files, process_tree
 
 HERE = "tests.orchestrator.broken"
@@ -57,7 +57,7 @@ def failing(run_profile: Runner) -> Finished:
         "amp": {"workload": f"{HERE}:recovers", "arguments": {"precision": "amp"}},
         **{name: {"workload": f"{HERE}:says", "arguments": {"event": event}} for name, event in EVENTS.items()},
     }
-    return run_profile(tests, tenants=1)
+    return run_profile(tests, tenants=1, rule=AT_WORK)
 
 
 def failure(finished: Finished, test: str) -> Failure | None:
@@ -135,7 +135,7 @@ def test_a_limit_that_is_changed_during_the_run_is_noticed(run_profile) -> None:
             for file in own_files(f"*/{limit}"):
                 file.write_text(str(4 * GIB))
 
-    finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act, tenants=1)
+    finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act, tenants=1, rule=AT_WORK)
     if finished.outcome.tier != "full":
         pytest.skip(f"the fence is {finished.outcome.tier} here")
     (record,) = finished.records
@@ -187,7 +187,7 @@ class KillLoader:
 
 def test_a_killed_loader_is_named_with_its_signal(run_profile) -> None:  # type: ignore[no-untyped-def]
     loader = {"workload": "loader", "arguments": {"batch_size": 16, "workers": 1}}
-    finished = run_profile({"loader": loader}, KillLoader(), tenants=1)
+    finished = run_profile({"loader": loader}, KillLoader(), tenants=1, rule=AT_WORK)
     (record,) = finished.records
     assert record.mnb.failure.cause == "signal", record.mnb.failure
     assert "Killed" in record.mnb.failure.detail
@@ -208,7 +208,7 @@ def test_a_failure_before_the_interruption_keeps_its_own_cause(run_profile) -> N
         elif isinstance(event, LaunchState) and (event.job_id, event.state) == ("0.0", "ended"):
             os.kill(os.getpid(), signal.SIGTERM)
 
-    finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act)
+    finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act, rule=AT_WORK)
     assert [record.mnb.failure.cause for record in finished.records] == ["signal", "interrupted"]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState, Slices
 from milabench_ng.report.reporting import make_report
-from tests.orchestrator.conftest import Runner
+from tests.orchestrator.conftest import AT_WORK, Runner
 from tests.orchestrator.shortened import accused
 
 HERE = "tests.orchestrator.broken"
@@ -45,7 +45,7 @@ def test_a_killed_worker_leaves_its_slices_and_its_neighbour_says_so(
     run_profile: Runner, resume_run: Runner, start: str
 ) -> None:
     kill = KillOne("trial.toy_reg", 0)
-    finished = run_profile({"toy_reg": {"workload": "toy_reg"}}, kill, start=start)
+    finished = run_profile({"toy_reg": {"workload": "toy_reg"}}, kill, rule=AT_WORK, start=start)
     killed, alive = finished.records
     assert kill.done
     assert finished.outcome.failed == 1
@@ -82,7 +82,7 @@ def test_a_killed_rank_fails_its_launch_and_leaves_nothing(run_profile) -> None:
         "arguments": {"arch": "resnet18", "batch_size": 2, "image_size": 32},
         "partition_scheme": {"type": "gpu-progression"},
     }
-    finished = run_profile({"scaling": scaling}, kill)
+    finished = run_profile({"scaling": scaling}, kill, rule=AT_WORK)
     one, two = finished.records
     assert kill.done
     assert one.success

@@ -13,7 +13,7 @@ import pytest
 
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.orchestrator.execution import batch
-from tests.orchestrator.conftest import Finished, Runner
+from tests.orchestrator.conftest import AT_WORK, Finished, Runner
 
 HERE = "tests.orchestrator.broken"
 SILENCE_S = 5.0
@@ -43,7 +43,7 @@ class StopOne:
 def test_a_stopped_worker_is_ended_and_its_neighbour_goes_on(run_profile) -> None:  # type: ignore[no-untyped-def]
     stop = StopOne()
     finished = run_profile(
-        {"steady": {"workload": f"{HERE}:steady", "limits": {"silence": SILENCE_S}}}, stop, start="warm"
+        {"steady": {"workload": f"{HERE}:steady", "limits": {"silence": SILENCE_S}}}, stop, rule=AT_WORK, start="warm"
     )
     hung, alive = finished.records
     assert hung.mnb.failure.cause == "timeout"
@@ -136,7 +136,10 @@ class FreezeOne(StopOne):
 def test_a_worker_that_cannot_be_killed_does_not_hold_up_the_run(run_profile, freezer, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(batch, "KILL_PATIENCE_S", 1.0)
     finished = run_profile(
-        {"steady": {"workload": f"{HERE}:steady", "limits": {"silence": SILENCE_S}}}, FreezeOne(freezer), repeat=2
+        {"steady": {"workload": f"{HERE}:steady", "limits": {"silence": SILENCE_S}}},
+        FreezeOne(freezer),
+        rule=AT_WORK,
+        repeat=2,
     )
     causes = [record.mnb.failure and record.mnb.failure.cause for record in finished.records]
     assert causes == ["isolation_lost", None, None, None], "somebody moved it"

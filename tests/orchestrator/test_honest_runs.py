@@ -23,7 +23,7 @@ from milabench_ng.records.ledger import Recorded, check_chain, lost_attempts
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.window import MEASURED_BY
 from tests import own_node
-from tests.orchestrator.conftest import Runner
+from tests.orchestrator.conftest import AT_WORK, Runner
 from tests.orchestrator.shortened import accused, backend
 
 ROOT = Path(__file__).parents[2]
@@ -81,13 +81,13 @@ def test_a_fenced_run_of_the_whole_window(run_profile: Runner) -> None:
 
 
 def test_some_tests_without_isolation(run_profile: Runner) -> None:
-    assert accused(run_profile(BOTH, isolation="none", names=("toy_reg",)).folder) == {}
+    assert accused(run_profile(BOTH, isolation="none", names=("toy_reg",), rule=AT_WORK).folder) == {}
 
 
 def test_a_run_beside_programs_that_keep_all_cpus_busy(run_profile: Runner) -> None:
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
-        done = run_profile(BOTH)
+        done = run_profile(BOTH, rule=AT_WORK)
     finally:
         for hog in hogs:
             hog.kill()

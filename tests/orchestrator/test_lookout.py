@@ -23,7 +23,7 @@ from milabench_ng.orchestrator.execution.group_evidence import GroupEvidence
 from milabench_ng.orchestrator.execution.lookout import Lookout
 from milabench_ng.records.isolation import Effective, ProcView
 from milabench_ng.records.record import Record
-from tests.orchestrator.conftest import Act, Finished, Runner
+from tests.orchestrator.conftest import AT_WORK, Act, Finished, Runner
 from tests.orchestrator.processes import descriptors, own_files
 
 HERE = "tests.orchestrator.broken"
@@ -99,7 +99,9 @@ def test_a_cpuset_that_is_changed_and_put_back_is_seen(
     if deaf:
         monkeypatch.setattr(lookout, "Writes", none_left)
     monkeypatch.setattr(lookout, "LOOK_S", 0.1 if deaf else 3600.0)
-    record = first(run_profile(STEADY, at_work(lambda: put_on_other_cpus(1.0 if deaf else 0.1)), tenants=2))
+    record = first(
+        run_profile(STEADY, at_work(lambda: put_on_other_cpus(1.0 if deaf else 0.1)), rule=AT_WORK, tenants=2)
+    )
     assert record.mnb.failure is not None
     assert record.mnb.failure.cause == "isolation_lost"
     assert "s after the start: cpus was" in record.mnb.failure.detail
@@ -113,7 +115,7 @@ def test_a_write_that_changes_nothing_is_nothing(run_profile: Runner) -> None:
                 for _ in range(50):
                     file.write_text(file.read_text())
 
-    record = first(run_profile(STEADY, at_work(write), tenants=1))
+    record = first(run_profile(STEADY, at_work(write), rule=AT_WORK, tenants=1))
     assert (record.success, "scheduling" in kinds(record)) == (True, False)
 
 
@@ -142,7 +144,7 @@ def test_a_worker_that_is_moved_into_a_group_with_a_quota_fails(run_profile: Run
         for pid in members(group_of("0", "cpuset.cpus")):
             (slow / file).write_text(str(pid))
 
-    record = first(run_profile(STEADY, at_work(move)))
+    record = first(run_profile(STEADY, at_work(move), rule=AT_WORK))
     assert record.mnb.failure is not None
     assert record.mnb.failure.cause == "isolation_lost"
     assert f"of cpu and is in /{slow.name}" in record.mnb.failure.detail
@@ -161,7 +163,7 @@ def test_scheduling_that_is_changed_is_a_mark(run_profile: Runner, change: Calla
         for pid in members(group_of("0", "cpuset.cpus")):
             change(pid)
 
-    record = first(run_profile(STEADY, at_work(act)))
+    record = first(run_profile(STEADY, at_work(act), rule=AT_WORK))
     assert record.success
     assert told in scheduling(record)
     assert "s after the start" in scheduling(record)
@@ -177,7 +179,7 @@ def test_an_affinity_that_is_narrowed_and_put_back_is_a_mark(run_profile: Runner
             time.sleep(1.2)
             os.sched_setaffinity(pid, before)
 
-    record = first(run_profile(STEADY, at_work(act), tenants=1))
+    record = first(run_profile(STEADY, at_work(act), rule=AT_WORK, tenants=1))
     assert record.success
     assert "CPUs 0 instead of 0-1" in scheduling(record)
 
@@ -229,7 +231,7 @@ def test_a_change_between_entry_and_the_first_look_is_seen(
         (group_of("0", "cpuset.cpus") / "cpuset.cpus").write_text(own[0])
 
     monkeypatch.setattr(batch, "Lookout", verified(take))
-    record = first(run_profile(STEADY, at_work(give_back), tenants=2))
+    record = first(run_profile(STEADY, at_work(give_back), rule=AT_WORK, tenants=2))
     assert record.mnb.failure is not None
     assert record.mnb.failure.cause == "isolation_lost"
     assert "before the start: cpus was" in record.mnb.failure.detail

@@ -27,7 +27,7 @@ from milabench_ng.orchestrator.execution.environment import worker_environment
 from milabench_ng.orchestrator.execution.starting import MachineryError
 from milabench_ng.orchestrator.execution.worker_server import WorkerServer
 from milabench_ng.records.ledger import Recorded
-from tests.orchestrator.conftest import Act, Finished, Runner
+from tests.orchestrator.conftest import AT_WORK, Act, Finished, Runner
 from tests.orchestrator.processes import helper
 
 HERE = "tests.orchestrator.broken"
@@ -298,7 +298,7 @@ def test_a_group_that_vanishes_costs_its_own_launch(run_profile: Runner) -> None
             group.rmdir()
 
     act = once(LaunchState, vanish, state="working", job_id="0.0")
-    finished = run_profile(STEADY, act)
+    finished = run_profile(STEADY, act, rule=AT_WORK)
     lost, neighbour = finished.records
     assert lost.mnb.failure is not None
     assert (lost.mnb.failure.cause, neighbour.success) == ("isolation_lost", True)

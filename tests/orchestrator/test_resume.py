@@ -37,6 +37,7 @@ from milabench_ng.records.ledger import (
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
+from tests.orchestrator.conftest import AT_WORK
 from tests.orchestrator.shortened import accused
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,7 @@ def kinds(events: Sequence[object]) -> list[str]:
 @pytest.fixture(scope="module")
 def interrupted(run_profile):  # type: ignore[no-untyped-def]
     """A run of three launches that a batch system stopped in the second."""
-    return run_profile(STEADY, Interrupt(signal.SIGTERM, 1), tenants=1, repeat=3)
+    return run_profile(STEADY, Interrupt(signal.SIGTERM, 1), rule=AT_WORK, tenants=1, repeat=3)
 
 
 def test_a_signal_of_a_batch_system_ends_the_batch_and_is_in_the_ledger(interrupted) -> None:  # type: ignore[no-untyped-def]
@@ -229,7 +230,7 @@ def test_a_signal_to_all_processes_of_a_job_is_an_interruption(run_profile) -> N
             for pid in sent:
                 os.kill(pid, signal.SIGTERM)
 
-    finished = run_profile(STEADY, act, own_server=True, tenants=1, repeat=2)
+    finished = run_profile(STEADY, act, own_server=True, rule=AT_WORK, tenants=1, repeat=2)
     (record,) = finished.records
     assert record.mnb.failure.cause == "interrupted"
     assert record.mnb.ranks[0].slices

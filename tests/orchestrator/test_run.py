@@ -14,6 +14,7 @@ from milabench_ng.cgroup_files import parse_ids
 from milabench_ng.orchestrator.events.run_events import AnyRunEvent, BatchBegins, LaunchState, Slices
 from milabench_ng.orchestrator.execution.pacing import BURSTS
 from milabench_ng.records.late_steps import late_steps
+from tests.orchestrator.conftest import AT_WORK
 from tests.orchestrator.processes import descriptors, process_tree
 from tests.report.milarun_reader import summarize
 
@@ -69,7 +70,7 @@ def observed(request, run_profile):  # type: ignore[no-untyped-def]
     os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] = "1"
     os.environ["NVSHMEM_DISABLE_NVLS"] = "1"
     os.environ["LD_PRELOAD_NOT"] = "dropped"
-    return run_profile(TESTS, reader, own_server=True, start=request.param), reader.seen, request.param
+    return run_profile(TESTS, reader, own_server=True, rule=AT_WORK, start=request.param), reader.seen, request.param
 
 
 def test_all_launches_succeed_and_are_recorded(observed) -> None:  # type: ignore[no-untyped-def]

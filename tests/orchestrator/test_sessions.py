@@ -14,6 +14,7 @@ from milabench_ng.plan import Device, Order, Plan, ResolvedOptions
 from milabench_ng.profile import Profile, Test
 from milabench_ng.records.ledger import Chain, Enough, Finished, Interrupted, Recorded, ended_by_itself
 from milabench_ng.records.names import ResultFolder, file_digest
+from tests.orchestrator.conftest import AT_WORK
 from tests.orchestrator.shortened import accused
 from tests.orchestrator.test_resume import STEADY, Interrupt, kinds
 
@@ -49,7 +50,7 @@ def test_only_a_session_that_was_not_interrupted_ended_by_itself() -> None:
 
 
 def test_an_interrupted_session_is_finished_before_the_next_begins(run_profile, resume_run) -> None:  # type: ignore[no-untyped-def]
-    stopped = run_profile(STEADY, Interrupt(signal.SIGINT, 1), tenants=1, repeat=2, sessions=2)
+    stopped = run_profile(STEADY, Interrupt(signal.SIGINT, 1), rule=AT_WORK, tenants=1, repeat=2, sessions=2)
     assert (stopped.outcome.interrupted, stopped.outcome.missing) == (signal.SIGINT, 3)
     second = resume_run(stopped.folder)
     assert second.outcome.missing == 2

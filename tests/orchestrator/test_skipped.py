@@ -10,6 +10,7 @@ from milabench_ng.orchestrator.outcome.skipped import skipped
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Skipped
 from milabench_ng.records.window import SliceRow, WindowRule
+from tests.orchestrator.conftest import AT_WORK
 
 HERE = "tests.orchestrator.broken"
 RULE = WindowRule(settle_s=2.0)
@@ -51,6 +52,7 @@ def test_records_hold_what_the_loss_scale_skipped(run_profile) -> None:  # type:
             "fp32": {"workload": f"{HERE}:steady"},
         },
         tenants=1,
+        rule=AT_WORK,
     )
     ranks = {record.name: record.mnb.ranks[0].skipped for record in finished.records}
     often, never = ranks["trial.often"], ranks["trial.never"]

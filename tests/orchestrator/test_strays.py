@@ -15,6 +15,7 @@ from milabench_ng.fence.interface import Group
 from milabench_ng.fence.kernel.processes import Family, identify, read_table
 from milabench_ng.orchestrator.execution.strays import look
 from milabench_ng.records.isolation import Usage
+from tests.orchestrator.conftest import AT_WORK
 
 HERE = "tests.orchestrator.broken"
 DAEMON = """
@@ -135,7 +136,7 @@ def test_cpu_time_that_the_group_did_not_count_was_used_elsewhere() -> None:
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
 def test_a_tenant_that_widens_its_affinity_fails_and_its_daemon_ends(run_profile) -> None:  # type: ignore[no-untyped-def]
     tests = {name: {"workload": f"{HERE}:{name}"} for name in ("widens", "leaves_a_daemon")}
-    finished = run_profile(tests, isolation="affinity", tenants=2)
+    finished = run_profile(tests, isolation="affinity", rule=AT_WORK, tenants=2)
     for record in finished.of("widens"):
         assert record.mnb.failure.cause == "isolation_lost"
         assert "may run on CPUs" in record.mnb.failure.detail
