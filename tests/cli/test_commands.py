@@ -101,17 +101,6 @@ def test_help_has_a_summary_and_an_example(here: Here, command: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["jobs", PROFILE, "--colour", "red"], "--colour"),
-        (["jobs", "nowhere.json", "--dry-run"], "nowhere.json"),
-        (["jobs", PROFILE, "--weights", "no-weights.json", "--dry-run"], "no-weights.json"),
-        (["prepare", "nowhere.json"], "nowhere.json"),
-        (["list", "nowhere.json"], "nowhere.json"),
-        (["list", str(REPOSITORY / "LICENSE")], "not JSON"),
-        (["schema", "nonsense"], "nonsense"),
-        (["doctor", "--tenants", "0"], "--tenants 0"),
-        (["doctor", "--ram-total", "much"], "much"),
-        (["doctor", "--gpus", "GPU-of-nobody"], "GPU-of-nobody"),
-        (["prepare", PROFILE, "--data-scale", "big"], "big"),
         (["prepare", PROFILE, "--dataroot", LONG], "File name too long"),
         (["prepare", PROFILE, "--dataroot", "README.md"], "README.md: not a folder"),
         (["jobs", PROFILE, "--dataroot", "README.md/data"], "Not a directory"),
@@ -124,7 +113,8 @@ def test_help_has_a_summary_and_an_example(here: Here, command: str) -> None:
     ],
     ids=lambda given: " ".join(given)[:40] if isinstance(given, list) else given,
 )
-def test_bad_input_is_exit_2_and_no_traceback(here: Here, arguments: list[str], named: str) -> None:
+def test_a_path_that_cannot_be_is_exit_2_and_no_traceback(here: Here, arguments: list[str], named: str) -> None:
+    """test_commands_table has what else is wrong."""
     code, stdout, stderr = here(*arguments)
     assert code == 2
     assert "Traceback" not in stdout + stderr
@@ -195,14 +185,14 @@ def test_schema_prints_json(here: Here, kind: str) -> None:
     assert json.loads(stdout)["title"] == f"mnb {kind}"
 
 
-def test_doctor_says_why_a_node_is_not_ready() -> None:
-    done = mnb("doctor", "--format", "json")
-    checkup = json.loads(done.stdout)
-    assert done.returncode == (0 if checkup["ready"] else 1)
+def test_doctor_says_why_a_node_is_not_ready(here: Here) -> None:
+    code, stdout, _ = here("doctor", "--format", "json")
+    checkup = json.loads(stdout)
+    assert code == (0 if checkup["ready"] else 1)
     assert checkup["ready"] is (not checkup["reasons"])
-    text = mnb("doctor")
-    assert text.returncode == done.returncode
-    last = text.stdout.splitlines()[-1]
+    again, text, _ = here("doctor")
+    assert again == code
+    last = text.splitlines()[-1]
     assert last == f"not ready  {checkup['reasons'][-1]}" if checkup["reasons"] else last.startswith("ready ")
     if checkup["ready"] and not checkup["inventory"]["gpus"]:
         assert last.endswith("for the CPU only: tenants get no GPU")
@@ -250,10 +240,10 @@ def test_a_baseline_in_every_form(here: Here) -> None:
     assert stdout.startswith("# mnb baseline show\n\n## standard (v100)\n")
 
 
-def test_doctor_is_not_ready_for_more_tenants_than_can_be() -> None:
-    done = mnb("doctor", "--ram-total", "5GiB", "--tenants", "1", "--format", "json")
-    assert done.returncode == 1
-    checkup = json.loads(done.stdout)
+def test_doctor_is_not_ready_for_more_tenants_than_can_be(here: Here) -> None:
+    code, stdout, _ = here("doctor", "--ram-total", "5GiB", "--tenants", "1", "--format", "json")
+    assert code == 1
+    checkup = json.loads(stdout)
     assert checkup["allocation"] is None
     assert any("needs >= 4 GiB" in reason for reason in checkup["reasons"])
 
@@ -307,11 +297,11 @@ def test_a_dry_run_says_how_long_at_least_and_how_isolated(planned: str) -> None
     assert "imagenet (scale 0.02)" in planned
 
 
-def test_a_dry_run_says_which_suites_have_weights(tmp_path: Path) -> None:
+def test_a_dry_run_says_which_suites_have_weights(here: Here, tmp_path: Path) -> None:
     profile = tmp_path / "both.json"
     entry = {"workload": "toy_lstm"}
     profile.write_text(json.dumps({"a": entry | {"suite": "standard"}, "b": entry | {"suite": "standart"}}))
-    shown = mnb("jobs", profile, "--dry-run").stdout
+    _, shown, _ = here("jobs", str(profile), "--dry-run")
     said = "by the shipped weights of standard; none for standart, which has no weights (did you mean 'standard'?)"
     assert f"score {said}" in " ".join(shown.split())
 

@@ -162,6 +162,7 @@ report res -o res/ledger.jsonl --force | 2 | mnb: --output res/ledger.jsonl: evi
 report res -o nowhere/new.txt | 2 | mnb: --output nowhere/new.txt: No such file or directory
 report res -o empty | 2 | mnb: --output empty: Is a directory
 report res --html old.txt | 2 | mnb: --html old.txt: the file exists; name another one, or say --force
+report res --html nowhere/new.html | 2 | mnb: --html nowhere/new.html: No such file or directory
 report res --html new.html | 0 | mnb · quick · res
 report res --html res/run.json --force | 2 | mnb: --html res/run.json: evidence of a run is never overwritten; name
 report res --tables tables | 0 | mnb · quick · res
@@ -327,7 +328,9 @@ rerun notes.txt | 2 | mnb: notes.txt: not a readable record: not JSON: Expecting
 prepare | 2 | mnb prepare: PROFILE is missing; mnb prepare --help has an example
 prepare quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are
 prepare quick --data-scal 1 | 2 | mnb prepare: unknown option --data-scal (did you mean '--data-scale'?)
+prepare quick --data-scale big | 2 | mnb prepare: --data-scale big
 list quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are cv,
+list notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 list nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that name is shipped; there are
 stamp request nowhere | 2 | mnb: nowhere: there is no ledger.jsonl with a line in it
 stamp add res nowhere | 2 | mnb: nowhere: No such file or directory
@@ -348,6 +351,7 @@ doctor --slots-per-device 0 | 2 | mnb: --slots-per-device 0: at least 1, at most
 doctor --slots-per-device 27 | 2 | mnb: --slots-per-device 27: at least 1, at most 26
 doctor --tenants 1.5 | 2 | mnb: --tenants 1.5: a whole number
 doctor --tenants 1000 | 2 | mnb: --tenants 1000: this node has
+doctor --ram-total much | 2 | mnb: --ram-total: 'much' is not a size
 doctor --gpus nobody | 2 | mnb: --gpus nobody: this node shows no GPU; mnb doctor says what it sees
 --version | 0 | 0.3.0
 --hlp | 2 | mnb: Unknown command "--hlp". mnb --help lists them

@@ -183,7 +183,6 @@ def test_command_with_bundles(bid: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert call([*asked, "--guarantee", "0.9999", "--format", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["verdict"] == "breaks"
     assert call([*asked, "--guarantee", "0.988"]) == 4
-    assert call(["accept", str(tmp_path / "nowhere"), str(bid)]) == 2
 
 
 def test_the_ratios_in_every_form(bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

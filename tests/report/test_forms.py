@@ -269,11 +269,6 @@ def test_nothing_heavy_is_imported(quick: Path, help_only: bool) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_bad_input_is_a_message_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["report", str(tmp_path / "nowhere")]) == 2
-    assert "nowhere: No such file or directory" in capsys.readouterr().err
-
-
 def test_shipped_files_are_found() -> None:
     found = find("weights", "standard")
     assert found is not None

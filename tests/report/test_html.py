@@ -297,11 +297,6 @@ def test_without_the_extra_the_message_names_it(tmp_path: Path) -> None:
     assert 'pip install "milabench_ng[html]"' in done.stderr
 
 
-def test_bad_places_are_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["report", str(make(tmp_path / "run")), "--html", str(tmp_path / "no" / "x.html")]) == 2
-    assert "--html" in capsys.readouterr().err
-
-
 def test_bids_have_a_page(tmp_path: Path) -> None:
     for name, level in (("base", 1.0), ("acme", 1.5), ("blue", 2.0)):
         (tmp_path / f"{name}.json").write_text(encode_summary(load(make(tmp_path / name, level))))

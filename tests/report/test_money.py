@@ -24,7 +24,6 @@ from milabench_ng.analysis.scoring.scored import scored_tests
 from milabench_ng.analysis.statistics.intervals import log_stat, t_quantile
 from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
-from milabench_ng.cli import call
 from milabench_ng.errors import InputError
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.statements import details
@@ -424,12 +423,6 @@ def test_bad_files_of_bids(tender_file: Path, values: dict[str, Any], message: s
 def test_the_bounds_of_a_file_of_bids_are_allowed(tender_file: Path) -> None:
     made = read_bids(change(tender_file, tariff_per_kwh=0, pue=1, utilization=0, budget=None, nodes=1))
     assert (made.tariff_per_kwh, made.pue, made.utilization, made.nodes) == (0, 1, 0, 1)
-
-
-def test_the_command(tender_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["bids", str(tender_file)]) == 0
-    assert "per reference node" in capsys.readouterr().out
-    assert call(["bids", str(tender_file.parent / "absent.json")]) == 2
 
 
 def test_a_ratio_over_some_of_the_tests_says_so_wherever_it_stands() -> None:
