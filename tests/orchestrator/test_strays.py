@@ -18,6 +18,7 @@ from milabench_ng.records.isolation import Usage
 from tests.orchestrator.conftest import AT_WORK
 
 HERE = "tests.orchestrator.broken"
+OF_A_BUSY_NODE = {"orchestrator paused", "foreign CPU load", "telemetry missing"}
 DAEMON = """
 import os, sys, time
 if not os.fork():
@@ -142,7 +143,7 @@ def test_a_tenant_that_widens_its_affinity_fails_and_its_daemon_ends(run_profile
         assert "may run on CPUs" in record.mnb.failure.detail
     for record in finished.of("leaves_a_daemon"):
         assert record.success
-        assert [mark.kind for mark in record.mnb.marks] == ["not isolated", "window shortened"]
+        assert {mark.kind for mark in record.mnb.marks} - OF_A_BUSY_NODE == {"not isolated", "window shortened"}
         proc = record.mnb.isolation[str(record.device)].proc
         assert proc.confinement.no_new_privs
     daemons = [int(pid) for pid in re.findall(r"^daemon (\d+)$", finished.log("leaves_a_daemon"), re.MULTILINE)]
