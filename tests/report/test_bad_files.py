@@ -64,7 +64,7 @@ def test_what_is_no_json_file_is_refused_at_once(tmp_path: Path, kind: str) -> N
         read_json(path)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in NO_FILES if kind != "directory"])
+@pytest.mark.parametrize("kind", ["pipe", "huge", "loop"])
 @pytest.mark.parametrize("words", [["report"], ["summary"], ["rerun"], ["list"], ["jobs", "--dry-run"], ["prepare"]])
 def test_no_command_is_stopped_by_such_a_file(
     tmp_path: Path, kind: str, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
