@@ -229,21 +229,13 @@ def ten_steps(precision: Precision, optimizer: torch.optim.Optimizer, module: nn
     return skipped
 
 
-@pytest.mark.parametrize("mode", ["amp", "half_master"])
-def test_skipped_steps_are_counted(mode: str) -> None:
+@pytest.mark.parametrize(("mode", "fused"), [("amp", False), ("half_master", False), ("amp", True)])
+def test_skipped_steps_are_counted(mode: str, fused: bool) -> None:
+    """A fused optimizer is called in every step, and skips some on the device, as it is told what was found."""
     precision = mode_on_cpu(mode)
     module = one_weight(0.0)
     precision.cast(module)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.25)
-    assert ten_steps(precision, optimizer, module) == [0, 0, 1, 2, 2, 2, 2, 2, 3, 3]
-    assert module.weight.item() == -0.25 * 7
-
-
-def test_steps_that_an_optimizer_skips_on_the_device_are_counted() -> None:
-    """A fused one is called in every step and told what was found."""
-    precision = mode_on_cpu("amp")
-    module = one_weight(0.0)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.25, fused=True)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.25, fused=fused)
     assert ten_steps(precision, optimizer, module) == [0, 0, 1, 2, 2, 2, 2, 2, 3, 3]
     assert module.weight.item() == -0.25 * 7
 
