@@ -61,7 +61,7 @@ class OwnNode:
 
     def __init__(self) -> None:
         found = hierarchies()
-        self._name = f"{PREFIX}{os.getpid()}"
+        self._name = f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}"  # the pid may be one of another pid namespace
         self._back = [os.open(one.place / "cgroup.procs", os.O_WRONLY) for one in found]
         self._roots = [os.open(one.place, os.O_RDONLY) for one in found]
         for one in found:
@@ -94,7 +94,7 @@ class OwnNode:
 def sweep(place: Path) -> None:
     """Remove the empty groups of tests that were killed."""
     for group in place.glob(f"{PREFIX}*"):
-        if not Path("/proc", group.name.removeprefix(PREFIX)).exists():
+        if not Path("/proc", group.name.removeprefix(PREFIX).partition("-")[0]).exists():
             with contextlib.suppress(OSError):
                 group.rmdir()
 
