@@ -58,6 +58,16 @@ def r38(folder: Path) -> Ruling:
     return ruling("R38", folder)
 
 
+def test_an_option_that_the_version_of_the_run_lacked_is_not_asked_for(folder: Path) -> None:
+    """The default of one that it has is, and so is what the profile states."""
+    everywhere(lambda launch: launch["arguments"].pop("seed"))(folder)
+    assert r10(folder).result == "pass"
+    everywhere(lambda launch: launch["arguments"].update(max_seconds=7.0))(folder)
+    assert "max_seconds is 7.0" in r10(folder).reasons[0]
+    everywhere(lambda launch: launch["arguments"].pop("batch_size"))(folder)
+    assert any("batch_size is None, 64 is demanded" in reason for reason in r10(folder).reasons)
+
+
 def test_the_entry_of_the_devices_class_is_what_is_demanded(folder: Path) -> None:
     assert r10(folder).result == "pass"
 

@@ -30,7 +30,6 @@ MODEL_MIB = 96.4e9 / MIB
         Derived("s to save 8B", f"{MODEL_MIB:.0f} * save_s / shard_mib"),
         Derived("s to restore 8B", f"{MODEL_MIB:.0f} * restore_s / shard_mib"),
         Derived("% read from the page cache", "100 * cached"),
-        Derived("MiB/s restored without it", "shard_mib * (1 - cached) / restore_s"),
     ),
 )
 def checkpoint(
@@ -45,8 +44,8 @@ def checkpoint(
     the page cache; then it reads the shard written half a round earlier, copies it to the device and compares digests.
     The files lie below the data root. An item is one MiB, saved and restored. The seconds for 8B are those of one
     tenant for masters and moments of a model of 8 billion parameters, 96.4 GB. What the page cache held all the same is
-    told, and the rate without it. A disk, or the host of a virtual one, may have a cache of its own, which nobody sees
-    from here. Timed: everything.
+    told. A disk, or the host of a virtual one, may have a cache of its own, which nobody sees from here. Timed:
+    everything.
 
     Options:
         shards: files, written in turn.
