@@ -316,6 +316,7 @@ def test_the_record_says_how_many_threads_decompress(places: Places, narrow: Non
     channel = Recording(last=1)
     WORKLOAD(bench_for(places, "blosc", channel, workers=1), strategy="blosc", batch_size=2, threads=3)
     assert channel.one(Done).kernels["decompression"] == "3 threads a process"
+    assert WORKLOAD.describe("hsi_segmentation", "tests 1").pace_only == ("threads",)
 
 
 def test_an_epoch_of_the_study_in_seconds() -> None:

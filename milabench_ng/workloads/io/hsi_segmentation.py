@@ -20,6 +20,7 @@ DECAY = 0.99
     bound="io",
     requires=("blosc2", "segmentation_models_pytorch"),
     extra="hyperspectral",
+    pace_only=("threads",),
     derived=(Derived("s/epoch", f"{Hyperspectral.images} / rate"),),
 )
 def hsi_segmentation(
