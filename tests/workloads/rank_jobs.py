@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from milabench_ng.datasets.tables.clicks import Clicks
 from milabench_ng.events import Done, Loss, Slice
+from milabench_ng.workloads.cv.cv_train_ddp import cv_train_ddp
 from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
 from milabench_ng.workloads.modern.collectives import collectives
@@ -59,6 +60,27 @@ def lie(rank: int) -> None:
         messages(1, rank)
     finally:
         dist.all_gather_into_tensor = gather
+
+
+def pictures(rank: int) -> dict[str, Any]:
+    """Two steps of a small picture network, whose ranks have batches of their own in the second."""
+    channel = Recording(last=2)
+    bench = bench_on(channel, tenant=rank)
+    bench.rank = rank
+    placed: list[torch.nn.Module] = []
+    place = bench.place
+
+    def keep(module: torch.nn.Module) -> torch.nn.Module:
+        placed.append(place(module))
+        return placed[0]
+
+    bench.place = keep  # type: ignore[method-assign,assignment]
+    cv_train_ddp(bench, arch="mobilenet_v3_large", batch_size=2, width=64, height=64, learning_rate=1e-3)
+    return {
+        "count": channel.one(Done).count,
+        "losses": [event.value for event in channel.all(Loss)],
+        "weights": [weight.sum().item() for weight in placed[0].parameters()],
+    }
 
 
 def click_step(rank: int, ranks: int, precision: str) -> dict[str, list[Any]]:

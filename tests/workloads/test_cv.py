@@ -8,6 +8,8 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from gloo_pair import both
+from rank_jobs import pictures
 from recording import Recording, bench_on
 from torch import Tensor
 from torch.nn import functional as F
@@ -187,7 +189,7 @@ def test_the_profile_names_every_network_in_three_precisions_with_one_batch_size
     everything = {("cv_train", arch) for arch in (*get_args(Classifier), *get_args(Segmenter))} | {
         ("cv_infer", arch) for arch in (*get_args(Classifier), *get_args(Detector))
     }
-    assert set(batches) == everything
+    assert set(batches) == everything | {("cv_train_ddp", "resnet50")}
     assert {f"{workload}_{arch}_{mode}" for workload, arch in everything for mode in MODES} <= set(tests)
     assert all(len(sizes) == 1 for sizes in batches.values())
 
@@ -247,6 +249,16 @@ def test_ssd300_suppresses_as_many_boxes_as_a_trained_network() -> None:
     with torch.inference_mode():
         model([torch.rand(3, 224, 224)])
     assert 500 < int((seen[0][..., 1:] > model.score_thresh).sum()) < 2000
+
+
+@pytest.mark.slow
+def test_ranks_train_one_network(tmp_path: Path) -> None:
+    """Each on pictures of its own; the averaged gradients keep their weights equal."""
+    first, second = both(tmp_path / "rendezvous", {"pictures": pictures})["pictures"]
+    assert first["count"] == second["count"] == 4
+    assert first["losses"][0] == second["losses"][0]  # the first batch is that of all
+    assert first["losses"][1] != second["losses"][1]
+    assert first["weights"] == second["weights"]
 
 
 def test_detectors_are_not_compiled() -> None:
