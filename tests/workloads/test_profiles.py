@@ -172,4 +172,4 @@ def test_the_shipped_baselines_count_what_the_workloads_count(name: str, catalog
     assert {label.split(".")[1] for label in rows} <= set(workloads)  # what cannot be estimated is left out
     for label, row in rows.items():
         workload = workloads[label.split(".")[1]]
-        assert (row.unit, row.classic_factor) == (workload.unit, workload.classic_factor), label
+        assert (row.work.unit, row.work.classic_factor) == (workload.unit, workload.classic_factor), label
