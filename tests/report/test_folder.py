@@ -49,6 +49,21 @@ def test_complete_folder(tmp_path: Path, whole: Plan) -> None:
     assert summary.tests["standard.scaling.2"].train == Stat(2, 101.0, 105.0, 103.0, 2.0)  # over launches
 
 
+def test_launches_of_one_batch_have_one_number_where_another_run_lacks_one(tmp_path: Path) -> None:
+    """Of two runs in a folder, the first has no record of GPU 0 in its first repeat."""
+    whole = make_records.plan("quick", {"vae": PER_GPU}, 2, 2)
+    for run in (0, 1):
+        ids = {"run_id": f"{make_records.RUN_ID[:-1]}{run}", "started_utc": f"2026-01-06T1{run}:00:00Z"}
+        for batch, launch in enumerate(whole.launches):
+            if (run, launch.job_id) != (0, "0.0"):
+                rate = 100.0 * (run + 1) + 10 * launch.run + 2 * launch.devices[0]
+                made = make_records.record(launch, lambda *_, rate=rate: rate, batch=10 * run + batch, **ids)
+                make_records.write(tmp_path, made, 10 * run + batch)
+    found = load(tmp_path).tests["quick.vae"].launches
+    assert {job: found[job] for job in ("0.1", "1.0", "1.1")} == {"0.1": 102, "1.0": 110, "1.1": 112}
+    assert {job: found[job] for job in found if "#" in job} == {"0.0#2": 200, "0.1#2": 202, "1.0#2": 210, "1.1#2": 212}
+
+
 def test_perf_comes_from_the_slices_and_not_from_what_the_record_says(tmp_path: Path, whole: Plan) -> None:
     made = make_records.record(whole.launches[0], lambda *_: 100.0)
     made["timings"]["train"]["rates"] = [1e9] * 120

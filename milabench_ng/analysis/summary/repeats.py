@@ -19,7 +19,7 @@ def repeats(
     A repeat that lacks a device that other repeats have (its launch failed) is left out: devices differ, so the mean
     over the remaining ones would not be comparable.
     """
-    runs = list(dict.fromkeys(result.run_id for result in good))
+    runs = _runs(good)
     cells: dict[tuple[int, str], dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in good:
         repeat = result.job_id.partition(".")[0]
@@ -37,13 +37,20 @@ def sessions_by_repeat(good: Sequence[LaunchResult]) -> dict[str, int]:
 
     A repeat that a later session finished counts as the later one's.
     """
-    runs = list(dict.fromkeys(result.run_id for result in good))
+    runs = _runs(good)
     last: dict[str, int] = {}
     for result in good:
         run, repeat = runs.index(result.run_id), result.job_id.partition(".")[0]
         name = f"{repeat}#{run + 1}" if run else repeat
         last[name] = max(last.get(name, 1), result.session)
     return last if len(set(last.values())) > 1 else {}
+
+
+def _runs(good: Sequence[LaunchResult]) -> list[str | None]:
+    """The runs of ``mnb``, in the order in which they started."""
+    dated = [(begun, result.run_id) for result in good if (begun := result.started_utc)]
+    in_order = [run_id for _, run_id in sorted(dated, key=lambda each: each[0])]
+    return list(dict.fromkeys([*in_order, *(result.run_id for result in good)]))
 
 
 def _in_order(cell: tuple[tuple[int, str], object]) -> tuple[int, int, str]:
@@ -53,13 +60,18 @@ def _in_order(cell: tuple[tuple[int, str], object]) -> tuple[int, int, str]:
 
 
 def by_job(good: Sequence[LaunchResult]) -> dict[str, LaunchResult]:
-    """Results by job id; duplicate job ids (several runs in a folder) are numbered."""
-    times: Counter[str] = Counter()
+    """Results by job id; ``"0.1#2"`` is that of the folder's second run of ``mnb``, as in `repeats`.
+
+    The launches of a batch have the same number, also where another run lacks one of them. Copies of a job id within a
+    run (records of 2020 do not name theirs) are numbered on.
+    """
+    runs = _runs(good)
+    last: Counter[str] = Counter()
     named: dict[str, LaunchResult] = {}
-    for result in good:
-        times[result.job_id] += 1
-        again = times[result.job_id]
-        named[result.job_id if again == 1 else f"{result.job_id}#{again}"] = result
+    for result in sorted(good, key=lambda result: runs.index(result.run_id)):
+        job = result.job_id
+        last[job] = max(last[job], runs.index(result.run_id)) + 1
+        named[job if last[job] == 1 else f"{job}#{last[job]}"] = result
     return named
 
 
