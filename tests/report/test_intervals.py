@@ -154,6 +154,12 @@ def test_holm() -> None:
     assert holm([]) == []
 
 
+def test_holm_with_weights() -> None:
+    # 0.01 has three quarters of the error, 0.02 a quarter: 0.01 / 0.75, then 0.02 / 0.25 of what is left.
+    assert holm([0.02, 0.01], [1.0, 3.0]) == pytest.approx([0.02, 0.01 / 0.75])
+    assert holm([0.02, 0.01], [9.0, 1.0]) == pytest.approx([0.02 / 0.9, 0.02 / 0.9]), "never below a smaller one's"
+
+
 def test_several_tests_are_adjusted() -> None:
     near = [(1.0, LogStat(10, 0.05, 0.03)), (-1.0, LogStat(10, 0.0, 0.03))]  # p = 0.038
     alone, among = effect(near), effects([near, near])[0]

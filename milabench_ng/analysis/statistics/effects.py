@@ -131,11 +131,17 @@ def p_value(estimate: Estimate, margin: float = 0.0) -> float:
     return 2 * t_tail(away / math.sqrt(estimate.variance), estimate.df)
 
 
-def holm(values: Sequence[float]) -> list[float]:
-    """Adjusted p values in the given order: the k-th smallest times ``m - k + 1``, never below a smaller one's."""
+def holm(values: Sequence[float], weights: Sequence[float] = ()) -> list[float]:
+    """Adjusted p values in the given order: the k-th smallest times ``m - k + 1``, never below a smaller one's.
+
+    With ``weights``, which say how much of the family's error each may use, the p values are ordered by ``p / weight``
+    and multiplied by the sum of the weights that are left over their own (Holm 1979).
+    """
+    shares = weights or [1.0] * len(values)
     adjusted = [0.0] * len(values)
-    largest = 0.0
-    for rank, index in enumerate(sorted(range(len(values)), key=values.__getitem__)):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[index]))
+    largest, left = 0.0, math.fsum(shares)
+    for index in sorted(range(len(values)), key=lambda each: values[each] / shares[each]):
+        largest = max(largest, min(1.0, left / shares[index] * values[index]))
         adjusted[index] = largest
+        left -= shares[index]
     return adjusted
