@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,18 +16,23 @@ import pytest
 from make_records import PER_GPU
 from scipy import stats
 
-from milabench_ng.analysis.scoring.slow_devices import (
+from milabench_ng.analysis.scoring.device_gaps import (
     DeviceGap,
+    Layout,
+    Matrix,
     device_gaps,
+    gaps_over_tests,
+    layout,
     log_matrix,
-    noticed_of,
-    over_tests,
-    slow_among,
 )
-from milabench_ng.analysis.summary.folder import load
+from milabench_ng.analysis.scoring.slow_devices import Behind, behind_among, noticed_of, slow_among
+from milabench_ng.analysis.summary.folder import encode_summary, load
+from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.cli import call
 from milabench_ng.plan import Launch
+from milabench_ng.present.render.look_at import not_proven
 from milabench_ng.present.render.next_step import TENDER
-from milabench_ng.present.writers import write_report
+from milabench_ng.present.writers import Form, write_report
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import make_report
 
@@ -45,17 +51,23 @@ def reported(folder: Path, rates: Rates) -> Report:
     return make_report(folder)
 
 
-def printed(report: Report) -> str:
+def printed(report: Report, form: Form = "table") -> str:
     stream = io.StringIO()
-    write_report(report, "table", stream)
+    write_report(report, form, stream)
     return " ".join(stream.getvalue().split())
+
+
+def taken_apart(matrix: Matrix) -> Layout:
+    found = layout(matrix)
+    assert found is not None
+    return found
 
 
 def test_a_gap_by_hand() -> None:
     matrix = {"0": {"a": 0.0, "b": 1.0}, "1": {"a": 2.0, "b": 5.0}}
-    low, high = device_gaps(matrix, "t")
+    low, high = device_gaps(taken_apart(matrix), "t")
     # Means: a 1, b 3, repeats 0.5 and 3.5, all 2. Residuals are +-0.5: one degree of freedom with a variance of 1.
-    assert low == DeviceGap(device="a", test="t", mean=-2.0, error=1.0, df=1)
+    assert low == DeviceGap(device="a", test="t", mean=-2.0, error=1.0, df=1, repeats=2)
     assert (high.mean, high.error, high.df) == (2.0, 1.0, 1)
     assert low.p == pytest.approx(stats.t.sf(math.log(0.97) + 2.0, 1), rel=1e-12)
     assert high.p > 0.5
@@ -70,7 +82,7 @@ def test_how_likely_a_slow_device_is_noticed(devices: int, repeats: int, noise: 
         logs = rng.normal(0, noise, (repeats, devices)) + rng.normal(0, 0.1, (repeats, 1))
         logs[:, 0] += math.log(0.95)
         matrix = {str(run): {str(at): float(value) for at, value in enumerate(row)} for run, row in enumerate(logs)}
-        gaps = device_gaps(matrix, None)
+        gaps = gaps_over_tests([taken_apart(matrix)])
         said.append(
             noticed_of([msgspec.structs.replace(gap, error=true_error(devices, repeats, noise)) for gap in gaps])
         )
@@ -96,9 +108,10 @@ def test_what_silence_is_worth(tmp_path: Path) -> None:
 def test_two_devices_are_a_paired_t_test() -> None:
     rng = np.random.default_rng(3)
     logs = rng.normal(0, 0.01, (6, 2)) + rng.normal(0, 0.1, (6, 1))  # what a repeat does to both cancels
-    found = device_gaps({str(i): {"a": float(a), "b": float(b)} for i, (a, b) in enumerate(logs)}, None)[0]
+    matrix = {str(i): {"a": float(a), "b": float(b)} for i, (a, b) in enumerate(logs)}
+    (found, _) = gaps_over_tests([taken_apart(matrix)])
     known = stats.ttest_rel(logs[:, 0], logs[:, 1] + math.log(0.97), alternative="less")
-    assert found.df == 5
+    assert found.df == pytest.approx(5)
     assert found.p == pytest.approx(known.pvalue, rel=1e-9)
 
 
@@ -138,5 +151,129 @@ def test_a_repeat_that_lacks_a_device_is_left_out(tmp_path: Path) -> None:
     reported(tmp_path / "run", {"vae": [[1.0, 0.9]] * 3, "convnet": [[1.0, 0.9]] * 3})
     next((tmp_path / "run").glob("quick.vae.J1.0.*.json")).unlink()
     tests = load(tmp_path / "run").tests
-    vae, convnet = (log_matrix(tests[label], ["0", "1"]) for label in ("quick.vae", "quick.convnet"))
-    assert [len(vae), len(convnet), len(over_tests([vae, convnet]))] == [2, 3, 2]
+    vae, convnet = (taken_apart(log_matrix(tests[label], ["0", "1"])) for label in ("quick.vae", "quick.convnet"))
+    assert (vae.repeats, convnet.repeats) == (2, 3)
+    found = gaps_over_tests([vae, convnet])
+    assert [gap.repeats for gap in found] == [2, 2]
+    assert found[1].mean == pytest.approx(math.log(0.9), abs=1e-6)
+
+
+def test_over_tests_every_batch_counts() -> None:
+    """Two tests of two repeats, by hand: residuals of 0.01 and 0.03, of which the repeats have nothing in common."""
+    one = taken_apart({"0": {"a": 0.04, "b": 0.0}, "1": {"a": 0.0, "b": 0.0}})
+    other = taken_apart({"0": {"a": 0.0, "b": 0.0}, "1": {"a": 0.12, "b": 0.0}})
+    # Gaps 0.02 and 0.06. Variances of a gap: 4 * 0.01^2 / 1 / 2 * 2 = 0.0004, and 0.0036.
+    assert [layout.variance for layout in (one, other)] == pytest.approx([0.0004, 0.0036])
+    gap, _ = gaps_over_tests([one, other])
+    # The repeats differ by 0.02 in the mean, residuals of 0.01: 0.0004, less than 0.0010 of the batches.
+    assert (gap.mean, gap.error) == (pytest.approx(0.04), pytest.approx(0.001**0.5))
+    assert gap.df == pytest.approx(0.001**2 / (0.0001**2 + 0.0009**2))
+
+
+def test_a_device_that_is_slower_in_a_whole_repeat_has_few_degrees_of_freedom() -> None:
+    same = [taken_apart({"0": {"a": 0.0, "b": 0.0}, "1": {"a": -0.1, "b": 0.0}}) for _ in range(9)]
+    gap, _ = gaps_over_tests(same)
+    # Nine equal tests are one: 0.0025 of repeats with one degree of freedom, of which batches explain a ninth.
+    assert (gap.mean, gap.error) == (pytest.approx(-0.05), pytest.approx(0.05))
+    batches, added = 0.0025 / 9, 0.0025 * 8 / 9
+    assert gap.df == pytest.approx(0.0025**2 / (batches**2 / 9 + added**2))
+
+
+def test_half_of_the_error_is_for_verdicts_over_all_tests() -> None:
+    def gap(test: str | None, wide: float) -> DeviceGap:
+        return DeviceGap(device="1", test=test, mean=math.log(0.97) - wide, error=1.0, df=math.inf, repeats=3)
+
+    single = [gap(f"t{index}", 0.0) for index in range(100)]
+    (slow,) = slow_among([*single, gap(None, 2.0)])
+    assert (slow.test, slow.p) == (None, pytest.approx(2 * stats.norm.sf(2.0), rel=1e-9))
+    assert slow_among([*single, gap(None, 1.95)]) == []
+
+
+SUITE = tuple(f"test{index}" for index in range(12))
+
+
+def noisy(folder: Path, seed: int, noise: float, slow: float = 0.15, repeats: int = 3) -> Report:
+    """Two GPUs on a host whose other users slow each tenant down by itself; GPU 1 is slower in all tests."""
+    rng = np.random.default_rng(seed)
+
+    def drawn() -> list[list[float]]:
+        logs = rng.normal((0.0, math.log1p(-slow)), noise, (repeats, 2))
+        return [[float(rate) for rate in row] for row in np.exp(logs)]
+
+    return reported(folder, {test: drawn() for test in SUITE})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_device_15_percent_slower_in_36_batches_is_found_on_a_noisy_host(tmp_path: Path, seed: int) -> None:
+    report = noisy(tmp_path / "run", seed, 0.08)
+    assert report.gpus is not None
+    (slow,) = report.gpus.overall
+    assert (slow.device, slow.effect_pct) == ("1", pytest.approx(-15, abs=5))
+    assert f"slow over all tests: GPU 1 ({slow.effect_pct:+.1f} %)" in printed(report)
+    assert report.gpus.behind == ()
+
+
+def test_what_is_not_proven_is_not_cleared(tmp_path: Path) -> None:
+    """All forms say the same, with the command that would tell."""
+    report = noisy(tmp_path / "run", 0, 0.3)
+    assert report.gpus is not None
+    assert report.gpus.overall == ()
+    (behind,) = report.gpus.behind
+    assert (behind.device, behind.repeats) == ("1", 3)
+    told = f"GPU 1 is {-behind.effect_pct:.1f} % behind over all tests, not proven with 3 repeats"
+    command = f"mnb jobs quick --repeat {behind.repeats_needed}"
+    assert f"Look at {told}: {command}" in printed(report)
+    assert "no GPU is slow" not in printed(report)
+    full = printed(msgspec.structs.replace(report, show_gpus=True), "markdown")
+    assert f"| 1 | all | {behind.effect_pct:.1f} |" in full
+    assert "| not proven |" in full
+    assert f"{told}: {command}" in full
+    (written,) = json.loads(printed(report, "json"))["gpus"]["behind"]
+    assert written == msgspec.structs.asdict(behind)
+    page = tmp_path / "report.html"
+    options = ("--compare-gpus", "--html", str(page), "-o", str(tmp_path / "report.txt"))
+    call(["report", str(tmp_path / "run"), *options])
+    assert f"{told}: {command}" in page.read_text()
+
+
+def test_how_many_repeats_would_tell() -> None:
+    """As many as find it in four of five runs, and none where a hundred would not."""
+    gap = DeviceGap(device="1", test=None, mean=math.log(0.9), error=0.05, df=20, repeats=3)
+    (found,) = behind_among([gap])
+    needed = found.repeats_needed
+    assert needed is not None
+
+    def power(repeats: int) -> float:
+        df = 20 * (repeats - 1) / 2
+        away = (math.log(0.97) - math.log(0.9)) / (0.05 * math.sqrt(3 / repeats))
+        return float(stats.nct.sf(stats.t.ppf(0.95, df), df, away))
+
+    assert power(needed - 1) < 0.8 <= power(needed)
+    (hardly,) = behind_among([msgspec.structs.replace(gap, mean=math.log(0.969))])
+    assert hardly.repeats_needed is None
+
+
+def test_devices_that_may_be_slow_are_told_worst_first(tmp_path: Path) -> None:
+    summary = load_summary(tmp_path)
+    few = [Behind(device=str(at), effect_pct=-4.0 - at, p=0.2, repeats=3, repeats_needed=5 + at) for at in (2, 1)]
+    text = not_proven(summary, few, "GPU")
+    assert text == (
+        "GPU 2 is 6.0 % behind over all tests, GPU 1 is 5.0 % behind, not proven with 3 repeats: "
+        "mnb jobs quick --repeat 7"
+    )
+    some = msgspec.structs.replace(summary, omitted=("quick.convnet",))
+    assert not_proven(some, few, "GPU").endswith("--repeat 7 --name vae"), "only what was run"
+    hardly = [msgspec.structs.replace(one, repeats_needed=None) for one in few[:1]]
+    assert not_proven(summary, hardly, "GPU").endswith("not proven with 3 repeats; it would take more than 100")
+
+
+def load_summary(folder: Path) -> Summary:
+    reported(folder / "run", {"vae": [[1.0, 0.9]] * 2})
+    return load(folder / "run")
+
+
+def test_a_stored_summary_says_the_same(tmp_path: Path) -> None:
+    report = noisy(tmp_path / "run", 0, 0.3)
+    stored = tmp_path / "run.json"
+    stored.write_text(encode_summary(load(tmp_path / "run")))
+    assert make_report(stored).gpus == report.gpus

@@ -1,12 +1,9 @@
 """Compares the devices of a node, and finds those that are slower than they should be. Pure.
 
 A fixed distance from the best device would call many healthy ones slow: of 64 that differ by 2 %, one is almost always
-5 % below the best. Each device is therefore compared with the mean of the others of its model. The launches of a repeat
-share the node's state, so what a repeat does to all devices is taken out first: the logarithm of a rate is the sum of a
-device's mean, a repeat's mean and a residual (a two-way layout without interaction: Scheffe, The Analysis of Variance,
-1959). The residuals give the noise, and a device is slow if it lies more than 3 % below the others beyond doubt: a
-one-sided t test at the margin, adjusted over all devices and tests (Holm 1979). Smaller differences between like GPUs
-are normal (Sinha et al., SC 2022, arXiv:2208.11035).
+5 % below the best. Each device is therefore compared with the mean of the others of its model, see `device_gaps`. It is
+slow if it lies more than 3 % below them beyond doubt: a one-sided t test at the margin, adjusted over all devices and
+tests (Holm 1979). Smaller differences between like GPUs are normal (Sinha et al., SC 2022, arXiv:2208.11035).
 """
 
 from __future__ import annotations
@@ -18,17 +15,26 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.analysis.scoring.device_gaps import (
+    MARGIN,
+    DeviceGap,
+    device_gaps,
+    gaps_over_tests,
+    layout,
+    log_matrix,
+)
 from milabench_ng.analysis.statistics.effects import holm
-from milabench_ng.analysis.statistics.intervals import LEVEL, t_quantile, t_tail
+from milabench_ng.analysis.statistics.intervals import LEVEL, RANKED_FROM
 from milabench_ng.analysis.summary.summary import Summary, TestSummary
 from milabench_ng.grouping import grouped
-from milabench_ng.stats import mean
-
-SLOWER_BY = 0.03
-"""How far below the others a device may be without being called slow."""
 
 SOUGHT = 0.05
 """How much slower a device is of which a report says how likely it would be noticed."""
+
+MOST_REPEATS = 100
+"""The most that a report asks for."""
+
+_ASSURANCE = 0.80
 
 Measure = Literal["mean", "min", "max"]
 MEASURES: tuple[Measure, ...] = ("mean", "min", "max")
@@ -53,6 +59,20 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     """The probability of so slow a device if it is at most 3 % slower; adjusted over all devices and tests."""
 
 
+class Behind(msgspec.Struct, frozen=True, kw_only=True):
+    """A device that is more than 3 % behind the others over all tests, which these repeats do not prove."""
+
+    device: str
+    effect_pct: float
+    """As in `Straggler`."""
+    p: float
+    """As in `Straggler`; not below 0.05."""
+    repeats: int
+    """The fewest of any test."""
+    repeats_needed: int | None
+    """With how many it would be proven in four of five runs, if it is that slow; None above 100."""
+
+
 class GpuComparison(msgspec.Struct, frozen=True, kw_only=True):
     """Three matrices of tests by devices, and the slow devices."""
 
@@ -65,6 +85,8 @@ class GpuComparison(msgspec.Struct, frozen=True, kw_only=True):
     stragglers: tuple[Straggler, ...]
     overall: tuple[Straggler, ...]
     """Slow by the mean over the tests: these devices should be inspected."""
+    behind: tuple[Behind, ...] = ()
+    """Those that may be slow over all tests, worst first: more repeats would tell."""
     noticed: float | None = None
     """How likely a device that is 5 % slower in all tests is called slow over all tests, 0 to 1; that of the device of
     which it is least likely. None if no device is compared over all tests."""
@@ -104,6 +126,7 @@ def side_by_side(summary: Summary) -> GpuComparison | None:
         max=tuple(_row(label, row, devices, "max") for label, row in tests.items()),
         stragglers=tuple(one for one in slow if one.test is not None),
         overall=tuple(one for one in slow if one.test is None),
+        behind=behind_among(gaps),
         noticed=noticed_of(gaps),
         judged=bool(gaps),
     )
@@ -119,110 +142,72 @@ def _model(slot: str, models: Mapping[str, str]) -> str:
     return models.get(slot.rstrip(ascii_lowercase), "")
 
 
-class DeviceGap(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a device is from the others, in logarithms."""
-
-    device: str
-    test: str | None
-    """None means over all tests."""
-    mean: float
-    error: float
-    df: int
-
-    @property
-    def p(self) -> float:
-        """One-sided: the probability of a gap this wide if the device is just 3 % slower."""
-        beyond = math.log1p(-SLOWER_BY) - self.mean
-        if self.error == 0:
-            return 0.0 if beyond > 0 else 1.0
-        return t_tail(beyond / self.error, self.df)
-
-
-Matrix = Mapping[str, Mapping[str, float]]
-"""Logarithms of rates, by repeat and device; every repeat has the same devices."""
-
-
 def _gaps(tests: Mapping[str, TestSummary], alike: Sequence[str]) -> list[DeviceGap]:
     """The gap of every device of one model, in each test and over the tests that all of them have."""
-    matrices = {label: made for label, row in tests.items() if (made := log_matrix(row, alike))}
-    single = [gap for label, made in matrices.items() for gap in device_gaps(made, label)]
-    whole = [made for made in matrices.values() if len(_devices(made)) == len(alike)]
-    return single + device_gaps(over_tests(whole), None)
-
-
-def log_matrix(row: TestSummary, alike: Sequence[str]) -> Matrix:
-    """The logarithms of a test's rates on the devices in ``alike`` that have any, in the repeats of all of these."""
-    found: dict[str, dict[str, float]] = {}
-    for job, rate in row.launches.items():
-        repeat, _, slot = job.partition(".")
-        device, _, again = slot.partition("#")
-        if device in alike and rate > 0:
-            found.setdefault(f"{repeat}#{again}", {})[device] = math.log(rate)
-    devices = {device for logs in found.values() for device in logs}
-    return {repeat: logs for repeat, logs in found.items() if logs.keys() == devices}
-
-
-def over_tests(matrices: Sequence[Matrix]) -> Matrix:
-    """The mean of the tests, in the repeats that all of them have."""
-    common = [repeat for repeat in (matrices[0] if matrices else ()) if all(repeat in made for made in matrices)]
-    return {
-        repeat: {device: mean([made[repeat][device] for made in matrices]) for device in matrices[0][repeat]}
-        for repeat in common
-    }
-
-
-def _devices(matrix: Matrix) -> list[str]:
-    return list(next(iter(matrix.values()), ()))
-
-
-def device_gaps(matrix: Matrix, test: str | None) -> list[DeviceGap]:
-    """Each device against the mean of the others; empty for one repeat or one device.
-
-    With D devices and R repeats the residuals have ``(D - 1)(R - 1)`` degrees of freedom.
-    """
-    devices = _devices(matrix)
-    if len(matrix) < 2 or len(devices) < 2:
-        return []
-    by_device = {device: mean([logs[device] for logs in matrix.values()]) for device in devices}
-    centre = mean(list(by_device.values()))
-    residuals = [
-        logs[device] - by_device[device] - mean(list(logs.values())) + centre
-        for logs in matrix.values()
-        for device in devices
-    ]
-    df, others = (len(devices) - 1) * (len(matrix) - 1), len(devices) - 1
-    noise = math.fsum(residual * residual for residual in residuals) / df
-    error = math.sqrt(noise / len(matrix) * (1 + 1 / others))
-    return [
-        DeviceGap(device=device, test=test, mean=(value - centre) * len(devices) / others, error=error, df=df)
-        for device, value in by_device.items()
-    ]
+    layouts = {label: made for label, row in tests.items() if (made := layout(log_matrix(row, alike)))}
+    single = [gap for label, made in layouts.items() for gap in device_gaps(made, label)]
+    return single + gaps_over_tests([made for made in layouts.values() if len(made.gaps) == len(alike)])
 
 
 def slow_among(gaps: Sequence[DeviceGap]) -> list[Straggler]:
     """The devices that are slower beyond doubt."""
-    adjusted = holm([gap.p for gap in gaps])
     return [
         Straggler(device=gap.device, test=gap.test, effect_pct=100 * math.expm1(gap.mean), p=p)
-        for gap, p in zip(gaps, adjusted, strict=True)
+        for gap, p in zip(gaps, _adjusted(gaps), strict=True)
         if p < 1 - LEVEL
     ]
+
+
+def behind_among(gaps: Sequence[DeviceGap]) -> tuple[Behind, ...]:
+    """The devices that are behind over all tests and not slower beyond doubt, worst first."""
+    found = [
+        Behind(
+            device=gap.device,
+            effect_pct=100 * math.expm1(gap.mean),
+            p=p,
+            repeats=gap.repeats,
+            repeats_needed=_repeats_needed(gap, _strictest(gaps)),
+        )
+        for gap, p in zip(gaps, _adjusted(gaps), strict=True)
+        if gap.test is None and gap.mean < MARGIN and p >= 1 - LEVEL
+    ]
+    return tuple(sorted(found, key=lambda one: one.effect_pct))
 
 
 def noticed_of(gaps: Sequence[DeviceGap]) -> float | None:
     """The probability that a device that is `SOUGHT` slower is called so over all tests; single tests may call it, too.
 
-    Of the noncentral t distribution (Johnson and Welch, Biometrika 31, 1940), at Holm's strictest step.
+    At Holm's strictest step.
     """
     whole = [gap for gap in gaps if gap.test is None]
     if not whole:
         return None
-    strict = 1 - (1 - LEVEL) / len(gaps)
-    beyond = math.log1p(-SLOWER_BY) - math.log1p(-SOUGHT)
-    return min(
-        t_tail(t_quantile(strict, gap.df), gap.df, beyond / gap.error) if gap.error else float(beyond > 0)
-        for gap in whole
-    )
+    sought = math.log1p(-SOUGHT)
+    return min(gap.noticed(sought, _strictest(gaps), gap.repeats) for gap in whole)
+
+
+def _adjusted(gaps: Sequence[DeviceGap]) -> list[float]:
+    """The p values, adjusted over all devices and tests."""
+    return holm([gap.p for gap in gaps], _weights(gaps))
+
+
+def _weights(gaps: Sequence[DeviceGap]) -> list[float]:
+    """Half of the error is for the verdicts over all tests, or many tests would hide a device that is slow in all."""
+    whole = sum(gap.test is None for gap in gaps)
+    return [1.0 if gap.test is not None else max(1, len(gaps) - whole) / whole for gap in gaps]
+
+
+def _strictest(gaps: Sequence[DeviceGap]) -> float:
+    """The level of the first step of a verdict over all tests."""
+    weights = _weights(gaps)
+    own = next(weight for gap, weight in zip(gaps, weights, strict=True) if gap.test is None)
+    return 1 - (1 - LEVEL) * own / math.fsum(weights)
+
+
+def _repeats_needed(gap: DeviceGap, level: float) -> int | None:
+    """At least as many as an interval takes."""
+    asked = range(max(RANKED_FROM, gap.repeats + 1), MOST_REPEATS + 1)
+    return next((each for each in asked if gap.noticed(gap.mean, level, each) >= _ASSURANCE), None)
 
 
 def _row(label: str, row: TestSummary, devices: tuple[str, ...], measure: Measure) -> GpuRow:

@@ -8,17 +8,24 @@ from milabench_ng.present.render.cells import Cell, Tone, number, one_decimal, p
 from milabench_ng.present.render.sections import Column, Heading, Section, section
 
 
-def stragglers(gpus: GpuComparison) -> Section:
+def stragglers(gpus: GpuComparison, not_proven: str = "") -> Section:
+    """The devices that are slow, and those that may be; ``not_proven``: what would tell."""
+    like = " of their model" if gpus.models else ""
+    rows = [(slow.device, slow.test or "all", slow.effect_pct, slow.p, "slow") for slow in gpus.overall]
+    rows += [(at.device, "all", at.effect_pct, at.p, "not proven") for at in gpus.behind]
+    rows += [(slow.device, slow.test or "all", slow.effect_pct, slow.p, "slow") for slow in gpus.stragglers]
     return section(
         "stragglers",
-        "slow devices",
-        (*gpus.overall, *gpus.stragglers),
-        Column("device", tone=lambda _: "bad", value=lambda slow: slow.device),
-        Column("test", value=lambda slow: slow.test or "all"),
-        Column("against the others", "%", one_decimal, True, value=lambda slow: slow.effect_pct),
-        Column("p", "", number, True, value=lambda slow: slow.p),
+        "devices behind the others",
+        rows,
+        Column("device", value=lambda row: row[0]),
+        Column("test", value=lambda row: row[1]),
+        Column("against the others", "%", one_decimal, True, value=lambda row: row[2]),
+        Column("p", "", number, True, value=lambda row: row[3]),
+        Column("verdict", tone=lambda cell: "bad" if cell == "slow" else "fair", value=lambda row: row[4]),
         notes=(
-            f"more than 3 % below the others{' of their model' if gpus.models else ''}; p over all devices and tests",
+            f"slow: more than 3 % below the others{like}, p below 0.05 over all devices and tests",
+            *((not_proven,) if not_proven else ()),
         ),
     )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from milabench_ng.analysis.launch.host_paces import PACE_UNIT, Paces
-from milabench_ng.analysis.scoring.slow_devices import SLOWER_BY, SOUGHT, GpuComparison
+from milabench_ng.analysis.scoring.device_gaps import SLOWER_BY
+from milabench_ng.analysis.scoring.slow_devices import MOST_REPEATS, SOUGHT, Behind, GpuComparison
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
-from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.analysis.summary.summary import Summary, name_of_row
 from milabench_ng.present.render.cells import Fact, device_word
 from milabench_ng.report.report import Report
 from milabench_ng.units import counted
@@ -31,20 +32,40 @@ def look_at(report: Report) -> Iterator[Fact]:
 
 
 def devices_compared(report: Report, found: GpuComparison) -> Fact:
-    """The slow devices, or the one furthest behind."""
+    """The slow devices, those that may be slow, or the one furthest behind."""
     word = device_word(report.summary)
     alone = f"; not known of {word} {', '.join(found.alone)}: no other is of that model" if found.alone else ""
     if not found.judged and len(found.alone) < len(found.devices):
         return _not_judged(report, found, word)
-    slow = [f"{word} {at.device} ({at.effect_pct:+.1f} %)" for at in found.overall]
-    if slow:
-        return Fact("devices", f"slow over all tests: {', '.join(slow)}{alone}", "bad")
-    single = Counter(at.device for at in found.stragglers)
+    single = _in_single_tests(found, word)
+    if found.overall or found.behind:
+        slow = ", ".join(f"{word} {at.device} ({at.effect_pct:+.1f} %)" for at in found.overall)
+        told = [f"slow over all tests: {slow}"] if slow else [f"slow in single tests: {single}"] if single else []
+        told += [not_proven(report.summary, found.behind, word)] if found.behind else []
+        return Fact("devices", "; ".join(told) + alone, "bad" if slow else "fair")
     if single:
-        some = ", ".join(f"{word} {device} in {counted(tests, 'test')}" for device, tests in single.items())
-        return Fact("devices", f"no {word} is slow over all tests; in single ones: {some}{alone}", "fair")
+        text = f"no {word} is slow beyond chance over all tests{_noticed(found, word)}; in single ones: {single}{alone}"
+        return Fact("devices", text, "fair")
     text = f"no {word} is slow beyond chance{_noticed(found, word)}{_furthest(found, word)}{alone}"
     return Fact("devices", text, "fair" if alone else "good")
+
+
+def _in_single_tests(found: GpuComparison, word: str) -> str:
+    """The devices that are slow in single tests, and in how many; empty if none is."""
+    tests = Counter(at.device for at in found.stragglers)
+    return ", ".join(f"{word} {device} in {counted(times, 'test')}" for device, times in tests.items())
+
+
+def not_proven(summary: Summary, behind: Sequence[Behind], word: str) -> str:
+    """Which devices may be slow over all tests, worst first, and the command whose repeats would tell."""
+    first, *others = (f"{word} {at.device} is {-at.effect_pct:.1f} % behind" for at in behind[:_NAMED])
+    more = f", {len(behind) - _NAMED} more" if len(behind) > _NAMED else ""
+    told = f"{', '.join((f'{first} over all tests', *others))}{more}, not proven with {behind[0].repeats} repeats"
+    needed = [at.repeats_needed for at in behind if at.repeats_needed is not None]
+    if not needed:
+        return f"{told}; it would take more than {MOST_REPEATS}"
+    compared = [name_of_row(label) for label, row in summary.tests.items() if len(row.pergpu or {}) > 1]
+    return f"{told}: {_command(summary.suite, max(needed), compared if summary.omitted else ())}"
 
 
 def _noticed(found: GpuComparison, word: str) -> str:
@@ -73,7 +94,11 @@ def repeated(suite: str, found: GpuComparison) -> str:
     names = dict.fromkeys(name_of_row(label) for _, _, label in sorted(_behind(found)))
     if found.judged or not names:
         return ""
-    return " ".join((f"mnb jobs {suite} --repeat {RANKED_FROM}", *(f"--name {name}" for name in names)))
+    return _command(suite, RANKED_FROM, names)
+
+
+def _command(suite: str, repeats: int, names: Iterable[str]) -> str:
+    return " ".join((f"mnb jobs {suite} --repeat {repeats}", *(f"--name {name}" for name in names)))
 
 
 def _furthest(found: GpuComparison, word: str) -> str:

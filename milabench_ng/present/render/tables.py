@@ -13,6 +13,7 @@ from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.present.render.cells import (
     Cell,
     Tone,
+    device_word,
     exact_ratio,
     half_width,
     number,
@@ -25,7 +26,7 @@ from milabench_ng.present.render.cells import (
 )
 from milabench_ng.present.render.columns import half_width_pct, span
 from milabench_ng.present.render.device_tables import host_pace_section, matrix, stragglers
-from milabench_ng.present.render.look_at import repeated
+from milabench_ng.present.render.look_at import not_proven, repeated
 from milabench_ng.present.render.sections import Column, Section, section
 from milabench_ng.report.report import Report
 
@@ -58,8 +59,10 @@ def _tables(report: Report) -> Iterator[Section]:
     if report.shared_devices:
         yield _shared_devices(report)
     if report.gpus is not None:
-        if report.gpus.stragglers or report.gpus.overall:
-            yield stragglers(report.gpus)
+        behind = report.gpus.behind
+        if behind or report.gpus.stragglers or report.gpus.overall:
+            word = device_word(report.summary)
+            yield stragglers(report.gpus, not_proven(report.summary, behind, word) if behind else "")
         if report.show_gpus:
             again = repeated(report.summary.suite, report.gpus)
             yield from (matrix(report.gpus, measure, "" if place else again) for place, measure in enumerate(MEASURES))
