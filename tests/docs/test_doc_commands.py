@@ -142,6 +142,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs modern --name llm_fsdp_3b --repeat 3 -d /scratch/mnb -o results-fsdp-3b": PARSE,
     "mnb baseline build results-modern --again results-fsdp-3b -o my-node.json": PARSE,
     "uv run scripts/simulate-decisions --only days": Check("script", "takes half a minute"),
+    "uv run scripts/simulate-decisions --only slow-devices": Check("script", "takes two minutes"),
     "uv run scripts/simulate-decisions --only slow-repeats": Check("script", "takes half a minute"),
     "uv run scripts/weigh my-node.json -o my-weights.json": Check("script", "needs a baseline"),
     "mnb report results-modern --weights my-weights.json": PARSE,
