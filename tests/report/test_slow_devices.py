@@ -30,7 +30,7 @@ from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
 from milabench_ng.plan import Launch
-from milabench_ng.present.render.look_at import not_proven
+from milabench_ng.present.render.look_at import devices_compared, not_proven
 from milabench_ng.present.render.next_step import TENDER
 from milabench_ng.present.writers import Form, write_report
 from milabench_ng.report.report import Report
@@ -103,6 +103,14 @@ def test_what_silence_is_worth(tmp_path: Path) -> None:
 
     assert "; a GPU 5 % slower would be noticed in 19 of 20 such runs" in alike(0.001)
     assert "; a GPU 5 % slower would be noticed in 0 of 20 such runs" in alike(0.05)
+
+
+@pytest.mark.parametrize(("noise", "tone"), [(0.001, "good"), (0.05, "plain")])
+def test_a_silence_that_is_worth_little_is_not_green(tmp_path: Path, noise: float, tone: str) -> None:
+    rates = 1 + noise * np.array([[1, -1], [-1, 1], [1, -1], [-1, 1]])
+    report = reported(tmp_path / "run", {"vae": rates.tolist()})
+    assert report.gpus is not None
+    assert devices_compared(report, report.gpus).tone == tone
 
 
 def test_two_devices_are_a_paired_t_test() -> None:

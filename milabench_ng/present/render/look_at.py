@@ -47,7 +47,8 @@ def devices_compared(report: Report, found: GpuComparison) -> Fact:
         text = f"no {word} is slow beyond chance over all tests{_noticed(found, word)}; in single ones: {single}{alone}"
         return Fact("devices", text, "fair")
     text = f"no {word} is slow beyond chance{_noticed(found, word)}{_furthest(found, word)}{alone}"
-    return Fact("devices", text, "fair" if alone else "good")
+    cleared = found.noticed is None or found.noticed >= 0.5
+    return Fact("devices", text, "fair" if alone else "good" if cleared else "plain")
 
 
 def _in_single_tests(found: GpuComparison, word: str) -> str:
