@@ -52,10 +52,11 @@ from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.record import Mnb, Rank
-from milabench_ng.records.retried import Good, superseded
+from milabench_ng.records.retried import Good, Tried, made_up_for, superseded
 from milabench_ng.records.separate_sessions import session_at, session_starts
 from milabench_ng.records.work import Work
 from milabench_ng.stats import mean, median
+from milabench_ng.units import counted
 
 
 def summarise(folder: ReducedFolder) -> Summary:
@@ -79,6 +80,8 @@ def summarise(folder: ReducedFolder) -> Summary:
         )
     absent = _absent(planned, results)
     results += _lost(folder, results, absent)
+    cut = interrupted_only(results)
+    results = [result for result in results if result not in cut]
     devices, models = device_count(folder.manifests, results), models_of(folder)
     rows = grouped(results, lambda result: result.label)
     promised = Counter(launch.label for launch in planned.values())
@@ -103,7 +106,7 @@ def summarise(folder: ReducedFolder) -> Summary:
         left_s=left_s(folder) if folder.going_on else None,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
         unplanned={label: why for manifest in folder.manifests for label, why in manifest.plan.not_planned.items()},
-        notes=notes_of(folder, ours, models),
+        notes=(*notes_of(folder, ours, models), *_cut_off(cut)),
         host_pace=paces(paces_seen(folder)),
         tests={
             label: msgspec.structs.replace(
@@ -339,6 +342,25 @@ def measured_again(results: Sequence[LaunchResult]) -> list[LaunchResult]:
             if one.cause is None and one.started_utc is not None
         ]
     )
+
+
+def interrupted_only(results: Sequence[LaunchResult]) -> list[LaunchResult]:
+    """The attempts of interrupted batches that were measured again whole: they say nothing about the node."""
+    return made_up_for(
+        [
+            Tried(one, (one.run_id, one.label, one.job_id), one.run_id, one.started_utc, one.cause == "interrupted")
+            for one in results
+            if one.started_utc is not None
+        ]
+    )
+
+
+def _cut_off(cut: Sequence[LaunchResult]) -> tuple[str, ...]:
+    """The note on interrupted launches that count no longer."""
+    if not cut:
+        return ()
+    were = "was" if len(cut) == 1 else "were"
+    return (f"{counted(len(cut), 'launch')} {were} interrupted and measured again: no failure",)
 
 
 def _missing(launch: Launch, file: str | None) -> FailedLaunch:
