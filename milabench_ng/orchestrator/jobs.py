@@ -40,6 +40,8 @@ from milabench_ng.orchestrator.execution.waiting import in_thread
 from milabench_ng.orchestrator.execution.worker_server import check_threads
 from milabench_ng.orchestrator.outcome.observation import SessionFacts
 from milabench_ng.orchestrator.outcome.run_context import Judge, RunContext
+from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
+from milabench_ng.orchestrator.persistence.resuming import read_manifest
 from milabench_ng.orchestrator.persistence.run_progress import RunProgress
 from milabench_ng.orchestrator.persistence.sessions import (
     Begun,
@@ -58,8 +60,14 @@ from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.orchestrator.proving import Proving, prove
 from milabench_ng.orchestrator.run import run
 from milabench_ng.plain import encodable
+from milabench_ng.plan import Plan
 from milabench_ng.records.isolation import Isolation, Share
+from milabench_ng.records.ledger import CodeSeen, ended_by_itself, of_last_session
 from milabench_ng.requests import STORAGE_VARIABLE
+from milabench_ng.units import counted
+
+Ahead = Callable[[PlannedRun], Iterable[str]]
+"""What to tell the user of a run before it begins."""
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +83,9 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     tier: str
 
 
-async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], judge: Judge) -> RunOutcome:
+async def jobs(
+    request: RunRequest, bus: Bus, command_line: tuple[str, ...], judge: Judge, ahead: Ahead = lambda _: ()
+) -> RunOutcome:
     """Run a request to its end. Bad input and missing isolation raise before anything runs.
 
     ``judge``: says how well the figures of a folder are known, for a run that stops when they are known well.
@@ -85,6 +95,9 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
     if not request.resume:
         refuse_outdir(request.outdir)
     name = name_session(request)
+    if (over := already_over(request)) is not None:
+        bus.note(nothing_left(over))
+        return over
     if not proc_is_ours():
         raise IsolationError(
             "isolation: /proc shows the processes of another pid namespace, so mnb cannot tell its own from others. "
@@ -111,7 +124,8 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
         if planned.start == "warm":
             check_threads(server.threads)
         await interrupted.unless(in_thread(lambda: check_node(request, planned.plan)))
-        for text in (*planned.notes, *await interrupted.unless(in_thread(busy_note))):
+        said = await interrupted.unless(in_thread(lambda: tuple(ahead(planned))))
+        for text in (*planned.notes, *await interrupted.unless(in_thread(busy_note)), *said):
             bus.note(text)
         writer = stack.enter_context(opened(request))
         writer.tell = bus.note
@@ -137,9 +151,7 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
             gpus=gpus,
             data=data,
             folder=writer.folder,
-            progress=RunProgress(
-                planned.plan, writer, request.retry, request.sessions, by_repeat=request.stopping is not None
-            ),
+            progress=progress_of(planned.plan, writer, request),
             judge=judge,
             own_pids=(os.getpid(), sampler.pid),
             foreign=foreign,
@@ -147,6 +159,41 @@ async def jobs(request: RunRequest, bus: Bus, command_line: tuple[str, ...], jud
         )
         await run_session(context, partial(prove, "after", request, wanted, server, bus.note), bus)
         return outcome(context)
+
+
+def already_over(request: RunRequest) -> RunOutcome | None:
+    """How the resumed run ended, if nothing is left of it; its folder stays as it is.
+
+    A spool is brought back by a session, and code that was not compared at the end is compared by one.
+    """
+    if not request.resume or request.spool is not None:
+        return None
+    manifest = read_manifest(request.outdir)
+    with opened(request) as writer:
+        progress = progress_of(manifest.plan, writer, request)
+        events = writer.chain.events
+        compared = any(isinstance(event, CodeSeen) and event.edge == "after" for event in of_last_session(events))
+        if not ended_by_itself(events) or not compared or progress.to_do():
+            return None
+        return RunOutcome(
+            folder=writer.folder.path,
+            planned=len(progress.plan.measured),
+            failed=progress.failed,
+            missing=0,
+            interrupted=None,
+            tier=manifest.fence.tier,
+        )
+
+
+def nothing_left(over: RunOutcome) -> str:
+    """What to say of a run that is resumed after its end. Pure."""
+    failed = f"; failed attempts: {over.failed} (--retry 1 tries failed launches again)" if over.failed else ""
+    return f"nothing was left to do: {over.planned} of {counted(over.planned, 'launch')} done{failed}"
+
+
+def progress_of(plan: Plan, writer: ResultWriter, request: RunRequest) -> RunProgress:
+    """What of a plan is done, and what a request has done next."""
+    return RunProgress(plan, writer, request.retry, request.sessions, by_repeat=request.stopping is not None)
 
 
 async def run_session(context: RunContext, prove_after: Callable[[], Proving], bus: Bus) -> None:

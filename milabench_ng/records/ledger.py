@@ -234,6 +234,12 @@ def ended_by_itself(events: Sequence[AnyLedgerEvent]) -> bool:
     return bool(last) and last[-1] is Finished and Interrupted not in last
 
 
+def of_last_session(events: Sequence[AnyLedgerEvent]) -> Sequence[AnyLedgerEvent]:
+    """The events from the last start of an orchestrator on."""
+    starts = [place for place, event in enumerate(events) if isinstance(event, Session)]
+    return events[starts[-1] :] if starts else events
+
+
 def encode_entry(entry: LedgerLine) -> bytes:
     """One line, newline included."""
     return whole_json(entry) + b"\n"
