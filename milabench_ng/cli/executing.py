@@ -43,23 +43,13 @@ def require_weights(weights: Path | None, request: RunRequest) -> None:
 
 
 def execute(request: RunRequest, weights: Path | None = None) -> int:
-    """Run it, print the report with these weights or the suite's, and return the exit code."""
-    from milabench_ng.present.render.next_step import next_step
-    from milabench_ng.present.writers import write_report
+    """Run it, print how it ended with these weights or the suite's, and return the exit code."""
+    from milabench_ng.present.writers import write_last_screen
     from milabench_ng.report.reporting import make_report
 
     enter_scope(request.isolation, request.cgroup_parent)
     outcome = _run(request)
-    made = make_report(outcome.folder, weights=weights)
-    write_report(made, "table", sys.stdout)
-    print(f"\nresults: {plain(outcome.folder)}")
-    step = next_step(made)
-    if step:
-        print(f"next:    {plain(step)}")
-    if outcome.tier != "full":
-        asked = request.isolation == outcome.tier
-        reason = "as it was asked for" if asked else "mnb doctor says why and what to do"
-        print(f"NOT ISOLATED: the fence was {outcome.tier!r}; {reason}")
+    write_last_screen(make_report(outcome.folder, weights=weights), sys.stdout)
     return _exit_code(outcome)
 
 

@@ -15,8 +15,9 @@ from milabench_ng.plain import plain, printed_json
 from milabench_ng.present.layouts.layout import SuiteLayout
 from milabench_ng.present.render import as_csv, as_json, as_markdown, as_table
 from milabench_ng.present.render.cells import Fact
+from milabench_ng.present.render.last_screen import last_screen
 from milabench_ng.present.render.sections import Document, Form
-from milabench_ng.present.render.terminal import write_parts
+from milabench_ng.present.render.terminal import console_of, write_parts
 from milabench_ng.records.output_files import written
 from milabench_ng.report.report import Report
 from milabench_ng.tender.tender import Tender
@@ -51,6 +52,12 @@ def write_report(report: Report, form: Form, stream: TextIO, *, full: bool = Fal
             as_markdown.write(report, stream)
         case "json":
             as_json.write(report, stream)
+
+
+def write_last_screen(report: Report, stream: TextIO) -> None:
+    """Write how a run ended, and what to do now; `write_report` has everything else."""
+    console = console_of(stream)
+    console.print(last_screen(report, console.width))
 
 
 def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -80,16 +81,21 @@ def record(folder: Path) -> Path:
     return folder / "toy.json"
 
 
-def test_jobs_prints_report_folder_and_next_command(folder: Path, here: Mnb) -> None:
+def test_jobs_ends_with_verdict_score_validity_and_what_to_do(folder: Path, here: Mnb) -> None:
     profile = folder / "trial.json"
     profile.write_text(json.dumps({"toy_reg": {"workload": "toy_reg"}}))
     done = here("jobs", str(profile), "-o", "out", *QUICK, "--isolation", "none")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert any("toy_reg" in line and "samples" in line for line in lines)
-    assert f"results: {folder / 'out'}" in lines
-    assert any(line.startswith("next:") for line in lines)
-    assert lines[-1].startswith("NOT ISOLATED")
+    assert len(lines) <= 12
+    assert lines[0].startswith("Verdict  NOT COMPARABLE: ")
+    assert any("NOT ISOLATED" in line for line in lines)
+    assert any(re.match(r"Valid    1 of 1 launches   0 failed   isolation none", line) for line in lines)
+    assert lines[-3:] == [
+        f"results  {folder / 'out'}",
+        f"next     mnb report {folder / 'out'} --compare OTHER",
+        f"details  mnb report {folder / 'out'} --full",
+    ]
     assert json.loads((folder / "out" / "run.json").read_text())["job_id"] is None
 
 

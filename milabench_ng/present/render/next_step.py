@@ -33,7 +33,7 @@ def next_step(report: Report) -> str:
     if report.failed and not any(row.train for row in report.summary.tests.values()):
         label, first = report.failed[0]
         return f"see why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip()
-    if report.isolation not in ("full", "none") and report.summary.units == "true":
+    if report.isolation not in ("full", _asked(report)) and report.summary.units == "true":
         return "mnb doctor, which says why the fence is not whole and what to do"
     if suite in _TRIALS:
         return f"mnb {TENDER}, for a score that bids are ranked by"
@@ -42,6 +42,12 @@ def next_step(report: Report) -> str:
     if report.neighbours and not report.comparisons:
         return f"mnb report {source} --layout interference"
     return "" if report.comparisons else f"mnb report {source} --compare {_baseline(report.summary.known_suites)}"
+
+
+def _asked(report: Report) -> str:
+    """The isolation that the run asked for, if it is known: without a fence, none was."""
+    manifest = report.folder.manifest if report.folder else None
+    return manifest.fence.requested if manifest else "none"
 
 
 def _baseline(suites: tuple[str, ...]) -> str:
