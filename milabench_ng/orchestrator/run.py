@@ -36,7 +36,7 @@ from milabench_ng.orchestrator.outcome.recording import make_record
 from milabench_ng.orchestrator.outcome.run_context import RunContext
 from milabench_ng.orchestrator.persistence.run_progress import BatchWork
 from milabench_ng.orchestrator.persistence.spooling import FileContent
-from milabench_ng.orchestrator.planning.duration import least_batch_s, time_left_s
+from milabench_ng.orchestrator.planning.duration import between_sessions_s, least_batch_s, time_left_s
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun
 from milabench_ng.orchestrator.tenants import make_tenant
 from milabench_ng.plan import Batch, Device, Launch
@@ -59,16 +59,17 @@ async def run(context: RunContext, bus: Bus) -> None:
     while not interrupted.is_set() and (works := progress.to_do()):
         if await ends_here(context, bus):
             break
-        last = works[-1].batch.number
-        later = [batch for batch in progress.plan.batches if planned.request.stopping and batch.number > last]
-        batches = [*(work.batch for work in works), *later]
-        least_s = [least_batch_s(batch, planned.rule) for batch in batches]
+        later = progress.later(works)
+        least_s = [least_batch_s(batch, planned.rule) for batch in (*(work.batch for work in works), *later)]
+        sessions, gap_s = planned.request.sessions, planned.request.session_gap_s
+        between_s = between_sessions_s(works[-1].batch, later, planned.plan, sessions, gap_s)
         for place, work in enumerate(works):
             if interrupted.is_set():
                 break
             budget_s = budget_left_s(planned.request.stopping, progress.writer.chain.entries, utc_now())
-            left_s = min(budget_s, time_left_s(least_s[place:], beyond_s, planned.start))
-            bus.publish(batch_begins(work.batch, context.facts.planned, left_s))
+            takes_s = time_left_s(least_s[place : place + 1], beyond_s, planned.start)
+            left_s = min(budget_s, time_left_s(least_s[place:], beyond_s, planned.start) + between_s)
+            bus.publish(batch_begins(work.batch, planned, takes_s, left_s))
             began_s = time.monotonic()
             try:
                 made = await run_batch(work, context, bus)
@@ -109,7 +110,7 @@ def check_machinery(made: Iterable[Record], unable: Counter[str]) -> None:
                 raise MachineryError(f"{name}: {failure.detail}, {unable[name]} times; go on with mnb resume")
 
 
-def batch_begins(batch: Batch, planned: PlannedRun, left_s: float) -> BatchBegins:
+def batch_begins(batch: Batch, planned: PlannedRun, takes_s: float, left_s: float) -> BatchBegins:
     """The event for a batch that is about to start. Pure."""
     first = batch.launches[0]
     return BatchBegins(
@@ -128,6 +129,7 @@ def batch_begins(batch: Batch, planned: PlannedRun, left_s: float) -> BatchBegin
             )
             for one in batch.launches
         ),
+        takes_s=takes_s,
         left_s=left_s,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any
 
 import msgspec
@@ -77,6 +78,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """How many sessions were asked for."""
         stated = self.request.get("sessions")
         return stated if type(stated) is int and stated > 0 else 1
+
+    @property
+    def session_gap_s(self) -> float:
+        """How long a session waits before the next one begins."""
+        stated = self.request.get("session_gap_s")
+        return float(stated) if isinstance(stated, int | float) and 0 <= stated < math.inf else 0.0
 
 
 NUMERIC = ("python", "torch", "torchvision", "numpy", "cuda", "cublas", "cudnn", "nccl")

@@ -33,6 +33,7 @@ BATCH = BatchBegins(
         Placed(label="standard.vae", job_id="1.0", slots=("0",), role="measured"),
         Placed(label="standard.vae", job_id="1.1", slots=("1",), role="measured"),
     ),
+    takes_s=60.0,
     left_s=60.0,
 )
 WAITING = BatchProgress(number=2, launches=2, ready=1, working_s=None, items_per_s=(0.0, 0.0))
@@ -107,6 +108,7 @@ def test_one_launch_is_said_to_have_devices() -> None:
         label="s.scaling.4",
         run=0,
         launches=(Placed(label="s.scaling.4", job_id="0.3", slots=("0", "1", "2", "3"), role="measured"),),
+        takes_s=1.0,
         left_s=1.0,
     )
     told = said(alone, None)
@@ -131,6 +133,7 @@ def test_who_runs_beside_whom_is_said_with_each_ones_unit() -> None:
             ),
             Placed(label="s.noise", job_id="0.0", slots=("0",), role="company", unit="MiB", devices=("GPU 0",)),
         ),
+        takes_s=1.0,
         left_s=1.0,
     )
     end = msgspec.structs.replace(GOOD, job_id="0.0", label="s.noise", unit="MiB")

@@ -56,6 +56,7 @@ BATCH = BatchBegins(
         Placed(label="s.vae", job_id=f"1.{n}", slots=(str(n),), role="measured", unit="images", devices=(f"GPU {n}",))
         for n in range(TENANTS)
     ),
+    takes_s=30.0,
     left_s=125.0,
 )
 GAUGES = Gauges(utilization_pct=98.4, power_w=611.6, temperature_c=61.0, memory_used_mib=70112.0)
@@ -140,6 +141,15 @@ def test_launches_that_failed_or_are_marked_are_counted_over_batches() -> None:
     assert lines(tried_again, 100.0, 200, 50, UNICODE)[-1].endswith("2 min 5 s left  1 failed  1 marked")
 
 
+@pytest.mark.parametrize(
+    ("elapsed_s", "shown"), [(10, "1 min 55 s left"), (30, "1 min 35 s left"), (900, "over 1 min 35 s left")]
+)
+def test_an_overdue_batch_takes_no_time_from_those_that_follow(elapsed_s: float, shown: str) -> None:
+    assert lines(after(*BUSY), 100.0 + elapsed_s, 100, 50, UNICODE)[-1].endswith(f" 5/20  {shown}")
+    last = msgspec.structs.replace(BATCH, left_s=30.0)
+    assert lines(after(RUN, last), 100.0 + 29.5, 100, 50, UNICODE)[-1].endswith("ending")
+
+
 def test_the_table_as_it_is_printed() -> None:
     shown = lines(after(*BUSY), 110.0, 100, 50, UNICODE)
     assert shown[0] == "[6/20] s.vae, run 1, 8 tenants"
@@ -167,6 +177,7 @@ def test_tests_have_a_column_where_a_batch_has_several() -> None:
             other,
             Placed(label="s.wlm", job_id="0.1", slots=("1", "2"), role="measured", devices=("GPU 1", "GPU 2")),
         ),
+        takes_s=1.0,
         left_s=1.0,
     )
     shown = lines(after(RUN, mixed), 100.0, 100, 50, ASCII)

@@ -10,6 +10,7 @@ import pytest
 from milabench_ng.composing import make_plan
 from milabench_ng.orchestrator.persistence.result_writer import ResultWriter
 from milabench_ng.orchestrator.persistence.run_progress import RunProgress, runs_of_session
+from milabench_ng.orchestrator.planning.duration import SERVER_S, between_sessions_s
 from milabench_ng.plan import Device, Order, Plan, ResolvedOptions
 from milabench_ng.profile import Profile, Test
 from milabench_ng.records.ledger import Chain, Enough, Finished, Interrupted, Recorded, ended_by_itself
@@ -62,6 +63,21 @@ def test_an_interrupted_session_is_finished_before_the_next_begins(run_profile, 
     begun = [names[at : at + 2] for at, kind in enumerate(names) if kind == "Session"]
     assert begun == [["Session", "Attempt"], ["Session", "Resumed"], ["Session", "Attempt"]]
     assert accused(stopped.folder, failure_rate=None) == {}
+
+
+def test_the_time_left_counts_the_sessions_that_follow(tmp_path: Path) -> None:
+    plan = planned("file")
+    (tmp_path / "ledger.jsonl").touch()
+    writer = ResultWriter(ResultFolder(tmp_path), b"", Chain(), None)
+    progress = RunProgress(plan, writer, retry=0, sessions=3)
+    first = progress.to_do()
+    later = progress.later(first)
+    writer.close()
+    assert [work.batch.launches[0].run for work in first] == [0, 1, 0, 1]
+    assert [batch.launches[0].run for batch in later] == [2, 3, 4, 5, 2, 3, 4, 5]
+    assert between_sessions_s(first[0].batch, later, plan, 3, 3600.0) == 2 * (3600 + SERVER_S)
+    assert between_sessions_s(first[0].batch, later[:1], plan, 3, 3600.0) == 3600 + SERVER_S
+    assert between_sessions_s(first[0].batch, (), plan, 3, 3600.0) == 0.0
 
 
 def test_with_a_rule_for_stopping_a_repeat_is_whole_before_the_next(tmp_path: Path) -> None:

@@ -361,6 +361,19 @@ def test_a_gpu_that_mostly_waits_is_flagged_where_its_arithmetic_should_set_the_
     assert row(report, "vae").split()[-4:-1] == ["26", "200", "2"]  # 200 W for 100 items/s
 
 
+def test_the_time_left_counts_later_sessions_and_the_wait_before_them(tmp_path: Path) -> None:
+    """7 batches a session, 100 s apart: one of the first session and all of the second are left, an hour later."""
+    make_records.write_run(tmp_path, make_records.plan("quick", QUICK, 2, 2))
+    for path in (*tmp_path.glob("quick.*.J1.*"), *tmp_path.glob("quick.convnet.J0.*")):
+        path.unlink()
+    manifest = json.loads((tmp_path / "run.json").read_text())
+    manifest["request"] |= {"sessions": 2, "session_gap_s": 3600.0}
+    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    with (tmp_path / "run.json").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert load(tmp_path).left_s == 8 * 100 + 3600
+
+
 def test_a_run_in_progress_says_how_far_it_is_and_fails_nothing(tmp_path: Path) -> None:
     """7 batches a repeat, 100 s apart: four of the second repeat are left."""
     whole = make_records.plan("quick", QUICK, 2, 2)

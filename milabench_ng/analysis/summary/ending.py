@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import pairwise
 
 import msgspec
 
 from milabench_ng.analysis.summary.provenance import ReducedFolder
 from milabench_ng.analysis.summary.summary import LEFT, Summary, TestSummary
-from milabench_ng.records.ledger import Finished, Session, ended_by_itself
+from milabench_ng.plan import session_of
+from milabench_ng.records.ledger import NOT_TRIED, Finished, Session, ended_by_itself
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.stats import median
 
 
@@ -27,12 +30,28 @@ def between_sessions(folder: ReducedFolder) -> bool:
 
 
 def left_s(folder: ReducedFolder) -> float | None:
-    """What the batches that are left take, if they start as far apart as most so far; None for fewer than two."""
+    """What the batches that are left take, if they start as far apart as most so far; None for fewer than two.
+
+    So does what lies between the sessions of a run. A batch that is to be measured again is left.
+    """
     starts = sorted({result.started_utc for result in folder.results if result.started_utc is not None})
     if len(starts) < 2:
         return None
     each_s = median([(late - early).total_seconds() for early, late in pairwise(starts)])
-    return each_s * max(0, sum(len(manifest.plan.batches) for manifest in folder.manifests) - len(starts))
+    done = {(one.run_id, one.label, one.job_id) for one in folder.results if one.cause not in NOT_TRIED}
+    return sum(_left_s(manifest, done, each_s) for manifest in folder.manifests)
+
+
+def _left_s(manifest: Manifest, done: Collection[tuple[str | None, str, str]], each_s: float) -> float:
+    """What is left of one run."""
+    plan = manifest.plan
+    left = [
+        batch
+        for batch in plan.batches
+        if any(one.measured and (manifest.run_id, one.label, one.job_id) not in done for one in batch.launches)
+    ]
+    sessions = {session_of(batch.launches[0].run, plan.repeat, manifest.sessions) for batch in left}
+    return each_s * len(left) + manifest.session_gap_s * max(0, len(sessions) - 1)
 
 
 def left_pending(summary: Summary) -> Summary:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from milabench_ng.orchestrator.display.run_view import RunView, TenantView
 from milabench_ng.orchestrator.display.wording import heading
-from milabench_ng.orchestrator.events.run_events import Gauges
+from milabench_ng.orchestrator.events.run_events import BatchBegins, Gauges
 from milabench_ng.plain import plain
 from milabench_ng.units import format_seconds
 
@@ -87,11 +87,19 @@ def _bars(view: RunView, now_s: float, width: int, glyphs: Glyphs) -> str:
     if view.working_s is not None and begins is not None and begins.window_s:
         share = view.working_s / (begins.settle_s + begins.window_s)
         parts.insert(0, f"batch {_bar(share, length, glyphs)}")
-    left_s = batch.left_s - (now_s - view.batch_s)
-    parts.append(f"{format_seconds(round(left_s))} left" if left_s >= 1 else "ending")
+    parts.append(_left(batch, now_s - view.batch_s))
     parts += [f"{len(view.failed)} failed"] if view.failed else []
     parts += [f"{len(view.marked)} marked"] if view.marked else []
     return GAP.join(parts)
+
+
+def _left(batch: BatchBegins, elapsed_s: float) -> str:
+    """The time that is left; a batch that takes longer than expected takes nothing from those that follow."""
+    left_s = batch.left_s - min(elapsed_s, batch.takes_s)
+    if left_s < 1:
+        return "ending"
+    over = "over " if elapsed_s > batch.takes_s else ""
+    return f"{over}{format_seconds(round(left_s))} left"
 
 
 def _bar(share: float, length: int, glyphs: Glyphs) -> str:

@@ -83,8 +83,10 @@ class BatchBegins(RunEvent, frozen=True, kw_only=True):
     label: str
     run: int
     launches: tuple[Placed, ...]
+    takes_s: float
+    """Estimated time of this batch."""
     left_s: float
-    """Estimated time until the last batch ends, including this one, without retries."""
+    """Estimated time until the last batch of the last session ends, including this one, without retries."""
 
 
 class LaunchEvent(RunEvent, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ class RunProgress:
     @property
     def missing(self) -> int:
         """Launches without a valid record."""
-        return sum(_key(launch) not in self._standing for launch in self.plan.measured)
+        return sum(map(self._is_missing, self.plan.measured))
 
     @property
     def failed(self) -> int:
@@ -82,12 +82,16 @@ class RunProgress:
         """Batches of the first part that is not done: those without valid records, then those that may be retried."""
         for runs in self._parts:
             part = tuple(batch for batch in self.plan.batches if batch.launches[0].run in runs)
-            found = works(part, lambda launch: _key(launch) not in self._standing) or self._with_bereft(
-                works(part, self._may_be_retried)
-            )
+            found = works(part, self._is_missing) or self._with_bereft(works(part, self._may_be_retried))
             if found:
                 return found
         return ()
+
+    def later(self, now: Sequence[BatchWork]) -> tuple[Batch, ...]:
+        """The batches to do after ``now``, in this session or a later one."""
+        begun = {work.batch.number for work in now}
+        lacking = works(self.plan.batches, self._is_missing)
+        return tuple(work.batch for work in lacking if work.batch.number not in begun)
 
     @property
     def border(self) -> int | None:
@@ -189,6 +193,9 @@ class RunProgress:
         good = (event for key, event in last.items() if self._standing.get(key, "") is None)
         folder = self.writer.folder.path
         return {_key(event) for event in good if lost_neighbours(read_marks(folder / event.file, event.sha256))}
+
+    def _is_missing(self, launch: Launch) -> bool:
+        return _key(launch) not in self._standing
 
     def _may_be_retried(self, launch: Launch) -> bool:
         key = _key(launch)

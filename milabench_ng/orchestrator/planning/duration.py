@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
 from milabench_ng.orchestrator.execution.pacing import EDGE_S
 from milabench_ng.orchestrator.execution.watchdog import START_S, least_work_s
-from milabench_ng.plan import Batch, Plan
+from milabench_ng.plan import Batch, Plan, session_of
 from milabench_ng.records.window import WindowRule
 from milabench_ng.stats import mean
 
@@ -47,6 +47,12 @@ def least_batch_s(batch: Batch, rule: WindowRule) -> float:
 def allowance_s(start: Literal["warm", "cold"]) -> float:
     """Time allowed for a batch beyond its work."""
     return START_S[start] + 2 * EDGE_S
+
+
+def between_sessions_s(now: Batch, later: Iterable[Batch], plan: Plan, sessions: int, gap_s: float) -> float:
+    """What goes by between the sessions of ``later`` batches and that of the batch ``now``, and to begin them."""
+    numbers = {session_of(batch.launches[0].run, plan.repeat, sessions) for batch in (now, *later)}
+    return (len(numbers) - 1) * (gap_s + SERVER_S)
 
 
 def time_left_s(least_s: Sequence[float], beyond_s: Sequence[float], start: Literal["warm", "cold"]) -> float:
