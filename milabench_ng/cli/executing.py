@@ -9,7 +9,9 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,15 +19,18 @@ import msgspec
 from milabench_ng.cli.showing import shown
 from milabench_ng.errors import InputError, MnbError
 from milabench_ng.fence.choosing import enter_scope
-from milabench_ng.orchestrator.jobs import RunOutcome, jobs
+from milabench_ng.orchestrator.jobs import Ahead, RunOutcome, jobs
 from milabench_ng.orchestrator.persistence.resuming import resumed_request
 from milabench_ng.orchestrator.persistence.sessions import Unwritten, refuse_unwritable
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun
 from milabench_ng.orchestrator.planning.request import RunRequest, suites_asked
 from milabench_ng.plain import plain
 from milabench_ng.records.names import MANIFEST, write_atomically
 from milabench_ng.records.stopping import Headline
 from milabench_ng.signals import exit_code
 from milabench_ng.units import format_seconds, utc_now
+
+COSTS = "Ctrl-C costs the batch under way: it counts as interrupted, and mnb resume measures it again"
 
 
 def require_weights(weights: Path | None, request: RunRequest) -> None:
@@ -48,7 +53,7 @@ def execute(request: RunRequest, weights: Path | None = None) -> int:
     from milabench_ng.report.reporting import make_report
 
     enter_scope(request.isolation, request.cgroup_parent)
-    outcome = _run(request)
+    outcome = _run(request, partial(_ahead, weights))
     write_last_screen(make_report(outcome.folder, weights=weights), sys.stdout)
     return _exit_code(outcome)
 
@@ -63,7 +68,7 @@ def execute_into_file(request: RunRequest) -> int:
     enter_scope(request.isolation, request.cgroup_parent)
     folder = Path(tempfile.mkdtemp(prefix="mnb-run-"))
     try:
-        outcome = _run(msgspec.structs.replace(request, outdir=folder / "results"))
+        outcome = _run(msgspec.structs.replace(request, outdir=folder / "results"), partial(_marked, None))
         _keep_record(outcome.folder, request.outdir)
     except Unwritten:
         raise
@@ -89,9 +94,22 @@ def _keep_record(folder: Path, file: Path) -> None:
         raise Unwritten(f"-o {file}: {error.strerror}; the record is in {folder}") from None
 
 
-def _run(request: RunRequest) -> RunOutcome:
+def _ahead(weights: Path | None, planned: PlannedRun) -> Iterator[str]:
+    """What a user should know before hours of work."""
+    yield from _marked(weights, planned)
+    yield COSTS
+
+
+def _marked(weights: Path | None, planned: PlannedRun) -> Iterator[str]:
+    from milabench_ng.cli.foreseen import foreseen
+
+    if found := foreseen(planned, weights):
+        yield f"will be marked: {found}"
+
+
+def _run(request: RunRequest, ahead: Ahead) -> RunOutcome:
     """Run all its sessions, one after the other: each is like a run that is resumed."""
-    outcome = _session(request)
+    outcome = _session(request, ahead)
     for _ in range(1, request.sessions):
         if outcome.interrupted or not outcome.missing:
             break
@@ -105,13 +123,13 @@ def _run(request: RunRequest) -> RunOutcome:
             )
             time.sleep(request.session_gap_s)
         given = {"retry": request.retry, "spool": request.spool}
-        outcome = _session(resumed_request(outcome.folder, None, request.accept, **given))
+        outcome = _session(resumed_request(outcome.folder, None, request.accept, **given), ahead)
     return outcome
 
 
-def _session(request: RunRequest) -> RunOutcome:
+def _session(request: RunRequest, ahead: Ahead) -> RunOutcome:
     with shown() as bus:
-        return asyncio.run(jobs(request, bus, tuple(sys.argv), judge))
+        return asyncio.run(jobs(request, bus, tuple(sys.argv), judge, ahead))
 
 
 def judge(folder: Path) -> Headline:

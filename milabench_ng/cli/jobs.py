@@ -136,7 +136,7 @@ def jobs(
     )
     refuse_no_borders(request)
     require_weights(weights, request)
-    return show_plan(request) if dry_run else execute(request, weights)
+    return show_plan(request, weights) if dry_run else execute(request, weights)
 
 
 def _stopping(width: float | None, budget: str | None) -> Stopping | None:

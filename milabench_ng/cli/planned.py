@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from milabench_ng.cgroup_files import format_ids
 from milabench_ng.cli.shares import share_section
@@ -27,14 +28,14 @@ from milabench_ng.similar import did_you_mean
 from milabench_ng.units import format_bytes, format_limit, format_seconds
 
 
-def show_plan(request: RunRequest) -> int:
+def show_plan(request: RunRequest, weights: Path | None = None) -> int:
     """Print devices, shares, isolation, batches and estimated duration of a run; return the exit code."""
     refuse_undecodable(request)
     refuse_outdir(request.outdir)
     enter_scope(request.isolation, request.cgroup_parent)
     with shown() as bus:
         dry = asyncio.run(interruptible(dry_run(request, bus)))
-    write_parts([share_section(dry.planned.layout), _batches(dry), _facts(dry, request)], sys.stdout)
+    write_parts([share_section(dry.planned.layout), _batches(dry), _facts(dry, request, weights)], sys.stdout)
     require_space(dry.to_generate, request.dataroot)
     return 0
 
@@ -67,7 +68,9 @@ def _from_table(launch: Launch, option: str) -> str:
     return f" (class {size})" if size else ""
 
 
-def _facts(dry: DryRun, request: RunRequest) -> Facts:
+def _facts(dry: DryRun, request: RunRequest, weights: Path | None) -> Facts:
+    from milabench_ng.cli.foreseen import foreseen
+
     plan, duration = dry.planned.plan, dry.duration
     data = ", ".join(f"{name} (scale {scale:g})" for name, scale in dry.data)
     mark = "" if dry.tier == "full" else ", NOT ISOLATED: mnb doctor says why and what to do"
@@ -85,18 +88,19 @@ def _facts(dry: DryRun, request: RunRequest) -> Facts:
         ("to generate", _generating(dry.to_generate)),
         ("launches", f"{len(plan.launches)} in {len(plan.batches)} batches, started {dry.planned.start}"),
         ("estimated time", estimate),
-        ("score", _weighted(sorted({launch.suite for launch in plan.launches}))),
+        ("weights", _weighted(sorted({launch.suite for launch in plan.launches})) if weights is None else str(weights)),
+        ("will be marked", foreseen(dry.planned, weights) or "no"),
     ]
     shares = [(f"I/O share of {test}", io_text(io)) for test, io in dry.planned.io.items()]
     return facts("", [*pairs, *shares, *(("note", note) for note in (*dry.planned.notes, *dry.changed))])
 
 
 def _weighted(suites: Sequence[str]) -> str:
-    """What the score of each suite will rest on."""
+    """What the score of each suite rests on."""
     known = names("weights")
     shipped = ", ".join(one for one in suites if one in known)
     without = [f"none for {one}, which has no weights{did_you_mean(one, known)}" for one in suites if one not in known]
-    return "; ".join([f"by the shipped weights of {shipped}", *without] if shipped else without)
+    return "; ".join([f"those shipped for {shipped}", *without] if shipped else without)
 
 
 def _generating(estimated: DataEstimate) -> str:

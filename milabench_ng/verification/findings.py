@@ -73,6 +73,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     rulings: tuple[Ruling, ...]
     doubts: tuple[Doubted, ...] = ()
     """What is unusual; it breaks nothing, unless the rules refuse it."""
+    marks: tuple[str, ...] = ()
+    """Why the launches are not comparable, in words; the rules may accept it."""
     signed: str
     """Whether it is signed, and by whom, in words."""
     facts: dict[str, str]
@@ -94,6 +96,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         cannot = f"; not checkable: {', '.join(ruling.id for ruling in open_)}" if open_ else ""
         limits = f"{len(self.having('off'))} not asked; {self.signed}{cannot}"
         of = f" of {self.rules!r}" if self.rules else ""
+        limits = f"{self._marked}{limits}"
         if self.passed and not self.doubts:
             return f"PASS of {kept} rules{of}; {limits}"
         names = ", ".join(doubt.name for doubt in self.doubts)
@@ -102,6 +105,12 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
             return f"PASS with {doubts}; {kept} rules{of} are kept; {limits}"
         also = f"; {doubts}" if self.doubts else ""
         return f"FAIL of {kept + len(self.having('fail'))} rules{of}: {self._broken}{also}; {limits}"
+
+    @property
+    def _marked(self) -> str:
+        """The first three marks."""
+        more = f", and {len(self.marks) - 3} more" if len(self.marks) > 3 else ""
+        return f"NOT COMPARABLE: {', '.join(self.marks[:3])}{more}; " if self.marks else ""
 
     @property
     def _broken(self) -> str:

@@ -11,6 +11,7 @@ from milabench_ng.analysis.baselines.peaks import same_models
 from milabench_ng.analysis.scoring.scale import Scale, files_of, scales_of
 from milabench_ng.analysis.scoring.weights import WeightsFile, read_weights
 from milabench_ng.analysis.summary.folder import decode_summary
+from milabench_ng.analysis.summary.marked import count_marks
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.builtin import read_builtin
 from milabench_ng.errors import InputError
@@ -63,6 +64,7 @@ def judged(evidence: Evidence) -> Verification:
         rules=evidence.rules.name,
         rulings=judge(evidence),
         doubts=raised(evidence),
+        marks=tuple(mark.text for mark in count_marks(evidence.summary.tests)),
         signed=evidence.signer.words,
         facts=facts(evidence),
     )

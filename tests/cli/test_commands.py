@@ -302,8 +302,14 @@ def test_a_dry_run_says_which_suites_have_weights(here: Here, tmp_path: Path) ->
     entry = {"workload": "toy_lstm"}
     profile.write_text(json.dumps({"a": entry | {"suite": "standard"}, "b": entry | {"suite": "standart"}}))
     _, shown, _ = here("jobs", str(profile), "--dry-run")
-    said = "by the shipped weights of standard; none for standart, which has no weights (did you mean 'standard'?)"
-    assert f"score {said}" in " ".join(shown.split())
+    said = "those shipped for standard; none for standart, which has no weights (did you mean 'standard'?)"
+    assert f"weights {said}" in " ".join(shown.split())
+
+
+def test_a_dry_run_says_what_will_be_marked(here: Here, planned: str) -> None:
+    assert "will be marked options overridden: seed\n" in re.sub(" +", " ", planned)
+    _, shown, _ = here("jobs", PROFILE, "--name", "vae", "--window", "1", "--data-scale", "0.5", "--dry-run")
+    assert "will be marked averaging window shortened to 1 s; no score: 1 of 7 tests" in " ".join(shown.split())
 
 
 def test_a_dry_run_names_a_library_that_was_changed(tmp_path: Path) -> None:

@@ -329,7 +329,7 @@ def at_work(results: Path) -> Iterator[Shown]:
 def test_ctrl_c_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     with at_work(tmp_path / "results") as shown:
         shown.ours.write(b"\x03")
-        shown.until(lambda: any(row.startswith("next:") for row in rows_of(shown.screen)))
+        shown.until(lambda: any(row.startswith("details ") for row in rows_of(shown.screen)))
         assert not shown.screen.cursor.hidden
         assert not any(row.startswith("batch ") for row in rows_of(shown.screen))
 

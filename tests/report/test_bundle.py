@@ -34,6 +34,7 @@ from milabench_ng.verification.rules import Pin, Rules, decode_rules, load_rules
 from milabench_ng.verification.verify import verify
 from milabench_ng.worker.discovery import builtin_workloads
 
+BUNDLES = Path(__file__).parents[2] / "baselines" / "bundles"
 WHOLE = make_records.plan("quick", {"vae": PER_GPU}, 2, 1)
 
 
@@ -230,6 +231,15 @@ def test_a_bundle_that_was_packed_before_its_suite_had_weights_claims_no_score(
     Path("weights.json").write_text('{"unweighed.vae": {"weight": 1}}')
     assert call(["verify", "b.tar.gz", "--weights", "weights.json"]) == 0
     assert "R3    pass " in capsys.readouterr().out
+
+
+def test_the_verdict_names_marks_that_no_rule_refuses() -> None:
+    marked = verify(BUNDLES / "unfenced-loader-2xH100-20261125.tar.gz", Rules())
+    assert marked.passed
+    assert marked.marks == ("NOT ISOLATED: fence none",)
+    assert "; NOT COMPARABLE: NOT ISOLATED: fence none; " in marked.sentence
+    many = msgspec.structs.replace(marked, marks=("a", "b", "c", "d", "e")).sentence
+    assert "; NOT COMPARABLE: a, b, c, and 2 more; " in many
 
 
 def test_the_verdict_is_on_the_first_screen_of_the_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.provenance import node_devices
 from milabench_ng.errors import InputError
+from milabench_ng.node.inventory import Inventory
 from milabench_ng.plan import Plan
 from milabench_ng.profile import Test, build_profile, name_of, parse_profile
 from milabench_ng.records.manifest import Manifest
@@ -41,9 +42,9 @@ class _Run(msgspec.Struct, frozen=True):
 
 
 def _of_manifest(manifest: Manifest) -> _Run:
-    stated = _stated(manifest)
+    stated = _stated(manifest.plan, manifest.profile.text)
     return _Run(
-        marks=tuple(_of_run(manifest)),
+        marks=tuple(_of_run(manifest.plan, manifest.inventory)),
         scales={test: one.data_scale for test, one in stated.items()},
         company=_of_company(manifest.plan, stated),
     )
@@ -55,21 +56,31 @@ def _marked(result: LaunchResult, run: _Run) -> LaunchResult:
     return msgspec.structs.replace(result, marks=(*result.marks, *added))
 
 
-def _of_run(manifest: Manifest) -> Iterator[Mark]:
-    planned = manifest.plan
+def foreseen(planned: Plan, text: str, inventory: Inventory, scaled: Collection[str]) -> Iterator[Mark]:
+    """How a planned run departs from its profile, whose text is ``text``; ``scaled``: the tests that read data."""
+    stated = _stated(planned, text)
+    yield from _of_run(planned, inventory)
+    for launch in planned.measured:
+        if launch.test in scaled and launch.test in stated and launch.data_scale != stated[launch.test].data_scale:
+            yield Mark(kind="data scale", value=launch.data_scale, limit=stated[launch.test].data_scale)
+    yield from _of_company(planned, stated).values()
+
+
+def _of_run(planned: Plan, inventory: Inventory) -> Iterator[Mark]:
     if planned.order == "file" and planned.repeat > 1:
         yield Mark(kind="order", what=planned.order)
     if planned.tenants_per_device > 1:
-        yield Mark(kind="shared devices", value=planned.tenants_per_device, what=_shared(manifest))
-    if len(planned.devices) < node_devices(manifest):
-        yield Mark(kind="devices left out", value=len(planned.devices), limit=node_devices(manifest))
+        yield Mark(kind="shared devices", value=planned.tenants_per_device, what=_shared(planned, inventory))
+    there = node_devices(planned, inventory)
+    if len(planned.devices) < there:
+        yield Mark(kind="devices left out", value=len(planned.devices), limit=there)
 
 
-def _shared(manifest: Manifest) -> str:
+def _shared(planned: Plan, inventory: Inventory) -> str:
     """What several tenants share, and how."""
-    if all(device.kind == "cpu" for device in manifest.plan.devices):
+    if all(device.kind == "cpu" for device in planned.devices):
         return "CPU partition"
-    return "GPU, through MPS" if manifest.inventory.mps else "GPU, in turns"
+    return "GPU, through MPS" if inventory.mps else "GPU, in turns"
 
 
 def _of_data(result: LaunchResult, scales: Mapping[str, float]) -> Iterator[Mark]:
@@ -106,9 +117,9 @@ def _expected(label: str, stated: Mapping[str, Test], beside: Collection[str], s
     return {ids[names[i % len(names)]] for i in range(slots - 1 if names else 0)}
 
 
-def _stated(manifest: Manifest) -> dict[str, Test]:
+def _stated(planned: Plan, text: str) -> dict[str, Test]:
     """The tests as the profile states them (`suite.test`); empty if it cannot be read."""
-    suite, text = manifest.plan.suite, manifest.profile.text
+    suite = planned.suite
     try:
         tests, of_2020 = parse_profile(text, "run.json: profile")
         if of_2020:

@@ -55,10 +55,9 @@ def side_by_side(manifests: Sequence[Manifest]) -> Counter[str]:
     return found
 
 
-def node_devices(manifest: Manifest) -> int:
-    """The number of GPUs and MIG instances in the node; 0 if unknown, or if processors did the work."""
-    on_gpus = all(device.kind != "cpu" for device in manifest.plan.devices)
-    return len(manifest.inventory.gpus) if on_gpus else 0
+def node_devices(plan: Plan, inventory: Inventory) -> int:
+    """The number of GPUs and MIG instances in the node; 0 if unknown, or if processors do the work."""
+    return len(inventory.gpus) if all(device.kind != "cpu" for device in plan.devices) else 0
 
 
 def order_of(plan: Plan) -> str | None:

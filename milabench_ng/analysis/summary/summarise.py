@@ -94,7 +94,7 @@ def summarise(folder: ReducedFolder) -> Summary:
         devices=devices,
         provenance=provenance_of(folder, models),
         models=models,
-        node_devices=max((node_devices(manifest) for manifest in folder.manifests), default=0) or None,
+        node_devices=max((node_devices(one.plan, one.inventory) for one in folder.manifests), default=0) or None,
         has_plan=bool(folder.manifests),
         sessions=max((result.session for result in results), default=1),
         starts=starts_of(folder, results),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from milabench_ng.catalogue import AUTO, Workload
 from milabench_ng.node.conditions import CLOCK_LIMIT_S, clock_set_by_s, throttled_fraction
 from milabench_ng.node.foreign_load import FOREIGN_LIMIT
-from milabench_ng.node.storage import in_memory
+from milabench_ng.node.storage import Storage, in_memory
 from milabench_ng.orchestrator.outcome.observation import Observation, SessionFacts
 from milabench_ng.orchestrator.outcome.skipped import skipped
-from milabench_ng.records.isolation import handicaps
+from milabench_ng.orchestrator.planning.planned_run import PlannedRun
+from milabench_ng.plan import Launch
+from milabench_ng.records.isolation import Tier, handicaps
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import layers_fit
 from milabench_ng.records.prefetched import prefetched
@@ -34,32 +37,72 @@ def marks(facts: SessionFacts, seen: Observation) -> tuple[Mark, ...]:
 def _of_run(facts: SessionFacts) -> Iterator[Mark]:
     for difference in facts.begun.differences:
         yield Mark(kind="resumed", what=difference)
-    if facts.fence.tier == "partial":
+    yield from _of_plan(facts.planned, facts.fence.tier)
+
+
+def _of_plan(planned: PlannedRun, tier: Tier) -> Iterator[Mark]:
+    if tier == "partial":
         yield Mark(kind="partly isolated")
-    elif facts.fence.tier != "full":
-        yield Mark(kind="not isolated", what=facts.fence.tier)
-    if facts.planned.resctrl is not None:
+    elif tier != "full":
+        yield Mark(kind="not isolated", what=tier)
+    if planned.resctrl is not None:
         yield Mark(kind="caches divided")
-    if not facts.planned.rule.comparable:
-        yield Mark(kind="window shortened", value=facts.planned.rule.length_s, limit=WindowRule().length_s)
+    if not planned.rule.comparable:
+        yield Mark(kind="window shortened", value=planned.rule.length_s, limit=WindowRule().length_s)
+
+
+def foreseen(planned: PlannedRun, tier: Tier, dataroot: Storage) -> Iterator[Mark]:
+    """The marks that a run will have whatever happens in it; ``tier``: of the fence that it will have."""
+    yield from _of_plan(planned, tier)
+    request, classic = planned.request, {one.classic for one in planned.catalogue.data_sets.values() if one.classic}
+    for launch in planned.plan.measured:
+        workload = planned.workload(launch)
+        yield from _of_options(launch)
+        if AUTO in launch.arguments.values():
+            yield Mark(kind="automatic batch size", what=AUTO)
+        data = workload.data_set(launch.arguments)
+        if request.classic_data and data in classic:
+            yield Mark(kind="classic data", what=data or "")
+        if request.trust_data and data is not None:
+            yield Mark(kind="data not read again", what=data)
+        yield from _of_storage(workload, dataroot)
+        yield from _of_io(planned, launch)
+        yield from _of_shares(planned, launch)
+
+
+def _of_options(launch: Launch) -> Iterator[Mark]:
+    if launch.overrides:
+        yield Mark(kind="options overridden", what=", ".join(launch.overrides))
+
+
+def _of_storage(workload: Workload, dataroot: Storage) -> Iterator[Mark]:
+    if workload.stores and in_memory(dataroot):
+        yield Mark(kind="files in memory", what=dataroot.filesystem)
+
+
+def _of_io(planned: PlannedRun, launch: Launch) -> Iterator[Mark]:
+    asked = planned.io.get(launch.test)
+    if asked and asked.override:
+        yield Mark(kind="I/O share overridden")
+    if asked and asked.method == "readers":
+        yield Mark(kind="I/O share held by readers")
+
+
+def _of_shares(planned: PlannedRun, launch: Launch) -> Iterator[Mark]:
+    if any(planned.shares[slot].smt_shared for slot in launch.slot_ids):
+        yield Mark(kind="siblings shared")
 
 
 def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
-    if seen.launch.overrides:
-        yield Mark(kind="options overridden", what=", ".join(seen.launch.overrides))
+    yield from _of_options(seen.launch)
     if seen.batch_search:
         yield Mark(kind="automatic batch size", what=str(seen.batch_search.size or "none fits"))
     if seen.data and seen.data.kind == "classic":
         yield Mark(kind="classic data", what=seen.data.name)
     if seen.data and facts.planned.request.trust_data:
         yield Mark(kind="data not read again", what=seen.data.name)
-    if in_memory(facts.dataroot) and facts.planned.workload(seen.launch).stores:
-        yield Mark(kind="files in memory", what=facts.dataroot.filesystem)
-    asked = facts.planned.io.get(seen.launch.test)
-    if asked and asked.override:
-        yield Mark(kind="I/O share overridden")
-    if asked and asked.method == "readers":
-        yield Mark(kind="I/O share held by readers")
+    yield from _of_storage(facts.planned.workload(seen.launch), facts.dataroot)
+    yield from _of_io(facts.planned, seen.launch)
 
 
 def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
@@ -71,8 +114,7 @@ def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     if seen.neighbours.lost:
         lost, planned = len(seen.neighbours.lost), seen.neighbours.planned
         yield Mark(kind="neighbours lost", what=str(planned), value=lost)
-    if any(facts.planned.shares[slot].smt_shared for slot in seen.launch.slot_ids):
-        yield Mark(kind="siblings shared")
+    yield from _of_shares(facts.planned, seen.launch)
     if seen.paused_s > PAUSED_LIMIT_S:
         yield Mark(kind="orchestrator paused", value=seen.paused_s, limit=PAUSED_LIMIT_S)
     set_by_s = clock_set_by_s(*seen.conditions)

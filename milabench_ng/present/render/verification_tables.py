@@ -38,7 +38,8 @@ def verification_document(found: Verification) -> Document:
 
 
 def _verdict(found: Verification) -> Fact:
-    return Fact("verdict", found.sentence, "bad" if not found.passed else "fair" if found.doubts else "good")
+    tone: Tone = "bad" if not found.passed else "fair" if found.doubts or found.marks else "good"
+    return Fact("verdict", found.sentence, tone)
 
 
 def ruling_section(title: str, rulings: Iterable[Ruling], notes: tuple[str, ...] = ()) -> Section:
