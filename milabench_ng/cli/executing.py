@@ -30,7 +30,7 @@ from milabench_ng.records.stopping import Headline
 from milabench_ng.signals import exit_code
 from milabench_ng.units import format_seconds, utc_now
 
-COSTS = "Ctrl-C costs the batch under way: it counts as interrupted, and mnb resume measures it again"
+COSTS = "Ctrl-C: the batch under way counts as interrupted, mnb resume measures it again"
 
 
 def require_weights(weights: Path | None, request: RunRequest) -> None:

@@ -50,7 +50,7 @@ class Terminal:
             return
         if told.kind in ("note", "line"):
             style = "yellow" if told.kind == "note" else None
-            self._console.print(plain_lines(told.text), style=style, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(plain_lines(told.text), style=style, markup=False, highlight=False)
             return
         self._stage = "" if isinstance(event, BatchBegins | BatchProgress) else plain(told.text)
         if told.kind == "stage" or stamped.time_s - self._drawn_s >= REDRAWN_S:
