@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.catalogue import AUTO, Workload
+from milabench_ng.catalogue import AUTO
 from milabench_ng.node.conditions import CLOCK_LIMIT_S, clock_set_by_s, throttled_fraction
 from milabench_ng.node.foreign_load import FOREIGN_LIMIT
 from milabench_ng.node.storage import Storage, in_memory
@@ -56,16 +56,15 @@ def foreseen(planned: PlannedRun, tier: Tier, dataroot: Storage) -> Iterator[Mar
     yield from _of_plan(planned, tier)
     request, classic = planned.request, {one.classic for one in planned.catalogue.data_sets.values() if one.classic}
     for launch in planned.plan.measured:
-        workload = planned.workload(launch)
         yield from _of_options(launch)
         if AUTO in launch.arguments.values():
             yield Mark(kind="automatic batch size", what=AUTO)
-        data = workload.data_set(launch.arguments)
+        data = planned.workload(launch).data_set(launch.arguments)
         if request.classic_data and data in classic:
             yield Mark(kind="classic data", what=data or "")
         if request.trust_data and data is not None:
             yield Mark(kind="data not read again", what=data)
-        yield from _of_storage(workload, dataroot)
+        yield from _of_storage(planned, launch, dataroot)
         yield from _of_io(planned, launch)
         yield from _of_shares(planned, launch)
 
@@ -75,8 +74,8 @@ def _of_options(launch: Launch) -> Iterator[Mark]:
         yield Mark(kind="options overridden", what=", ".join(launch.overrides))
 
 
-def _of_storage(workload: Workload, dataroot: Storage) -> Iterator[Mark]:
-    if workload.stores and in_memory(dataroot):
+def _of_storage(planned: PlannedRun, launch: Launch, dataroot: Storage) -> Iterator[Mark]:
+    if in_memory(dataroot) and planned.workload(launch).stores:
         yield Mark(kind="files in memory", what=dataroot.filesystem)
 
 
@@ -101,7 +100,7 @@ def _of_request(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         yield Mark(kind="classic data", what=seen.data.name)
     if seen.data and facts.planned.request.trust_data:
         yield Mark(kind="data not read again", what=seen.data.name)
-    yield from _of_storage(facts.planned.workload(seen.launch), facts.dataroot)
+    yield from _of_storage(facts.planned, seen.launch, facts.dataroot)
     yield from _of_io(facts.planned, seen.launch)
 
 
