@@ -58,7 +58,7 @@ def jobs(
     weights: Annotated[Path | None, MEASURING] = None,
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
-    """Run a profile: the main job. Ends with the verdict, the score and the next command; `mnb report` has the rest.
+    """Run a profile: the main job. Ends with the verdict, the score and what to do.
 
     Exit code: 0, 1 if a launch failed, 2 for bad input, 130 after Ctrl-C,
     3 if the required isolation is unavailable.
