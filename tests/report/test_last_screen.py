@@ -22,6 +22,8 @@ from milabench_ng.report.reporting import build_report, make_report
 BASELINES = Path(__file__).parents[2] / "baselines"
 SURE = Interval(value=2900.0, low=2880.0, high=2920.0, n=5, df=4.0)
 FOLDERS = ("h200.json", "bundles/standard-rest-2xH200-20261122.tar.gz", "bundles/cv-1xH200-20261122.tar.gz")
+STUDY = "bundles/unfenced-toy_lstm-2xH100-20261125.tar.gz"
+"""Not isolated, without weights, and about neighbours."""
 
 
 def printed(report: Report, monkeypatch: pytest.MonkeyPatch, width: int = 80) -> list[str]:
@@ -35,6 +37,19 @@ def printed(report: Report, monkeypatch: pytest.MonkeyPatch, width: int = 80) ->
 def named(lines: list[str]) -> list[str]:
     """What the lines are about."""
     return [line[:9].strip() for line in lines if line[:9].strip()]
+
+
+def test_a_study_of_neighbours_says_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(BASELINES)
+    lines = printed(make_report(Path(STUDY)), monkeypatch)
+    assert len(lines) <= 12
+    assert re.match(r"Verdict +NOT COMPARABLE: NOT ISOLATED: fence none", lines[0])
+    assert any(line.startswith("Neighbours  ") for line in lines)
+
+
+def test_a_note_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = printed(make_report(BASELINES / "bundles" / "modern-2xH200-20261124.tar.gz"), monkeypatch)
+    assert lines[0] == "Verdict  NOT JUDGED: 3 repeats; 5 repeats give a verdict"
 
 
 @pytest.mark.parametrize("name", FOLDERS)

@@ -26,30 +26,33 @@ LINES = 12
 """Half of a terminal of 80 x 24."""
 _MOST = 2
 """Lines of a finding."""
-_INDENT = len("details  ")
+_NAMES = len("Verdict")
 _KNOWN = ("Node", "Parts")
 """Answers that nobody waits for at the end of a run."""
 _SOUND = Fact("Verdict", "nothing was found that speaks against the results", "good")
 
 
 def last_screen(report: Report, width: int) -> Text:
-    """The last screen of a run, for a terminal of ``width`` columns."""
+    """The last screen of a run, for a terminal of ``width`` columns: the most important first, until it is full."""
     screen = first_screen(report)
     verdict, *warnings = _findings(screen, width)
     *answers, valid = (answer.fact for answer in screen.answers if not answer.name.startswith(_KNOWN))
     look = [_short(Fact("" if n else "Look at", one.text, one.tone), width) for n, one in enumerate(screen.look)]
-    optional = [*answers, *warnings, *look]
-    least = [verdict, valid, *_commands(report, len(optional))]
-    room = LINES - _height(least, width)
-    kept = optional[: sum(_height(optional[: n + 1], width) <= room for n in range(len(optional)))]
-    shown = (*(one for one in warnings if one in kept), *(one for one in answers if one in kept), valid)
-    shown += tuple(one for one in look if one in kept)
-    return fact_lines([verdict, *shown, *_commands(report, len(optional) - len(kept))], width)
+    optional = [*sorted(answers, key=lambda one: one.text == "none"), *warnings, *look]
+    for count in range(len(optional), -1, -1):
+        kept = optional[:count]
+        above = [one for one in (*warnings, *answers) if one in kept]
+        below = [one for one in look if one in kept]
+        facts = [verdict, *above, valid, *below, *_commands(report, len(optional) - count)]
+        if _height(facts, width) <= LINES:
+            break
+    return fact_lines(facts, width)
 
 
 def _findings(screen: FirstScreen, width: int) -> list[Fact]:
-    """The verdict is the worst that was found; the others follow below it."""
-    told = [Fact("", f"{fact.name}: {fact.text}", fact.tone) for fact in screen.alarms if fact.tone != "plain"]
+    """The verdict is the worst that was found; the others follow below it, what is only worth a note last."""
+    alarms = sorted(screen.alarms, key=lambda fact: (fact.tone != "bad", not fact.name.isupper()))
+    told = [Fact("", f"{fact.name}: {fact.text}", fact.tone) for fact in alarms if fact.tone != "plain"]
     if not told:
         return [_SOUND]
     return [_short(one, width) for one in (msgspec.structs.replace(told[0], name="Verdict"), *told[1:])]
@@ -66,9 +69,7 @@ def _commands(report: Report, hidden: int) -> Iterable[Fact]:
 
 def _height(facts: Sequence[Fact], width: int) -> int:
     """The lines that statements take on the terminal, which breaks long words itself."""
-    if not facts:
-        return 0
-    lines = fact_lines(facts, width, least=_INDENT - 2).plain.splitlines()
+    lines = fact_lines(facts, width, least=_NAMES).plain.splitlines()
     return sum(max(1, math.ceil(cell_len(line) / width)) for line in lines)
 
 
