@@ -72,6 +72,13 @@ def show(sink: Sink, *events: tuple[float, AnyRunEvent]) -> None:
     sink.close()
 
 
+def test_an_interrupted_launch_has_not_failed() -> None:
+    cut = msgspec.structs.replace(BAD, cause="interrupted", detail="the run was interrupted")
+    told = said(cut, BATCH)
+    assert told is not None
+    assert told.text == f"{HEAD}: J1.1 interrupted: the run was interrupted"
+
+
 def test_lines_tell_progress_where_nothing_was_told_for_ten_seconds() -> None:
     file = io.StringIO()
     show(

@@ -26,6 +26,12 @@ STUDY = "bundles/unfenced-toy_lstm-2xH100-20261125.tar.gz"
 """Not isolated, without weights, and about neighbours."""
 
 
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths are short, wherever the tests are."""
+    monkeypatch.chdir(BASELINES)
+
+
 def printed(report: Report, monkeypatch: pytest.MonkeyPatch, width: int = 80) -> list[str]:
     """The lines on a terminal."""
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: terminal_size((width, 24)))
@@ -40,7 +46,6 @@ def named(lines: list[str]) -> list[str]:
 
 
 def test_a_study_of_neighbours_says_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(BASELINES)
     lines = printed(make_report(Path(STUDY)), monkeypatch)
     assert len(lines) <= 12
     assert re.match(r"Verdict +NOT COMPARABLE: NOT ISOLATED: fence none", lines[0])
@@ -48,14 +53,14 @@ def test_a_study_of_neighbours_says_what_they_cost(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_note_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = printed(make_report(BASELINES / "bundles" / "modern-2xH200-20261124.tar.gz"), monkeypatch)
+    lines = printed(make_report(Path("bundles/modern-2xH200-20261124.tar.gz")), monkeypatch)
     assert lines[0] == "Verdict  NOT JUDGED: 3 repeats; 5 repeats give a verdict"
 
 
 @pytest.mark.parametrize("name", FOLDERS)
 @pytest.mark.parametrize("width", [80, 120])
 def test_it_has_twelve_lines_at_most(name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = make_report(BASELINES / name)
+    report = make_report(Path(name))
     lines = printed(report, monkeypatch, width)
     assert len(lines) <= 12
     assert all(len(line) <= width or "/" in line for line in lines), "paths alone are not broken"
@@ -70,7 +75,7 @@ def test_it_has_twelve_lines_at_most(name: str, width: int, monkeypatch: pytest.
 
 
 def test_its_answers_are_those_of_the_first_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = make_report(BASELINES / "h200.json")
+    report = make_report(Path("h200.json"))
     told = {answer.name: "   ".join(answer.parts) for answer in first_screen(report).answers}
     lines = printed(report, monkeypatch)
     assert lines[:3] == [
@@ -82,7 +87,7 @@ def test_its_answers_are_those_of_the_first_screen(monkeypatch: pytest.MonkeyPat
 
 def test_what_finds_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten reasons why nothing can be compared, and a failure: the worst comes first, the rest is counted."""
-    summary = make_report(BASELINES / "h200.json").summary
+    summary = make_report(Path("h200.json")).summary
     marks = tuple(Mark(kind="classic data", what=f"{'a long name of a set ' * 5}{number}") for number in range(10))
     failed = FailedLaunch(job_id="0.0", cause="oom", detail="killed")
     tests = {
@@ -99,7 +104,7 @@ def test_what_finds_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_without_any_finding_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = make_report(BASELINES / "h200.json")
+    report = make_report(Path("h200.json"))
     assert report.score is not None
     judged = msgspec.structs.replace(report.score, interval=SURE)
     quiet = msgspec.structs.replace(report, score=judged)

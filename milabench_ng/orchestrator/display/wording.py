@@ -102,7 +102,9 @@ def _launch(event: LaunchEnds, batch: BatchBegins | None) -> str:
 
 
 def result(event: LaunchEnds) -> str:
-    """The rate of a launch, or why it failed."""
+    """The rate of a launch, or why it has none; an interruption is no failure once the batch is measured again."""
+    if event.cause == "interrupted":
+        return f"interrupted: {event.detail}"
     if event.perf is None:
         return f"FAILED ({event.cause}): {event.detail}"
     return f"{event.perf:,.2f} {event.unit}/s"
