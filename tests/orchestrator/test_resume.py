@@ -137,7 +137,7 @@ def test_a_record_that_was_changed_or_cut_short_is_made_again(run_profile, resum
 def test_who_lost_a_neighbour_is_measured_again_with_it(run_profile, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """All attempts count, and only the last result of each launch does."""
     test = {"workload": f"{HERE}:fails_once", "arguments": {"marker": str(tmp_path / "marker")}}
-    finished = run_profile({"once": test}, retry=2)
+    finished = run_profile({"once": test}, rule=AT_WORK, retry=2)
     causes = [record.mnb.failure and record.mnb.failure.cause for record in finished.records]
     assert sorted(causes, key=str) == [None, None, None, "exception"]
     (failed,) = [record for record in finished.records if not record.success]
