@@ -200,6 +200,8 @@ class Declarations(msgspec.Struct, frozen=True, kw_only=True):
     """Writes files below the data root."""
     pace_only: tuple[str, ...] = ()
     """Its own options that change only how a batch is made, not what is computed for an item."""
+    formerly: dict[str, Scalar] = {}
+    """What versions did that had no such option, by option."""
     most_items: str | None = None
     """The most items of a step: a formula over its options and ``devices``; None if its author does not say."""
     trains: bool = False

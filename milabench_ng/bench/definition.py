@@ -6,6 +6,8 @@ import dataclasses
 import importlib.util
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -16,7 +18,7 @@ from milabench_ng.batch_sizes import BATCH_SIZE
 from milabench_ng.bench.options import COMMON
 from milabench_ng.bench.signature import Function, read_options
 from milabench_ng.bench.source import source_modules
-from milabench_ng.catalogue import AUTO, DEVICE_PEAKS, Bound, Classic, DataBy, Derived, FirstLoss, Option
+from milabench_ng.catalogue import AUTO, DEVICE_PEAKS, Bound, Classic, DataBy, Derived, FirstLoss, Option, Scalar
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.errors import InputError
 from milabench_ng.formula import names
@@ -51,6 +53,7 @@ class Definition:
     notes: tuple[str, ...]
     stores: bool
     pace_only: tuple[str, ...] = ()
+    formerly: dict[str, Scalar] = field(default_factory=dict)
     most_items: str | None = None
     trains: bool | None = None
     own_types: bool = False
@@ -65,7 +68,11 @@ class Definition:
         if self.most_items is not None:
             _check_formula(self, "most_items", self.most_items, [*own, _DEVICES])
         options = {option.name for option in read_options(self.function)}
-        for what, named in (("fits takes", self._judged() - {_DEVICES}), ("pace_only names", {*self.pace_only})):
+        for what, named in (
+            ("fits takes", self._judged() - {_DEVICES}),
+            ("pace_only names", {*self.pace_only}),
+            ("formerly names", {*self.formerly}),
+        ):
             if unknown := named - options:
                 raise InputError(f"workload {self.name}: {what} {', '.join(sorted(unknown))}, which is no option")
 
@@ -111,7 +118,7 @@ class Definition:
         own = {option.name for option in self.own_options}
         if isinstance(self.data, DataBy):
             check_choice(self.data, self.own_options, self.name)
-        same = {field: value for field, value in vars(self).items() if field in catalogue.Workload.__struct_fields__}
+        same = {name: value for name, value in vars(self).items() if name in catalogue.Workload.__struct_fields__}
         read = {
             "name": name,
             "data": self.data.name if isinstance(self.data, type) else self.data,
@@ -146,6 +153,7 @@ def workload(
     notes: tuple[str, ...] = (),
     stores: bool = False,
     pace_only: tuple[str, ...] = (),
+    formerly: Mapping[str, Scalar] = MappingProxyType({}),
     most_items: str | None = None,
     trains: bool | None = None,
     own_types: bool = False,
@@ -162,7 +170,8 @@ def workload(
     ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
     rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.notes`), for their
     formulas. ``stores``: it writes files, below the data root (`Bench.storage`). ``pace_only``: those of its options
-    that change only how fast batches are made, not what is computed for an item. ``most_items``: the most items of a
+    that change only how fast batches are made, not what is computed for an item. ``formerly``: what versions did that
+    had no such option, by option: their records are compared as if they said so. ``most_items``: the most items of a
     step, as a formula over its own options and ``devices``, the number that a launch runs over; by default its option
     ``batch_size``, if it has one. ``trains``: it calls `Bench.step` in each step; by default if it has an option
     ``learning_rate``. ``own_types``: its model has types that its precision mode does not make, or neither a linear nor
@@ -173,7 +182,7 @@ def workload(
     Raises InputError for formulas over what is no option, and if ``fits`` or ``pace_only`` name what is none.
     """
 
-    declared = locals()
+    declared = locals() | {"formerly": dict(formerly)}
     return lambda function: Definition(function=function, **declared)
 
 

@@ -284,7 +284,8 @@ def probe(precision: Precision) -> Probed:
     with precision.context():
         product = left.to(precision.device) @ right.to(precision.device)
     seen = Probed(str(product.dtype).removeprefix("torch."), _error(product, left.double() @ right.double()))
-    if seen.dtype != "float32" or seen.matmul_error >= FP32_ERROR:
+    stored_in_fp32 = precision.input_dtype is None  # else the weights say the mode, and nobody asks for more
+    if not stored_in_fp32 or seen.dtype != "float32" or seen.matmul_error >= FP32_ERROR:
         return seen
     return seen._replace(convolution_error=_convolution_error(precision, generator))
 

@@ -31,7 +31,7 @@ LAYOUTS: dict[SuiteName, str] = {
     "lambda": "nvidia_examples",
     "unet3d": "unet3d",
 }
-"""Their modules in `report.layouts`."""
+"""Their modules in `present.layouts`."""
 
 
 def tell(facts: Iterable[Fact]) -> None:

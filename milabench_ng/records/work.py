@@ -121,6 +121,14 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         data = frozenset((read.name, read.kind, read.scale) for read in self.data)
         return self.workload, self.unit, self.classic_factor, self.scheme, options, frozenset(self.precision), data
 
+    def completed(self, known: Declared | None) -> Work:
+        """The same, with what versions did that had no such option as the workload is ``known`` to have it now."""
+        if known is None or not self.options:
+            return self
+        lacking = {name: value for name, value in known.formerly.items() if name not in self.options}
+        pace_only = known.pace_only if lacking and not self.pace_only else self.pace_only
+        return msgspec.structs.replace(self, options=self.options | lacking, pace_only=pace_only)
+
     @property
     def planned(self) -> Work:
         """What a plan says of it: the workload, how it spreads and its options."""

@@ -23,7 +23,6 @@ from milabench_ng.orchestrator.jobs import fenced
 parent, run_id, isolation = sys.argv[1:]
 planned = Has(
     plan=Has(devices=()),
-    shares={"0": Has(cpus=(4000, 4001))},
     capabilities=probe(parent or None),
     isolation=isolation,
     request=Has(allow_concurrent=False),
@@ -31,7 +30,7 @@ planned = Has(
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    with fenced(planned, run_id, Has(note=lambda text: None)):
+    with fenced(planned, ("cpu4000", "cpu4001"), run_id, Has(note=lambda text: None)):
         print("in", flush=True)
         sys.stdin.readline()
 except IsolationError as error:

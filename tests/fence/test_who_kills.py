@@ -55,6 +55,7 @@ REMOVERS = {
     "orchestrator/execution/scratch.py:scratch_folder rmtree": "made by this run, which has its lock",
     "orchestrator/execution/scratch.py:remove_dead rmtree": "this user's, with a free lock, which is held meanwhile",
     "orchestrator/persistence/sessions.py:opened unlink": f"{RESULT}, without an event",
+    "orchestrator/persistence/sessions.py:refuse_unwritable rmdir": "made in the same line, under a random name",
     "orchestrator/persistence/sessions.py:opened rmdir": "a folder that this session made; only if it is empty",
     "orchestrator/persistence/result_writer.py:ResultWriter._write unlink": f"{RESULT}, cut short",
     "orchestrator/persistence/result_writer.py:ResultWriter._forget unlink": "a copy in --spool of what is now written",

@@ -138,14 +138,14 @@ class Traced(msgspec.Struct, frozen=True):
     """The version of mnb that made the record."""
 
 
-def traced(mnb: Mnb) -> Traced:
-    """Extract the traced values from a launch's record."""
+def traced(mnb: Mnb, work: Work) -> Traced:
+    """Extract the traced values from a launch's record; ``work`` is the launch's."""
     precision = (mnb.precision.ran if mnb.precision else None) or "unknown"
     places = [(f"{mnb.launch.slot_ids[number]}/{number}", rank) for number, rank in enumerate(mnb.ranks)]
     return Traced(
         label=mnb.label,
         version=mnb.version,
-        arguments=Work.of(mnb).options_that_change("work", "numbers", "precision"),
+        arguments=work.options_that_change("work", "numbers", "precision"),
         data=(mnb.data.name, mnb.data.kind, mnb.data.scale) if mnb.data else None,
         kind="cpu" if all(device.kind == "cpu" for device in mnb.devices) else "gpu",
         precision=precision,

@@ -30,6 +30,7 @@ from milabench_ng.analysis.statistics.intervals import (
 )
 from milabench_ng.analysis.statistics.jackknife import Jackknife, sum_by_group
 from milabench_ng.analysis.summary.summary import LEFT, Summary, TestSummary
+from milabench_ng.builtin import Declared, read_builtin
 from milabench_ng.stats import weighted_geometric_mean
 from milabench_ng.units import counted
 
@@ -165,11 +166,27 @@ def level(reference: Reference | None, labels: Sequence[str], weights: Weights, 
 
 
 def other_items(summary: Summary, reference: Reference | None, labels: Sequence[str]) -> dict[str, str]:
-    """The ``labels`` whose items are not those of the reference, and both."""
+    """The ``labels`` whose items are not those of the reference, or have changed since it was measured, and how."""
     if reference is None:
         return {}
-    units = {label: (summary.tests[label].work.unit, reference.summary.tests[label].work.unit) for label in labels}
-    return {label: f"{ours}, the reference {theirs}" for label, (ours, theirs) in units.items() if ours != theirs}
+    known = read_builtin()
+    pairs = {label: (summary.tests[label], reference.summary.tests[label]) for label in labels}
+    return {label: why for label, (ours, theirs) in pairs.items() if (why := _other_item(ours, theirs, known))}
+
+
+def _other_item(ours: TestSummary, theirs: TestSummary, known: Mapping[str, Declared]) -> str:
+    """How an item differs from that of the reference; empty if it does not."""
+    if ours.work.unit != theirs.work.unit:
+        return f"{ours.work.unit}, the reference {theirs.work.unit}"
+    changed = {each.what for each in theirs.departures if each.decides} - {each.what for each in ours.departures}
+    if changed:
+        return f"other work than the reference, in which {' and '.join(sorted(changed))}"
+    declared = known.get(ours.work.workload)
+    for name, formerly in declared.formerly.items() if declared else ():
+        values = [row.work.options.get(name, formerly) for row in (ours, theirs)]
+        if values[0] != values[1] and name not in ours.work.pace_only:
+            return f"other work than the reference: {name} {values[0]}, there {values[1]}"
+    return ""
 
 
 def _other_devices(summary: Summary, reference: Reference | None, labels: Sequence[str]) -> int | None:

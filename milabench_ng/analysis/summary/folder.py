@@ -81,13 +81,14 @@ def load_baseline(name: str) -> Summary:
 
 def reduce_folder(folder: Folder) -> ReducedFolder:
     """Reduce every record, and add what the manifests and the shipped traces say of it."""
-    results = [reduce_record(read) for read in folder.records]
     manifests = [read.manifest for read in folder.manifests]
+    own = {name: one for manifest in manifests for name, one in manifest.declared.items()} | read_builtin()
+    results = [_completed(reduce_record(read), own) for read in folder.records]
     events = folder.ledger.events
     return ReducedFolder(
         source=folder.source,
         events=events,
-        results=with_deviations(against_traces(results, manifests), manifests),
+        results=with_deviations(against_traces(results, manifests, own), manifests),
         manifests=tuple(_asked(manifest, events) for manifest in manifests),
         problems=folder.problems,
         going_on=folder.going_on,
@@ -101,12 +102,17 @@ def _asked(manifest: Manifest, events: Sequence[AnyLedgerEvent]) -> Manifest:
     return msgspec.structs.replace(manifest, plan=asked(manifest.plan, events))
 
 
-def against_traces(results: list[LaunchResult], manifests: list[Manifest]) -> tuple[LaunchResult, ...]:
+def _completed(result: LaunchResult, own: Mapping[str, Declared]) -> LaunchResult:
+    return msgspec.structs.replace(result, work=result.work.completed(own.get(result.work.workload)))
+
+
+def against_traces(
+    results: list[LaunchResult], manifests: list[Manifest], own: Mapping[str, Declared]
+) -> tuple[LaunchResult, ...]:
     """Compare each result with its suite's shipped traces: add marks for deviations, and whether it was compared."""
     suites = {suite_of(result.test) for result in results}
     known = {label: trace for suite in suites for label, trace in load_traces(suite).items()}
     keys = {manifest.run_id: manifest.software_key for manifest in manifests}
-    own = {name: one for manifest in manifests for name, one in manifest.declared.items()} | read_builtin()
     return tuple(
         _against(result, own, known.get(result.label), keys.get(result.run_id or "", "")) for result in results
     )
@@ -117,9 +123,12 @@ def _against(
 ) -> LaunchResult:
     if result.mnb is None:
         return result
-    seen = traced(result.mnb)
-    found = compare(seen, trace, software_key)
+    seen = traced(result.mnb, result.work)
     declared = own.get(result.work.workload)
+    if trace is not None and declared is not None:
+        lacking = {name: value for name, value in declared.formerly.items() if name in seen.arguments}
+        trace = msgspec.structs.replace(trace, arguments=lacking | trace.arguments)
+    found = compare(seen, trace, software_key)
     if found.lacking and declared and declared.first_loss:
         found = compare_first_loss(seen, declared.first_loss)
     return msgspec.structs.replace(
@@ -148,9 +157,15 @@ def decode_summary(content: bytes, source: str) -> Summary:
     if isinstance(rows := raw.get("tests"), dict):
         raw["tests"] = {label: {**row, "work": row} if isinstance(row, dict) else row for label, row in rows.items()}
     try:
-        return _consistent(msgspec.convert(raw, Summary), source)
+        made = _consistent(msgspec.convert(raw, Summary), source)
     except msgspec.ValidationError as error:
         raise InputError(f"{source}: not a summary: {short(error)}") from None
+    own = read_builtin()
+    rows = {
+        label: msgspec.structs.replace(row, work=row.work.completed(own.get(row.work.workload)))
+        for label, row in made.tests.items()
+    }
+    return msgspec.structs.replace(made, tests=rows)
 
 
 def _consistent(summary: Summary, source: str) -> Summary:

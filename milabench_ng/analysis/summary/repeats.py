@@ -10,16 +10,18 @@ from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.summary import Stat, TestSummary
 from milabench_ng.stats import mean, sample_std
 
+Runs = Sequence[str | None]
+"""The ids of a folder's runs of ``mnb``, in the order in which they started."""
+
 
 def repeats(
-    good: Sequence[LaunchResult], value: Callable[[LaunchResult], float] = lambda result: result.perf
+    good: Sequence[LaunchResult], runs: Runs, value: Callable[[LaunchResult], float] = lambda result: result.perf
 ) -> dict[str, float]:
-    """Mean ``value`` over the devices by repeat; ``"0#2"`` is repeat 0 of the folder's second run of ``mnb``.
+    """Mean ``value`` over the devices by repeat; ``"0#2"`` is repeat 0 of the second of ``runs``.
 
     A repeat that lacks a device that other repeats have (its launch failed) is left out: devices differ, so the mean
     over the remaining ones would not be comparable.
     """
-    runs = _runs(good)
     cells: dict[tuple[int, str], dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in good:
         repeat = result.job_id.partition(".")[0]
@@ -32,12 +34,11 @@ def repeats(
     }
 
 
-def sessions_by_repeat(good: Sequence[LaunchResult]) -> dict[str, int]:
+def sessions_by_repeat(good: Sequence[LaunchResult], runs: Runs) -> dict[str, int]:
     """The session of every repeat; empty for one session.
 
     A repeat that a later session finished counts as the later one's.
     """
-    runs = _runs(good)
     last: dict[str, int] = {}
     for result in good:
         run, repeat = runs.index(result.run_id), result.job_id.partition(".")[0]
@@ -46,11 +47,11 @@ def sessions_by_repeat(good: Sequence[LaunchResult]) -> dict[str, int]:
     return last if len(set(last.values())) > 1 else {}
 
 
-def _runs(good: Sequence[LaunchResult]) -> list[str | None]:
-    """The runs of ``mnb``, in the order in which they started."""
-    dated = [(begun, result.run_id) for result in good if (begun := result.started_utc)]
+def runs_of(results: Sequence[LaunchResult]) -> Runs:
+    """The runs that the launches of a folder belong to."""
+    dated = [(begun, result.run_id) for result in results if (begun := result.started_utc)]
     in_order = [run_id for _, run_id in sorted(dated, key=lambda each: each[0])]
-    return list(dict.fromkeys([*in_order, *(result.run_id for result in good)]))
+    return list(dict.fromkeys([*in_order, *(result.run_id for result in results)]))
 
 
 def _in_order(cell: tuple[tuple[int, str], object]) -> tuple[int, int, str]:
@@ -59,13 +60,12 @@ def _in_order(cell: tuple[tuple[int, str], object]) -> tuple[int, int, str]:
     return run, len(repeat), repeat
 
 
-def by_job(good: Sequence[LaunchResult]) -> dict[str, LaunchResult]:
-    """Results by job id; ``"0.1#2"`` is that of the folder's second run of ``mnb``, as in `repeats`.
+def by_job(good: Sequence[LaunchResult], runs: Runs) -> dict[str, LaunchResult]:
+    """Results by job id; ``"0.1#2"`` is that of the second of ``runs``, as in `repeats`.
 
     The launches of a batch have the same number, also where another run lacks one of them. Copies of a job id within a
     run (records of 2020 do not name theirs) are numbered on.
     """
-    runs = _runs(good)
     last: Counter[str] = Counter()
     named: dict[str, LaunchResult] = {}
     for result in sorted(good, key=lambda result: runs.index(result.run_id)):

@@ -31,7 +31,16 @@ from milabench_ng.analysis.summary.provenance import (
     starts_of,
     suites_of,
 )
-from milabench_ng.analysis.summary.repeats import by_job, device_stats, rank_means, repeats, sessions_by_repeat, stat_of
+from milabench_ng.analysis.summary.repeats import (
+    Runs,
+    by_job,
+    device_stats,
+    rank_means,
+    repeats,
+    runs_of,
+    sessions_by_repeat,
+    stat_of,
+)
 from milabench_ng.analysis.summary.summary import (
     FailedLaunch,
     Latency,
@@ -83,7 +92,7 @@ def summarise(folder: ReducedFolder) -> Summary:
     cut = interrupted_only(results)
     results = [result for result in results if result not in cut]
     devices, models = device_count(folder.manifests, results), models_of(folder)
-    rows = grouped(results, lambda result: result.label)
+    rows, runs = grouped(results, lambda result: result.label), runs_of(results)
     promised = Counter(launch.label for launch in planned.values())
     together = side_by_side(folder.manifests)
     noted = {(one.label, one.job_id): one.file for one in recorded(folder.events) if one.cause not in NOT_TRIED}
@@ -112,6 +121,7 @@ def summarise(folder: ReducedFolder) -> Summary:
             label: msgspec.structs.replace(
                 _test(
                     rows.get(label, ()),
+                    runs,
                     absent[label],
                     promised[label] if folder.manifests else None,
                     folder.going_on,
@@ -242,13 +252,17 @@ def _unreadable(problem: Problem, test: str, job_id: str, label: str, scheme: Sc
 
 def _test(
     results: Sequence[LaunchResult],
+    runs: Runs,
     absent: Sequence[Launch],
     planned: int | None,
     going_on: bool,
     devices: int,
     noted: Mapping[LaunchKey, str],
 ) -> TestSummary:
-    """Summarise one row. ``noted``: the files in which the ledger says that launches have their results."""
+    """Summarise one row of a folder of ``runs``.
+
+    ``noted``: the files in which the ledger says that launches have their results.
+    """
     earlier = measured_again(results)
     kept = [result for result in results if result not in earlier]
     good = [result for result in kept if result.cause is None]
@@ -265,8 +279,8 @@ def _test(
     powers = [result.power for result in good if result.power is not None]
     of_steps = [result.items_per_step for result in good if result.items_per_step is not None]
     waits = [result.wait_share for result in good if result.wait_share is not None]
-    named, repeated = by_job(good), repeats(good)
-    sessions = {repeat: number for repeat, number in sessions_by_repeat(good).items() if repeat in repeated}
+    named, repeated = by_job(good, runs), repeats(good, runs)
+    sessions = {repeat: number for repeat, number in sessions_by_repeat(good, runs).items() if repeat in repeated}
     return TestSummary(
         n=len(results) + len(missing),
         failures=len(failed),
@@ -290,7 +304,7 @@ def _test(
         power_basis=distinct(power.basis for power in powers),
         power_launches=len(powers),
         telemetry_dropped=max((mnb.sampled.dropped for mnb in ours if mnb.sampled), default=0),
-        gpu_load=repeats([result for result in good if result.gpu_load is not None], lambda one: one.gpu_load or 0.0),
+        gpu_load=repeats([one for one in good if one.gpu_load is not None], runs, lambda one: one.gpu_load or 0.0),
         read_limits=distinct(map(_read_limit, ours)),
         wait_share=mean(waits) if waits else None,
         latency=Latency.of(latency.merged(result.latencies for result in good)),

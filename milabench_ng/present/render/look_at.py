@@ -66,7 +66,9 @@ def not_proven(summary: Summary, behind: Sequence[Behind], word: str) -> str:
     if not needed:
         return f"{told}; it would take more than {MOST_REPEATS}"
     compared = [name_of_row(label) for label, row in summary.tests.items() if len(row.pergpu or {}) > 1]
-    return f"{told}: {_command(summary.suite, max(needed), compared if summary.omitted else ())}"
+    hopeless = [f"{word} {at.device}" for at in behind if at.repeats_needed is None]
+    beyond = f"; more than {MOST_REPEATS} for {', '.join(hopeless)}" if hopeless else ""
+    return f"{told}: {_command(summary.suite, max(needed), compared if summary.omitted else ())}{beyond}"
 
 
 def _noticed(found: GpuComparison, word: str) -> str:

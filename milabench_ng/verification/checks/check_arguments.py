@@ -110,9 +110,11 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
         defaults = known.defaults if known and launch.test not in seen else {}
         # A version that lacked an option names none; to leave one out hides no more than to say its default would.
         named = {option: value for option, value in defaults.items() if option in launch.arguments}
+        declared = evidence.declared.get(launch.workload)
+        arguments = (declared.formerly if declared else {}) | launch.arguments
         for option, value in (named | own.get("*", {}) | demanded | own.get(name, {})).items():
-            if launch.arguments.get(option) != value:
-                yield f"{launch.test}: {option} is {launch.arguments.get(option)!r}, {value!r} is demanded"
+            if arguments.get(option) != value:
+                yield f"{launch.test}: {option} is {arguments.get(option)!r}, {value!r} is demanded"
         if known and launch.test not in seen:
             unknown_options = sorted(launch.arguments.keys() - known.defaults.keys())
             yield from (f"{launch.test}: {launch.workload} has no option {option}" for option in unknown_options)

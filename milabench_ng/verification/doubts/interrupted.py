@@ -21,7 +21,7 @@ def _interrupted(evidence: Evidence) -> Iterator[str]:
 
 DOUBT = Doubt(
     name="interrupted",
-    title="Batches that were interrupted",
-    ask="Ask who stopped the run and why, or for a run without a stop",
+    title="batches that were interrupted",
+    ask="ask who stopped the run and why, or for a run without a stop",
     look=_interrupted,
 )

@@ -23,7 +23,15 @@ def check_picture(*, arch: Literal[Classifier, Detector], height: int, width: in
         )
 
 
-@workload(unit="images", data=FILES, bound="gpu-compute", auto_batch=True, derived=NATIVE, fits=check_picture)
+@workload(
+    unit="images",
+    data=FILES,
+    bound="gpu-compute",
+    auto_batch=True,
+    derived=NATIVE,
+    formerly={"autotune": True},
+    fits=check_picture,
+)
 def cv_infer(
     bench: Bench,
     *,

@@ -17,7 +17,15 @@ EPSILON = 1e-8
 """Adam's, if the weights can hold it."""
 
 
-@workload(unit="images", data=FILES, bound="gpu-compute", auto_batch=True, derived=NATIVE, fits=check_size)
+@workload(
+    unit="images",
+    data=FILES,
+    bound="gpu-compute",
+    auto_batch=True,
+    derived=NATIVE,
+    formerly={"autotune": True},
+    fits=check_size,
+)
 def cv_train(
     bench: Bench,
     *,

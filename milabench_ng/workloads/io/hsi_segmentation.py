@@ -21,6 +21,7 @@ DECAY = 0.99
     requires=("blosc2", "segmentation_models_pytorch"),
     extra="hyperspectral",
     pace_only=("threads",),
+    formerly={"threads": 1},
     derived=(Derived("s/epoch", f"{Hyperspectral.images} / rate"),),
 )
 def hsi_segmentation(

@@ -94,7 +94,8 @@ def feed(
     """
     images: Images = bench.data()
     images.keep_cached = keep_cached
-    images.threads = threads or threads_each(bench)
+    in_loader = bench.processes(bench.max_workers) > 0
+    images.threads = (threads or threads_each(bench)) if in_loader else 1
     if strategy != "original":
         bench.took("decompression", f"{images.threads} threads a process")
     if strategy != "ring_buffer":

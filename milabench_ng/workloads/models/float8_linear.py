@@ -15,27 +15,26 @@ LARGEST = torch.finfo(FP8).max
 LEAST_CAPABILITY = (8, 9)
 """The first CUDA devices that multiply fp8."""
 MARGIN = 2.0
-"""How much larger inputs may be than those that a layer was calibrated with. Beyond, they are not a number."""
+"""How much larger inputs may be than those that a layer was calibrated with, before they leave the numbers of fp8."""
 
 
 class Float8Linear(nn.Linear):
-    """A layer without bias whose weights are converted once, and whose inputs are converted in each call."""
+    """A layer without bias whose weights are converted once, and its inputs in each call, with scales known before."""
 
     scale: Tensor
-    input_scale: Tensor | None
-    """Known beforehand; None to look for the largest input in each call."""
+    input_scale: Tensor
     to_input: Tensor
     """One over the former."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """[..., in] to [..., out], in the inputs' type."""
-        rows = inputs.flatten(0, -2)
-        if self.input_scale is None:
-            narrow, scale = narrowed(rows)
-        else:
-            narrow, scale = (rows * self.to_input).to(FP8), self.input_scale
         result: Tensor = torch._scaled_mm(
-            narrow, self.weight.t(), scale_a=scale, scale_b=self.scale, out_dtype=inputs.dtype, use_fast_accum=True
+            (inputs.flatten(0, -2) * self.to_input).to(FP8),
+            self.weight.t(),
+            scale_a=self.input_scale,
+            scale_b=self.scale,
+            out_dtype=inputs.dtype,
+            use_fast_accum=True,
         )
         return result.view(*inputs.shape[:-1], -1)
 
@@ -76,22 +75,21 @@ def calibrating(model: nn.Module) -> Iterator[Largest]:
         hook.remove()
 
 
-def to_float8(model: nn.Module, largest: Largest | None = None) -> None:
+def to_float8(model: nn.Module, largest: Largest) -> None:
     """Make all linear layers of ``model`` `Float8Linear`, in place: whoever watches a layer still does.
 
-    ``largest``: of the inputs of each, which fixes their scales; None to look in each call.
+    ``largest``: of the inputs of each, which fixes their scales.
     """
     for layer in model.modules():
         if type(layer) is nn.Linear:
-            narrow(layer, None if largest is None else largest[layer])
+            narrow(layer, scale_for(MARGIN * largest[layer]))
 
 
-def narrow(layer: nn.Linear, largest: Tensor | None) -> None:
-    """Convert one layer, whose inputs have this ``largest`` magnitude."""
+def narrow(layer: nn.Linear, input_scale: Tensor) -> None:
+    """Convert one layer, whose inputs are divided by ``input_scale``."""
     weight, scale = narrowed(layer.weight.detach())
     layer.weight = nn.Parameter(weight, requires_grad=False)
     layer.register_buffer("scale", scale)
-    layer.register_buffer("input_scale", None if largest is None else scale_for(MARGIN * largest))
-    if largest is not None:
-        layer.register_buffer("to_input", 1 / scale_for(MARGIN * largest))
+    layer.register_buffer("input_scale", input_scale)
+    layer.register_buffer("to_input", 1 / input_scale)
     layer.__class__ = Float8Linear

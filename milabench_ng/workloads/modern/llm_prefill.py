@@ -1,7 +1,5 @@
 """The first token of an answer: a language model reads a prompt."""
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
@@ -61,7 +59,6 @@ def llm_prefill(
     inner: Count = 14_336,
     vocabulary: Count = 128_256,
     fp8: bool = False,
-    scales: Literal["static", "dynamic"] = "static",
 ) -> None:
     """Read prompts up to the first token of the answer: bound by the GPU's arithmetic.
 
@@ -78,8 +75,8 @@ def llm_prefill(
         kv_heads: heads of keys and values.
         inner: width of the feed-forward part.
         vocabulary: words.
-        fp8: linear layers of the blocks in e4m3, with one scale a tensor; GPUs of compute capability 8.9 and later.
-        scales: of the inputs in fp8: static, from a prompt read in bf16 before the clock, or dynamic, of each call.
+        fp8: linear layers of the blocks in e4m3, with one scale a tensor, which a prompt in bf16 fixes before the
+            clock; GPUs of compute capability 8.9 and later.
     """
     if fp8 and bench.device.type == "cuda" and torch.cuda.get_device_capability(bench.device) < LEAST_CAPABILITY:
         found = ".".join(map(str, torch.cuda.get_device_capability(bench.device)))
@@ -97,12 +94,10 @@ def llm_prefill(
         model = FirstToken(Transformer(size))
     bench.place(model).eval()
     prompts = (tokens for tokens, _ in windows(bench, batch_size, length, vocabulary))
-    if fp8 and scales == "static":
+    if fp8:
         with calibrating(model.model.blocks) as largest:
             bench.warm(model, next(prompts))
         to_float8(model.model.blocks, largest)
-    elif fp8:
-        to_float8(model.model.blocks)
     for _ in range(WARM):
         bench.warm(model, next(prompts))
     for tokens in bench.measure(prompts, count=batch_size * length):

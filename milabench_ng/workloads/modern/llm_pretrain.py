@@ -7,12 +7,19 @@ from torch import Tensor, nn
 
 from milabench_ng.bench import Bench, Count, Rate, workload
 from milabench_ng.datasets.text.token_stream import Tokens32k
+from milabench_ng.errors import InputError
 from milabench_ng.workloads.models.chunked_loss import chunked_loss
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.training import adamw, train
 from milabench_ng.workloads.modern.windows import windows
 from milabench_ng.workloads.modern.work_formulas import CAUSAL, FIRST_LOSS, WEIGHTS, flop_rates
+
+
+def one_way_to_compile(*, compile: bool, blockwise: bool) -> None:
+    """Raise InputError for blocks that would be compiled by themselves, and are not compiled."""
+    if blockwise and not compile:
+        raise InputError("--blockwise goes with --compile")
 
 
 @workload(
@@ -24,6 +31,8 @@ from milabench_ng.workloads.modern.work_formulas import CAUSAL, FIRST_LOSS, WEIG
     auto_batch=True,
     derived=flop_rates(f"6 * ({WEIGHTS} + {CAUSAL})", f"6 * ({WEIGHTS} + 2 * {CAUSAL})"),
     first_loss=FIRST_LOSS,
+    formerly={"blockwise": False},
+    fits=one_way_to_compile,
 )
 def llm_pretrain(
     bench: Bench,

@@ -39,6 +39,7 @@ def whole_patches(*, width: int, heads: int, side: int) -> None:
     derived=flop_rates(FLOP),
     first_loss=FirstLoss(f"log({CLASSES})"),
     fits=whole_patches,
+    formerly={"network": "torchvision"},
 )
 def vit(
     bench: Bench,

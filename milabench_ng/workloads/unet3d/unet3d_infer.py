@@ -52,6 +52,7 @@ def whole_halves(
     bound="gpu-compute",
     requires=("h5py",),
     extra="volumes",
+    formerly={"copies": "lean"},
     derived=(
         Derived("MVox/s", "rate / 1e6"),
         Derived(
