@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from milabench_ng.bench.options import COMMON
+from milabench_ng.builtin import read_builtin
 from milabench_ng.profile import Scheme
 from milabench_ng.records.work import DataRead, Ratio, Work, declared
 
@@ -116,3 +117,14 @@ def test_what_a_workload_declares_in_words() -> None:
         "list of derived units": "none",
         "list of options of pace only": "pinned",
     }
+
+
+def test_what_a_version_did_without_an_option_is_as_if_it_said_so() -> None:
+    known = read_builtin()["cv_train"]
+    assert known.formerly == {"autotune": True}
+    old = Work(workload="cv_train", unit="images", options={"batch_size": 64})
+    new = msgspec.structs.replace(old, options=old.options | {"autotune": False})
+    assert not old.completed(known).comparable(new.completed(known))
+    tuned = msgspec.structs.replace(old, options=old.options | {"autotune": True})
+    assert old.completed(known) == tuned.completed(known) == tuned
+    assert old.completed(None) == old

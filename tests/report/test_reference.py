@@ -27,6 +27,7 @@ from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.statements import details
 from milabench_ng.present.render.tables import other_tables
 from milabench_ng.profile import Scheme
+from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import AS_USUAL, ReportOptions, build_report
 from milabench_ng.stats import weighted_geometric_mean
@@ -42,6 +43,24 @@ RATIOS = (100 / 50, 32 / 16)
 
 def against(made: Summary) -> Reference:
     return Reference(name="paper", file=Path("paper.json"), sha256="0" * 64, summary=made)
+
+
+def test_a_reference_that_did_other_work_in_an_option_that_came_later_does_not_count() -> None:
+    """`cv_train` had no option `autotune` when its reference was measured, and tuned."""
+
+    def trained(made: Summary, **options: bool) -> Summary:
+        label = next(iter(WEIGHTS))
+        work = Work(workload="cv_train", unit=made.tests[label].work.unit, options={"batch_size": 64, **options})
+        work = msgspec.structs.replace(work, classic_factor=made.tests[label].work.classic_factor)
+        return msgspec.structs.replace(
+            made, tests=made.tests | {label: msgspec.structs.replace(made.tests[label], work=work)}
+        )
+
+    reference = against(trained(AT_ONE))
+    assert score(trained(RUN, autotune=True), WEIGHTS, reference).status == "complete"
+    found = score(trained(RUN, autotune=False), WEIGHTS, reference)
+    assert found.status == "partial"
+    assert "counts other work than the reference: autotune False, there True" in found.reasons[0]
 
 
 def test_the_score_is_the_weighted_geometric_mean_of_the_ratios_per_device() -> None:

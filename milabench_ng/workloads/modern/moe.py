@@ -34,8 +34,7 @@ def equal_work(*, experts: int, active: int, batch_size: int, length: int) -> No
     derived=flop_rates(f"6 * ({ROUTED_WEIGHTS} + {CAUSAL})", f"6 * ({ROUTED_WEIGHTS} + 2 * {CAUSAL})"),
     fits=equal_work,
     first_loss=FIRST_LOSS,
-    pace_only=("products",),
-    formerly={"products": "grouped_mm"},
+    formerly={"products": "auto"},
 )
 def moe(
     bench: Bench,
