@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import cyclopts
 
 from milabench_ng import __version__
-from milabench_ng.cli.help_pages import HELP_FLAGS, help_page
+from milabench_ng.cli.help_pages import HELP_FLAGS, help_page, shown_default
 from milabench_ng.cli.unread import until_unread
 from milabench_ng.cli.wrong_usage import explained
 from milabench_ng.errors import InputError, MnbError
@@ -33,7 +33,7 @@ app = cyclopts.App(
     name="mnb",
     help="Multi-tenant stress test for GPU nodes: one fenced worker per GPU, all at the same moment.",
     version=__version__,
-    default_parameter=cyclopts.Parameter(negative_iterable=()),
+    default_parameter=cyclopts.Parameter(negative_iterable=(), show_default=shown_default),  # for the reference
     help_flags=HELP_FLAGS,
 )
 # By name, so that each command imports only what it needs.
