@@ -5,7 +5,7 @@ from typing import Annotated, Literal, get_args
 
 import torch
 from msgspec import Meta
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from milabench_ng.bench import Bench, Count, Rate, workload
@@ -64,15 +64,31 @@ def cv_train(
     model = bench.place(network(arch, height, width))
     if channels_last:
         model.to(memory_format=torch.channels_last)
-    dtype = next(model.parameters()).dtype
-    # In fp16, 1e-8 is 0, and the first step would divide by it.
-    epsilon = max(EPSILON, torch.finfo(dtype).tiny)
-    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, eps=epsilon, fused=True)
-    feed = PictureFeed(bench, source, (batch_size, height, width), dtype, channels_last)
+    optimizer = adam(model, learning_rate)
+    feed = PictureFeed(bench, source, (batch_size, height, width), next(model.parameters()).dtype, channels_last)
     forward = bench.compile(model, feed.example()) if compile else model
+    train(bench, forward, optimizer, feed, loss_of(arch), batch_size)
+
+
+def adam(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
+    """Fused Adam for the weights of ``model``."""
+    # In fp16, 1e-8 is 0, and the first step would divide by it.
+    epsilon = max(EPSILON, torch.finfo(next(model.parameters()).dtype).tiny)
+    return torch.optim.Adam(model.parameters(), lr=learning_rate, eps=epsilon, fused=True)
+
+
+def train(
+    bench: Bench,
+    forward: Callable[[Tensor], Tensor],
+    optimizer: torch.optim.Optimizer,
+    feed: PictureFeed,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    batch_size: int,
+) -> None:
+    """Measure steps on the pictures of ``feed``, with random targets."""
     for batch in bench.measure(feed.batches(), count=batch_size):
         outputs = forward(feed.ready(batch)).float()  # the classifiers' loss overflows fp16
-        bench.step(loss_of(arch)(outputs, torch.rand_like(outputs)), optimizer)
+        bench.step(loss(outputs, torch.rand_like(outputs)), optimizer)
 
 
 def loss_of(arch: str) -> Callable[[Tensor, Tensor], Tensor]:

@@ -7,7 +7,7 @@ from msgspec import Meta
 from torch.nn.parallel import DistributedDataParallel
 
 from milabench_ng.bench import Bench, Count, Derived, Rate, workload
-from milabench_ng.workloads.cv.cv_train import EPSILON, loss_of
+from milabench_ng.workloads.cv.cv_train import adam, loss_of, train
 from milabench_ng.workloads.cv.picture_feed import FILES, NATIVE, PictureFeed, Source
 from milabench_ng.workloads.models.picture_networks import Classifier, Segmenter, check_size, network
 
@@ -55,10 +55,5 @@ def cv_train_ddp(
     if channels_last:
         placed.to(memory_format=torch.channels_last)
     model = DistributedDataParallel(placed)
-    dtype = next(placed.parameters()).dtype
-    epsilon = max(EPSILON, torch.finfo(dtype).tiny)
-    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, eps=epsilon, fused=True)
-    feed = PictureFeed(bench, source, (batch_size, height, width), dtype, channels_last)
-    for batch in bench.measure(feed.batches(), count=batch_size):
-        outputs = model(feed.ready(batch)).float()
-        bench.step(loss_of(arch)(outputs, torch.rand_like(outputs)), optimizer)
+    feed = PictureFeed(bench, source, (batch_size, height, width), next(placed.parameters()).dtype, channels_last)
+    train(bench, model, adam(model, learning_rate), feed, loss_of(arch), batch_size)
