@@ -17,8 +17,7 @@ from milabench_ng.cli.options import FormOption
 from milabench_ng.cli.showing import shown
 from milabench_ng.orchestrator.execution.interruption import interruptible
 from milabench_ng.orchestrator.planning.catalogue_queries import ask_catalogue, ask_profile
-from milabench_ng.orchestrator.planning.refusals import refuse_profile
-from milabench_ng.orchestrator.planning.request import profile_ahead
+from milabench_ng.orchestrator.planning.refusals import tests_ahead
 from milabench_ng.present.render.cells import number
 from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, facts, in_one_table, table
 from milabench_ng.present.writers import write
@@ -58,10 +57,9 @@ def list_tests(
             catalogue, tests = asyncio.run(interruptible(ask_catalogue(bus))), None
         else:
             request = NodeOptions().profile_request(profile)
-            refuse_profile(request)
-            ahead = None if verbose or form == "json" else profile_ahead(request)
-            if ahead is not None:  # which says all of its tests without a catalogue
-                rows = _tests(ahead.tests)
+            ahead = tests_ahead(request)
+            if ahead and not verbose and form != "json":
+                rows = _tests(ahead)
                 write(Document(title="mnb list", parts=(rows,), table=rows, whole=None), form, sys.stdout)
                 return 0
             known = asyncio.run(interruptible(ask_profile(request, bus)))

@@ -55,7 +55,7 @@ from milabench_ng.orchestrator.persistence.sessions import (
 )
 from milabench_ng.orchestrator.planning.duration import least_duration
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun, fenceable, find_places, make_manifest, plan_run
-from milabench_ng.orchestrator.planning.refusals import refuse_profile, refuse_undecodable, refuse_unset
+from milabench_ng.orchestrator.planning.refusals import refuse_undecodable, refuse_unset, tests_ahead
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.orchestrator.proving import Proving, prove
 from milabench_ng.orchestrator.run import run
@@ -91,7 +91,7 @@ async def jobs(
     ``judge``: says how well the figures of a folder are known, for a run that stops when they are known well.
     """
     refuse_undecodable(request)
-    refuse_profile(request)
+    tests = tests_ahead(request)
     if not request.resume:
         refuse_outdir(request.outdir)
     name = name_session(request)
@@ -116,7 +116,7 @@ async def jobs(
         for text in poor_scheduling():
             bus.note(text)
         capabilities = await interrupted.unless(in_thread(lambda: fenceable(request)))
-        places = await interrupted.unless(in_thread(lambda: find_places(request, gpus, capabilities)))
+        places = await interrupted.unless(in_thread(lambda: find_places(request, tests, gpus, capabilities)))
         if not request.allow_concurrent:
             refuse_claimed(places.resources)
         server = await interrupted.unless(stack.enter_async_context(serving(bus.stage, environment)))

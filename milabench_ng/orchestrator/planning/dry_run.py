@@ -15,7 +15,7 @@ from milabench_ng.orchestrator.execution.preparing import Needed, needed
 from milabench_ng.orchestrator.execution.serving import serving
 from milabench_ng.orchestrator.planning.duration import Duration, least_duration
 from milabench_ng.orchestrator.planning.planned_run import PlannedRun, fenceable, find_places, plan_run
-from milabench_ng.orchestrator.planning.refusals import refuse_profile, refuse_unset
+from milabench_ng.orchestrator.planning.refusals import refuse_unset, tests_ahead
 from milabench_ng.orchestrator.planning.request import RunRequest
 from milabench_ng.plan import Launch
 from milabench_ng.records.isolation import Tier
@@ -43,9 +43,9 @@ async def dry_run(request: RunRequest, bus: Bus) -> DryRun:
     refuse_unset(request.pass_environment)
     with open_nvml() as nvml:
         gpus = read_gpus(nvml).devices
-    refuse_profile(request)
+    tests = tests_ahead(request)
     capabilities = fenceable(request)
-    places = find_places(request, gpus, capabilities)
+    places = find_places(request, tests, gpus, capabilities)
     async with serving(bus.stage) as server:
         planned = await plan_run(request, places, server, capabilities)
         data = needed(planned.plan, planned.catalogue)

@@ -44,10 +44,8 @@ from milabench_ng.orchestrator.planning.request import (
     io_shares,
     named_workloads,
     plan_for,
-    profile_ahead,
     required_isolation,
     resolve_request,
-    selected,
     time_limits,
 )
 from milabench_ng.plan import Device, Launch, Plan, SlotId, slots_of, smallest_memory, tenant_memory
@@ -166,13 +164,14 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return resources(cpus, (device.uuid for device in self.chosen.devices))
 
 
-def find_places(request: RunRequest, gpus: tuple[Gpu, ...], capabilities: Capabilities) -> Places:
-    """Choose devices and divide the node. Raises InputError and IsolationError."""
+def find_places(
+    request: RunRequest, tests: Mapping[str, Test], gpus: tuple[Gpu, ...], capabilities: Capabilities
+) -> Places:
+    """Choose devices and divide the node for the selected ``tests``. Raises InputError and IsolationError."""
     topology = read_topology()
     chosen = choose_devices(gpus, request, len(topology.online), os.environ)
     slots = slots_of(chosen.devices, request.slots_per_device)
-    profile = profile_ahead(request)
-    wish = required_isolation(request, {} if profile is None else selected(profile, request))
+    wish = required_isolation(request, tests)
     if request.cgroup_parent is not None:
         require_groups(capabilities, wish, request.cgroup_parent)
     allocation = allocate(

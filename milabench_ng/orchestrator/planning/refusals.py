@@ -14,20 +14,25 @@ from milabench_ng.memory_classes import DeviceMemory
 from milabench_ng.orchestrator.planning.request import ResolvedRequest, RunRequest, profile_ahead, selected
 from milabench_ng.plain import encodable, short
 from milabench_ng.plan import Plan
-from milabench_ng.profile import name_of
+from milabench_ng.profile import Test, name_of
 from milabench_ng.records.isolation import Tier
 from milabench_ng.requests import Asked
 
 
-def refuse_profile(request: RunRequest) -> None:
-    """Raise InputError for mistakes in a profile that show before torch is imported: names of tests and workloads."""
+def tests_ahead(request: RunRequest) -> dict[str, Test]:
+    """The selected tests before torch is imported; none of a profile of 2020, which needs a catalogue.
+
+    Raises InputError for mistakes that show already: names of tests and workloads.
+    """
     profile = profile_ahead(request)
     if profile is None:
-        return
+        return {}
     known = {*read_builtin(), *installed()}
-    for name, test in selected(profile, request).items():
+    tests = selected(profile, request)
+    for name, test in tests.items():
         if test.workload not in known and ":" not in test.workload:
             raise unknown_workload(test.workload, known, f"{request.profile_source}: test {name!r}")
+    return tests
 
 
 def refuse_several_steps(plan: Plan) -> None:
