@@ -99,6 +99,7 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
     except InputError as error:
         yield str(error)
         return
+    declared, as_ran = evidence.declared, evidence.as_ran
     seen: dict[str, Mapping[str, Scalar | None]] = {}
     for launch in planned.launches:
         if launch.overrides:
@@ -106,12 +107,12 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
         name = name_of(launch.test)
         demanded, classes = demands.get(name, ({}, {}))
         own = evidence.rules.arguments
-        known = evidence.as_ran.get(launch.workload) if stated else None  # what one of 2020 states, it does not say
+        known = as_ran.get(launch.workload) if stated else None  # what one of 2020 states, it does not say
         defaults = known.defaults if known and launch.test not in seen else {}
         # A version that lacked an option names none; to leave one out hides no more than to say its default would.
         named = {option: value for option, value in defaults.items() if option in launch.arguments}
-        declared = evidence.declared.get(launch.workload)
-        arguments = (declared.formerly if declared else {}) | launch.arguments
+        now = declared.get(launch.workload)
+        arguments = (now.formerly if now else {}) | launch.arguments
         for option, value in (named | own.get("*", {}) | demanded | own.get(name, {})).items():
             if arguments.get(option) != value:
                 yield f"{launch.test}: {option} is {arguments.get(option)!r}, {value!r} is demanded"
