@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milabench_ng.signals import hear
+from milabench_ng.model.signals import hear
 
 
 def main() -> None:

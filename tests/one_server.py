@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from milabench_ng.orchestrator.execution.server_link import Link
-from milabench_ng.orchestrator.execution.worker_server import WorkerServer
+from milabench_ng.run.execution.server_link import Link
+from milabench_ng.run.execution.worker_server import WorkerServer
 
 
 class Lent:

@@ -3,11 +3,10 @@
 from milabench_ng.bench.bench import Bench
 from milabench_ng.bench.definition import Definition, workload
 from milabench_ng.bench.ranges import Count, Fraction, FromZero, Rate, WholeNumber
-from milabench_ng.catalogue import Classic, DataBy, Derived, FirstLoss
+from milabench_ng.model.catalogue import DataBy, Derived, FirstLoss, Legacy2020
 
 __all__ = [
     "Bench",
-    "Classic",
     "Count",
     "DataBy",
     "Definition",
@@ -15,6 +14,7 @@ __all__ = [
     "FirstLoss",
     "Fraction",
     "FromZero",
+    "Legacy2020",
     "Rate",
     "WholeNumber",
     "workload",

@@ -32,7 +32,7 @@ from milabench_ng.bench.precision import MODES
 from milabench_ng.bench.trace import TraceRecorder
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.datasets.budget import Budget, Budgeted
-from milabench_ng.events import Phase
+from milabench_ng.model.events import Phase
 from milabench_ng.records.window import WindowRule
 
 Module = TypeVar("Module", bound=nn.Module)

@@ -8,8 +8,8 @@ import select
 import time
 from typing import Protocol
 
-from milabench_ng.errors import InputError
-from milabench_ng.events import AnyCommand, Event, Full, Lines, Start, Stop, encode
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.events import AnyCommand, Event, Full, Lines, Start, Stop, encode
 
 HEADROOM = 8
 """Steps between a rank's decision to stop and the last step.

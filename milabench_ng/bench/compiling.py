@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from milabench_ng.bench.moving import tensors
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 Context = Callable[[], AbstractContextManager[Any]]
 """Makes the context of a precision mode."""

@@ -13,16 +13,26 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from milabench_ng import catalogue
-from milabench_ng.batch_sizes import BATCH_SIZE
 from milabench_ng.bench.options import COMMON
 from milabench_ng.bench.signature import Function, read_options
 from milabench_ng.bench.source import source_modules
-from milabench_ng.catalogue import AUTO, DEVICE_PEAKS, Bound, Classic, DataBy, Derived, FirstLoss, Option, Scalar
 from milabench_ng.datasets.base import DataSet
-from milabench_ng.errors import InputError
-from milabench_ng.formula import names
-from milabench_ng.sources import digest
+from milabench_ng.model import catalogue
+from milabench_ng.model.batch_sizes import BATCH_SIZE
+from milabench_ng.model.catalogue import (
+    AUTO,
+    DEVICE_PEAKS,
+    Bound,
+    DataBy,
+    Derived,
+    FirstLoss,
+    Legacy2020,
+    Option,
+    Scalar,
+)
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.formula import names
+from milabench_ng.model.sources import digest
 
 if TYPE_CHECKING:
     from milabench_ng.bench.bench import Bench
@@ -48,7 +58,7 @@ class Definition:
     ram_gib: float | None
     auto_batch: bool
     classic_factor: float
-    classic: tuple[Classic, ...]
+    legacy_2020: tuple[Legacy2020, ...]
     derived: tuple[Derived, ...]
     notes: tuple[str, ...]
     stores: bool
@@ -148,7 +158,7 @@ def workload(
     ram_gib: float | None = None,
     auto_batch: bool = False,
     classic_factor: float = 1.0,
-    classic: tuple[Classic, ...] = (),
+    legacy_2020: tuple[Legacy2020, ...] = (),
     derived: tuple[Derived, ...] = (),
     notes: tuple[str, ...] = (),
     stores: bool = False,
@@ -167,8 +177,8 @@ def workload(
     even if the tenant has a GPU. ``requires``: modules that it imports at run time and that may not be installed;
     ``extra``: the extra of its package that installs them. ``ram_gib``: RAM that a tenant needs, without page cache.
     ``auto_batch``: ``--batch-size auto`` may find its option ``batch_size``, with which its memory grows.
-    ``classic_factor``: items of the 2020 tool per true item. ``classic``: how 2020 profiles name it. ``derived``: its
-    rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.notes`), for their
+    ``classic_factor``: items of the 2020 tool per true item. ``legacy_2020``: how 2020 profiles name it. ``derived``:
+    its rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.notes`), for their
     formulas. ``stores``: it writes files, below the data root (`Bench.storage`). ``pace_only``: those of its options
     that change only how fast batches are made, not what is computed for an item. ``formerly``: what versions did that
     had no such option, by option: their records are compared as if they said so. ``most_items``: the most items of a

@@ -12,7 +12,7 @@ from milabench_ng.bench.meter import Meter
 from milabench_ng.bench.precision import Precision, probe, ran
 from milabench_ng.bench.trace import TraceRecorder
 from milabench_ng.datasets.budget import Budget
-from milabench_ng.events import Done, Ready
+from milabench_ng.model.events import Done, Ready
 
 
 def ready_event(rank: int, requested: str, precision: Precision, trace: TraceRecorder) -> Ready:

@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from milabench_ng.bench.channel import shared_numbers
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 APART = 1 << 31
 """Added to the seed for the first batch; the launch's own random numbers begin at the seed."""

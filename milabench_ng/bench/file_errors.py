@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from milabench_ng.datasets.base import DataSet
-from milabench_ng.errors import DataError
+from milabench_ng.model.errors import DataError
 
 UNREADABLE = (OSError, EOFError, SyntaxError)
 """Raised by reading a file that is missing, truncated or damaged."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from milabench_ng.bench.channel import Channel
-from milabench_ng.events import Full, Slice
+from milabench_ng.model.events import Full, Slice
+from milabench_ng.model.stats import mean
 from milabench_ng.records.latency import histogram
 from milabench_ng.records.window import SliceRow, WindowRule, is_full, settled_after
-from milabench_ng.stats import mean
 
 
 class Meter:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from milabench_ng.bench.precision import MODES
-from milabench_ng.catalogue import Option, Range, Scalar
+from milabench_ng.model.catalogue import Option, Range, Scalar
 
 
 def COMMON(precision: str) -> tuple[Option, ...]:  # noqa: N802  # a constant but for one default

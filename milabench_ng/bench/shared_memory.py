@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from milabench_ng.errors import InputError
-from milabench_ng.units import format_bytes
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.units import format_bytes
 
 PLACE = Path("/dev/shm")
 IN_HAND = 2

@@ -10,10 +10,10 @@ from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 from msgspec import Meta
 from msgspec.structs import replace
 
-from milabench_ng import catalogue
 from milabench_ng.bench.options import COMMON
-from milabench_ng.catalogue import Option, Range
-from milabench_ng.errors import InputError
+from milabench_ng.model import catalogue
+from milabench_ng.model.catalogue import Option, Range
+from milabench_ng.model.errors import InputError
 
 Function = Callable[..., None]
 _NAMES = {kind: name for name, kind in catalogue.type_names.items()}

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 
-from milabench_ng.sources import reachable
+from milabench_ng.model.sources import reachable
 
 
 def source_modules(function: Callable[..., object]) -> dict[str, bytes]:

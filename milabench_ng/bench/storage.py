@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from milabench_ng.errors import InputError
-from milabench_ng.requests import STORAGE_VARIABLE
-from milabench_ng.units import format_bytes
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.units import format_bytes
+from milabench_ng.records.worker_variables import STORAGE_VARIABLE
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from milabench_ng.bench.channel import Channel
 from milabench_ng.bench.loss_scale import Unscaled
 from milabench_ng.bench.moving import local, tensors
-from milabench_ng.events import Digest, GradientNorm, Loss, Skips
+from milabench_ng.model.events import Digest, GradientNorm, Loss, Skips
 from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS
 
 PIECE = 1 << 24

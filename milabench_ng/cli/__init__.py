@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import cyclopts
 
 from milabench_ng import __version__
+from milabench_ng.cli.broken_pipe import until_unread
 from milabench_ng.cli.help_pages import HELP_FLAGS, help_page, shown_default
-from milabench_ng.cli.unread import until_unread
 from milabench_ng.cli.wrong_usage import explained
-from milabench_ng.errors import InputError, MnbError
-from milabench_ng.files import no_current_folder
-from milabench_ng.plain import plain_lines
-from milabench_ng.signals import end, end_at_once, heed
+from milabench_ng.model.errors import InputError, MnbError
+from milabench_ng.model.files import no_current_folder
+from milabench_ng.model.plain import plain_lines
+from milabench_ng.model.signals import end, end_at_once, heed
 
 COMMANDS = {
     "Prepare": ("doctor", "prepare", "list_tests"),

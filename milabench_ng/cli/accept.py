@@ -22,14 +22,14 @@ from milabench_ng.tender.acceptance import Acceptance
 from milabench_ng.tender.acceptance import accept as decide
 from milabench_ng.tender.own_bounds import own_bounds
 from milabench_ng.verification.absurd import computing_from
-from milabench_ng.verification.checked import (
+from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.verified_results import (
     CheckedResults,
     Demands,
     check_results,
     require_different,
     require_sound,
 )
-from milabench_ng.verification.rules import load_rules
 
 EXIT_CODES = {"keeps": 0, "breaks": 1, "inconclusive": 4}
 

@@ -19,16 +19,16 @@ from milabench_ng.analysis.scoring.weights import Weights, find_weights
 from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
 from milabench_ng.analysis.summary.suites import by_suite
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.catalogue import Bound
 from milabench_ng.cli.options import Force, FormOption, Output, Several
-from milabench_ng.errors import InputError
-from milabench_ng.plain import plain
+from milabench_ng.model.catalogue import Bound
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain
+from milabench_ng.model.shipped import names
+from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import figure, number, one_decimal, whole
 from milabench_ng.present.render.sections import Document, Heading, Section, facts, table
 from milabench_ng.present.render.terminal import write_parts
 from milabench_ng.present.writers import open_output, write
-from milabench_ng.shipped import names
-from milabench_ng.units import counted
 from milabench_ng.verification.opening import load_result
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify

@@ -9,8 +9,8 @@ from milabench_ng.cli.options import Force, FormOption, Html, Output
 from milabench_ng.present.render.tender_tables import tender_document
 from milabench_ng.present.writers import open_output, refuse_same, write, write_tender_page
 from milabench_ng.tender.offers import compare_bids
-from milabench_ng.verification.checked import Demands
 from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.verified_results import Demands
 
 
 def bids(

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from milabench_ng.cli.options import Force
-from milabench_ng.units import format_bytes
+from milabench_ng.model.units import format_bytes
 from milabench_ng.verification.bundle import pack
 
 

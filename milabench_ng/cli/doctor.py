@@ -9,21 +9,21 @@ import msgspec
 
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import CgroupParent, DataRoot, FormOption, GpusOption, RamTotal, Whole
-from milabench_ng.cli.rules_ahead import AFTER, planned, rulings_ahead
+from milabench_ng.cli.preflight import AFTER, planned, rulings_ahead
 from milabench_ng.cli.shares import share_section
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.fence.sharing.layout import lay_out
+from milabench_ng.model.plan import slots_of
+from milabench_ng.model.units import GIB, counted, format_bytes
 from milabench_ng.node.conditions import read_conditions
 from milabench_ng.node.gpus import Gpu, open_nvml
 from milabench_ng.node.inventory import Inventory
-from milabench_ng.orchestrator.planning.readiness import Checkup, examine
-from milabench_ng.plan import slots_of
 from milabench_ng.present.render.cells import Fact, number
 from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, facts, in_one_table, table
 from milabench_ng.present.render.verification_tables import ruling_section
 from milabench_ng.present.writers import write
 from milabench_ng.records.isolation import Confinement, cache_text
-from milabench_ng.units import GIB, counted, format_bytes
+from milabench_ng.run.planning.readiness import Checkup, examine
 from milabench_ng.verification.doubts.registry import require_known
 from milabench_ng.verification.findings import Ruling
 from milabench_ng.verification.rules import Rules, load_rules

@@ -9,13 +9,13 @@ from milabench_ng.analysis.scoring.weights import find_weights, read_weights, sp
 from milabench_ng.analysis.summary import deviations
 from milabench_ng.analysis.summary.summary import suite_of_row
 from milabench_ng.fence.choosing import choose
+from milabench_ng.model.plan import Launch, Plan
+from milabench_ng.model.units import counted
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.storage import read_storage
-from milabench_ng.orchestrator.outcome import marking
-from milabench_ng.orchestrator.planning.planned_run import PlannedRun
-from milabench_ng.plan import Launch, Plan
 from milabench_ng.records.marks import Mark, merged
-from milabench_ng.units import counted
+from milabench_ng.run.outcome import marking
+from milabench_ng.run.planning.planned_run import PlannedRun
 
 
 def foreseen(planned: PlannedRun, weights: Path | None) -> str:

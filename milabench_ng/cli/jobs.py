@@ -8,7 +8,6 @@ from typing import Annotated
 
 import msgspec
 
-from milabench_ng.cli.executing import execute, require_weights
 from milabench_ng.cli.node_options import NodeOptions, not_negative
 from milabench_ng.cli.options import (
     FAILURES,
@@ -22,15 +21,16 @@ from milabench_ng.cli.options import (
     Switch,
     Whole,
 )
-from milabench_ng.cli.planned import show_plan
 from milabench_ng.cli.resume import Differences, go_on
-from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.planning.refusals import refuse_no_borders
-from milabench_ng.orchestrator.planning.request import named_tests
-from milabench_ng.plan import Order
-from milabench_ng.profile import Company
+from milabench_ng.cli.run_and_report import execute, require_weights
+from milabench_ng.cli.show_plan import show_plan
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plan import Order
+from milabench_ng.model.profile import Company
+from milabench_ng.model.units import parse_seconds
 from milabench_ng.records.stopping import Stopping
-from milabench_ng.units import parse_seconds
+from milabench_ng.run.planning.refusals import refuse_no_borders
+from milabench_ng.run.planning.request import named_tests
 
 NOT_AGAIN = (
     "a run goes on with the options of its first session: give only --retry, --spool, --weights and "

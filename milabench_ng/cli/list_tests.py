@@ -11,18 +11,18 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.catalogue import Bound, Catalogue, Scalar, Workload
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import FormOption
 from milabench_ng.cli.showing import shown
-from milabench_ng.orchestrator.execution.interruption import interruptible
-from milabench_ng.orchestrator.planning.catalogue_queries import ask_catalogue, ask_profile
-from milabench_ng.orchestrator.planning.refusals import tests_ahead
+from milabench_ng.model.catalogue import Bound, Catalogue, Scalar, Workload
+from milabench_ng.model.profile import ByMemoryClass, Test
+from milabench_ng.model.units import format_bytes
 from milabench_ng.present.render.cells import number
 from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, facts, in_one_table, table
 from milabench_ng.present.writers import write
-from milabench_ng.profile import ByMemoryClass, Test
-from milabench_ng.units import format_bytes
+from milabench_ng.run.execution.interruption import interruptible
+from milabench_ng.run.planning.catalogue_queries import ask_catalogue, ask_profile
+from milabench_ng.run.planning.refusals import tests_ahead
 
 STRESSED: dict[Bound, str] = {
     "cpu": "the tenant's CPUs",

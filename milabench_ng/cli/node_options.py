@@ -25,17 +25,17 @@ from milabench_ng.cli.options import (
     Switch,
     Whole,
 )
-from milabench_ng.errors import InputError
-from milabench_ng.fence.choosing import Wish
+from milabench_ng.fence.choosing import IsolationRequest
 from milabench_ng.fence.io import rate_of
-from milabench_ng.files import read_text
-from milabench_ng.orchestrator.execution.caching import Cache
-from milabench_ng.orchestrator.planning.request import RunRequest
-from milabench_ng.plain import plain, short
-from milabench_ng.profile import IoShare, TimeLimits, parse_profile
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import read_text
+from milabench_ng.model.plain import plain, short
+from milabench_ng.model.profile import IoShare, TimeLimits, parse_profile
+from milabench_ng.model.shipped import profile_file
+from milabench_ng.model.units import parse_bytes, utc_now
 from milabench_ng.records.window import MEASURED_BY, WindowRule
-from milabench_ng.shipped import profile_file
-from milabench_ng.units import parse_bytes, utc_now
+from milabench_ng.run.execution.caching import Cache
+from milabench_ng.run.planning.request import RunRequest
 
 
 @Parameter(name="*")
@@ -94,7 +94,7 @@ class NodeOptions:
     tenants: Whole | None = None
     slots_per_device: Annotated[Whole, SHARES] = 1
     gpus: GpusOption = ""
-    isolation: Wish = "auto"
+    isolation: IsolationRequest = "auto"
     io_read: Annotated[str | None, SHARES] = None
     io_write: Annotated[str | None, SHARES] = None
     cache_shares: Annotated[Switch, SHARES] = False

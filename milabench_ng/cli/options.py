@@ -10,11 +10,11 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter, Token
 
-from milabench_ng.errors import InputError
-from milabench_ng.plain import short
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import short
+from milabench_ng.model.shipped import names
+from milabench_ng.model.units import parse_share
 from milabench_ng.present.render.sections import Form
-from milabench_ng.shipped import names
-from milabench_ng.units import parse_share
 
 
 def _whole(_: type, tokens: Sequence[Token]) -> int:

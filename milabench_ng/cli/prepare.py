@@ -11,12 +11,12 @@ import msgspec
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import DataRoot, FormOption, Several, Switch
 from milabench_ng.cli.showing import shown
-from milabench_ng.orchestrator.planning.catalogue_queries import have_ready
+from milabench_ng.model.units import format_bytes
 from milabench_ng.present.render.cells import number, whole
 from milabench_ng.present.render.sections import Document, Facts, Heading, table
 from milabench_ng.present.writers import write
-from milabench_ng.requests import Place
-from milabench_ng.units import format_bytes
+from milabench_ng.run.planning.catalogue_queries import have_ready
+from milabench_ng.worker.requests import ReadyDataset
 
 
 def prepare(
@@ -54,7 +54,7 @@ def prepare(
     return 0
 
 
-def _document(places: tuple[Place, ...]) -> Document:
+def _document(places: tuple[ReadyDataset, ...]) -> Document:
     rows = (
         (place.name, place.kind, place.scale, *_size(place), place.checksum or None, str(place.path))
         for place in places
@@ -66,6 +66,6 @@ def _document(places: tuple[Place, ...]) -> Document:
     return Document(title="mnb prepare", parts=parts, table=made, whole={"schema": 1, "data_sets": places})
 
 
-def _size(place: Place) -> tuple[int | None, str | None]:
+def _size(place: ReadyDataset) -> tuple[int | None, str | None]:
     """Real sets are not counted."""
     return (place.files, format_bytes(place.bytes)) if place.kind != "real" else (None, None)

@@ -13,8 +13,10 @@ from cyclopts import Parameter, Token
 
 from milabench_ng.analysis.scoring.cost import PricePer
 from milabench_ng.cli.options import FILES, RATIOS, RULES, Force, FormOption, Html, Money, Output, Switch, WeightsOption
-from milabench_ng.errors import InputError
-from milabench_ng.plain import plain
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain
+from milabench_ng.model.shipped import names
+from milabench_ng.model.units import parse_share
 from milabench_ng.present.render.alarms import alarms, alarms_of_launches
 from milabench_ng.present.writers import (
     SuiteName,
@@ -27,8 +29,6 @@ from milabench_ng.present.writers import (
     write_tables,
 )
 from milabench_ng.report.reporting import ReportOptions, make_report, make_study
-from milabench_ng.shipped import names
-from milabench_ng.units import parse_share
 
 
 def _occurrences(_: object, tokens: Sequence[Token]) -> tuple[tuple[str, ...], ...]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.cli.executing import execute
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.orchestrator.planning.rerun import profile_of
+from milabench_ng.cli.run_and_report import execute
+from milabench_ng.run.planning.rerun import profile_of
 
 
 def rerun(

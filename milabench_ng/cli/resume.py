@@ -7,12 +7,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from milabench_ng.cli.executing import execute, require_weights
 from milabench_ng.cli.node_options import not_negative
 from milabench_ng.cli.options import Whole
-from milabench_ng.files import read_text
-from milabench_ng.orchestrator.persistence.resuming import DifferenceKind, resumed_request
-from milabench_ng.shipped import profile_file
+from milabench_ng.cli.run_and_report import execute, require_weights
+from milabench_ng.model.files import read_text
+from milabench_ng.model.shipped import profile_file
+from milabench_ng.run.persistence.resuming import DifferenceKind, resumed_request
 
 Differences = Annotated[tuple[DifferenceKind, ...], Parameter(negative=())]
 """What may differ from the first session, by name; may be repeated."""

@@ -7,8 +7,8 @@ import json
 
 import msgspec
 
-from milabench_ng.cli.executing import execute, execute_into_file
 from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.run_and_report import execute, execute_into_file
 
 
 def run(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from milabench_ng.cgroup_files import format_ids
 from milabench_ng.fence.sharing.layout import Layout
+from milabench_ng.model.units import GIB
+from milabench_ng.node.cgroup_files import format_ids
 from milabench_ng.present.render.cells import Cell, number, percent, whole
 from milabench_ng.present.render.sections import Heading, Section, table
 from milabench_ng.records.isolation import Share, cache_text
-from milabench_ng.units import GIB
 
 
 def share_section(layout: Layout) -> Section:

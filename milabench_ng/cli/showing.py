@@ -7,9 +7,9 @@ from contextlib import closing, contextmanager
 
 from rich.console import Console
 
-from milabench_ng.orchestrator.display.lines import PlainLines
-from milabench_ng.orchestrator.display.terminal import Terminal
-from milabench_ng.orchestrator.events.bus import Bus
+from milabench_ng.run.display.lines import PlainLines
+from milabench_ng.run.display.terminal import Terminal
+from milabench_ng.run.events.bus import Bus
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import cyclopts
 
-from milabench_ng.errors import InputError
-from milabench_ng.plain import plain
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain
 from milabench_ng.verification.stamping import NAMESPACE, add_stamp, request_stamp
 
 stamp = cyclopts.App(name="stamp", help="Have somebody else's clock vouch for the ledger of a run.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from milabench_ng.cli.options import Force, FormOption, Output, Whole
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.present.render.verification_tables import verification_document
 from milabench_ng.present.writers import open_output, write
 from milabench_ng.verification.rules import load_rules, with_options

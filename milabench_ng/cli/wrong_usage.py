@@ -15,9 +15,9 @@ from cyclopts.exceptions import (
     UnusedCliTokensError,
 )
 
-from milabench_ng.plain import plain, short
-from milabench_ng.shipped import names
-from milabench_ng.similar import did_you_mean
+from milabench_ng.model.plain import plain, short
+from milabench_ng.model.shipped import names
+from milabench_ng.model.similar import did_you_mean
 
 WITH_FLAGS = ("jobs", "run", "rerun")
 """Commands that hand options on to a workload."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset

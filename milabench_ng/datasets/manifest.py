@@ -12,9 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, read_json
-from milabench_ng.plain import short
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import LARGE, read_json
+from milabench_ng.model.plain import short
 
 SCHEMA = 1
 MANIFEST = "mnb-manifest.json"

@@ -9,7 +9,7 @@ import numpy as np
 from milabench_ng.datasets.base import random_stream
 from milabench_ng.datasets.images import photographs
 from milabench_ng.datasets.parallel import at_once
-from milabench_ng.stats import mean
+from milabench_ng.model.stats import mean
 
 REFERENCE_S = 0.0055
 """Time of one trial picture on a core that makes a picture of the ImageNet twin in the 9 ms that the twin states."""

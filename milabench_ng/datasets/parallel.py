@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from milabench_ng.datasets.base import Progress
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 ResultT = TypeVar("ResultT")
 

@@ -23,10 +23,10 @@ from milabench_ng.datasets import manifest as manifests
 from milabench_ng.datasets.base import DataSet, Progress, Size
 from milabench_ng.datasets.conversion import convert_real, convert_twin, current
 from milabench_ng.datasets.manifest import TwinManifest
-from milabench_ng.errors import InputError
-from milabench_ng.files import nearest
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import nearest
+from milabench_ng.model.units import GIB
 from milabench_ng.records.proof import DataProof
-from milabench_ng.units import GIB
 
 SEED = 20200801
 """The same on all nodes: figures are comparable only on the same data."""
@@ -34,7 +34,7 @@ NAMED = 3
 """How many differing files are named."""
 
 
-class Located(msgspec.Struct, frozen=True):
+class FoundDataset(msgspec.Struct, frozen=True):
     """Where a data set is, and what it is. `manifest` is None unless it was generated."""
 
     path: Path
@@ -42,7 +42,7 @@ class Located(msgspec.Struct, frozen=True):
     manifest: TwinManifest | None = None
 
 
-def locate(data_set: DataSet, dataroot: Path, scale: float) -> Located:
+def locate(data_set: DataSet, dataroot: Path, scale: float) -> FoundDataset:
     """What is in the place of `data_set` at `scale`: with a manifest a twin, without one possibly the real set.
 
     Twins at scale 1 and real sets are at `dataroot/<folder>`, others at `dataroot/scale-<scale>/<folder>`.
@@ -56,11 +56,11 @@ def locate(data_set: DataSet, dataroot: Path, scale: float) -> Located:
     if manifest is not None:
         if manifest.name != data_set.name:
             raise InputError(f"{place} holds the data set {manifest.name}, not {data_set.name}: move it away")
-        return Located(place, manifest.kind, manifest)
-    return Located(place, "real" if place.is_dir() and data_set.looks_real(place) else "absent")
+        return FoundDataset(place, manifest.kind, manifest)
+    return FoundDataset(place, "real" if place.is_dir() and data_set.looks_real(place) else "absent")
 
 
-def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress, processes: int) -> Located:
+def prepare(data_set: DataSet, dataroot: Path, scale: float, progress: Progress, processes: int) -> FoundDataset:
     """Make sure that `data_set` exists: use the existing one, or generate the twin with `processes` processes.
 
     A real set's texts are converted once, next to them. A twin of another generator version is replaced. Several
@@ -107,7 +107,7 @@ def free_bytes(dataroot: Path) -> int:
     return shutil.disk_usage(nearest(dataroot)).free
 
 
-def check(located: Located) -> None:
+def check(located: FoundDataset) -> None:
     """Compare a twin's files and bytes with its manifest; quick, for each run. Raises InputError if they differ."""
     if located.kind == "absent":
         raise InputError(f"there is no data set in {located.path}: run mnb prepare first")
@@ -122,7 +122,7 @@ def check(located: Located) -> None:
         )
 
 
-def read_again(data_set: DataSet, located: Located, scale: float, progress: Progress, threads: int) -> DataProof:
+def read_again(data_set: DataSet, located: FoundDataset, scale: float, progress: Progress, threads: int) -> DataProof:
     """Read every byte of a data set, and compare a twin's with its listing and checksum."""
     began = time.monotonic()
     changed_s = max((one.stat(follow_symlinks=False).st_ctime for one in manifests.files(located.path)), default=0.0)
@@ -146,7 +146,7 @@ def read_again(data_set: DataSet, located: Located, scale: float, progress: Prog
     )
 
 
-def usable(data_set: DataSet, located: Located) -> bool:
+def usable(data_set: DataSet, located: FoundDataset) -> bool:
     """Whether it can be read as it is: a real set, or a twin of this generator version."""
     manifest = located.manifest
     if located.kind == "real":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 
 from milabench_ng.datasets.base import DataSet
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 GROUP = "milabench_ng.datasets"
 BUILT_IN = (

@@ -6,7 +6,6 @@ import os
 import subprocess
 from typing import Literal, Protocol
 
-from milabench_ng.errors import InputError, IsolationError
 from milabench_ng.fence import runs
 from milabench_ng.fence.backends import affinity, cgroup1, cgroup2, none, scope, slurm
 from milabench_ng.fence.cache_groups import reap_cache_groups
@@ -15,9 +14,10 @@ from milabench_ng.fence.interface import Fence, FenceEntry
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.fence.sharing.shares import Bounds
+from milabench_ng.model.errors import InputError, IsolationError
 from milabench_ng.records.isolation import Confinement, GroupsBy, IoMethod, Tier
 
-Wish = Literal["auto", "full", "partial", "affinity", "none"]
+IsolationRequest = Literal["auto", "full", "partial", "affinity", "none"]
 
 
 class Backend(Protocol):
@@ -45,7 +45,7 @@ class Backend(Protocol):
 BACKENDS: tuple[Backend, ...] = (scope, slurm, cgroup2, cgroup1, affinity, none)
 
 
-def choose(capabilities: Capabilities, isolation: Wish) -> Backend:
+def choose(capabilities: Capabilities, isolation: IsolationRequest) -> Backend:
     """The back end for a wish: `auto` is the best available, `full` and `partial` at least that or an error.
 
     Raises IsolationError (exit 3) with the reasons that the probe found.
@@ -60,19 +60,19 @@ def choose(capabilities: Capabilities, isolation: Wish) -> Backend:
     return best
 
 
-def _named(isolation: Wish) -> Backend | None:
+def _named(isolation: IsolationRequest) -> Backend | None:
     """The back end that a wish names; None if it asks for a tier."""
     return next((backend for backend in BACKENDS if isolation == backend.NAME), None)
 
 
-def require_groups(capabilities: Capabilities, isolation: Wish, parent: str) -> None:
+def require_groups(capabilities: Capabilities, isolation: IsolationRequest, parent: str) -> None:
     """Raise InputError unless a run with this wish makes its groups below ``parent``, which the user named."""
     if choose(capabilities, isolation).GROUPS_BY != "mnb":
         why = " ".join(best_reasons(capabilities)) or f"--isolation {isolation} makes no groups."
         raise InputError(f"--cgroup-parent {parent}: no group can be made below it. {why}")
 
 
-def require_cache_groups(capabilities: Capabilities, isolation: Wish) -> None:
+def require_cache_groups(capabilities: Capabilities, isolation: IsolationRequest) -> None:
     """Raise IsolationError unless tenants of a run with this wish can have parts of caches: groups take root."""
     backend = choose(capabilities, isolation)
     if backend.GROUPS_BY != "mnb":
@@ -85,12 +85,12 @@ def best_reasons(capabilities: Capabilities) -> tuple[str, ...]:
     return capabilities.slurm.reasons if capabilities.slurm else capabilities.messages
 
 
-def bounds(capabilities: Capabilities, isolation: Wish) -> Bounds:
+def bounds(capabilities: Capabilities, isolation: IsolationRequest) -> Bounds:
     """What the tenants of a run with this wish may divide among themselves. Raises IsolationError like `choose`."""
     return choose(capabilities, isolation).bounds(capabilities)
 
 
-def above(capabilities: Capabilities, isolation: Wish) -> str:
+def above(capabilities: Capabilities, isolation: IsolationRequest) -> str:
     """The group whose CPU quota, and that of those above it, holds for the tenants of a run with this wish.
 
     Empty if it cannot be seen. Tenants without groups of ours inherit that of this process.
@@ -99,7 +99,7 @@ def above(capabilities: Capabilities, isolation: Wish) -> str:
     return capabilities.above if ours else capabilities.own_cpu
 
 
-def open_fence(capabilities: Capabilities, isolation: Wish, run_id: str, holds: str = "") -> Fence:
+def open_fence(capabilities: Capabilities, isolation: IsolationRequest, run_id: str, holds: str = "") -> Fence:
     """Open the fence of one run; `holds` describes what it uses, for runs that find it in the way: `GPUs 0-7`.
 
     Raises IsolationError if the wish cannot be granted.
@@ -117,7 +117,7 @@ def reap(capabilities: Capabilities, allow_concurrent: bool = False) -> list[str
     return [*groups, *reap_cache_groups()]
 
 
-def enter_scope(isolation: Wish, cgroup_parent: str | None) -> None:
+def enter_scope(isolation: IsolationRequest, cgroup_parent: str | None) -> None:
     """Restart this program in a systemd scope if one is needed; must be called before anything is started."""
     if _named(isolation) is None and cgroup_parent is None:
         scope.enter(probe())

@@ -14,9 +14,9 @@ import socket
 from collections.abc import Collection, Iterable
 from typing import Self
 
-from milabench_ng.cgroup_files import format_ids
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence.kernel.readings import host_text
+from milabench_ng.model.errors import IsolationError
+from milabench_ng.node.cgroup_files import format_ids
 
 _HELD = re.compile(r"@mnb:(\S+?)(\+\d+)?$", re.MULTILINE)
 _CPU = re.compile(r"cpu(\d+)")

@@ -14,8 +14,8 @@ from typing import Protocol
 
 import msgspec
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence.kernel.processes import Family, Process
+from milabench_ng.model.errors import IsolationError
 from milabench_ng.records.isolation import Effective, GroupEvents, GroupsBy, Mode, ProcView, Share, Tier, Usage
 
 OOM_SCORE_ADJ = 500
@@ -26,7 +26,7 @@ class IsolationMismatch(IsolationError):  # noqa: N818  (the name of the finding
     """The kernel gives a tenant something other than its share."""
 
 
-class Door(msgspec.Struct, frozen=True):
+class HolderAddress(msgspec.Struct, frozen=True):
     """Entry to a fence through another process: the socket of the holder in a Slurm step, its pid and its start."""
 
     socket: str
@@ -53,7 +53,7 @@ class FenceEntry(msgspec.Struct, frozen=True):
     oom_score_adj: int | None = None
     shm_bytes: int | None = None
     confined: bool = False
-    door: Door | None = None
+    door: HolderAddress | None = None
 
     def command(self, argv: Sequence[str], descriptors: int = 3, last: bool = True) -> list[str]:
         """The command line that enters and becomes `argv`; start it from a thread that stays alive (PDEATHSIG).

@@ -20,14 +20,14 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from milabench_ng.errors import InputError
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Group
 from milabench_ng.fence.killing import signal_child
-from milabench_ng.files import nearest
-from milabench_ng.profile import IoShare
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import nearest
+from milabench_ng.model.profile import IoShare
+from milabench_ng.model.units import KIB, MIB, format_bytes, format_limit, parse_bytes_per_second
 from milabench_ng.records.isolation import IoEvidence, IoLimit, IoMethod
-from milabench_ng.units import KIB, MIB, format_bytes, format_limit, parse_bytes_per_second
 
 LEAST_BYTES_PER_S = MIB
 TOLERANCE = 0.1

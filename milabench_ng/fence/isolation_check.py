@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from milabench_ng.cgroup_files import format_ids
 from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.fence.kernel.mounts import parse_own_groups
+from milabench_ng.model.units import GIB, format_bytes
+from milabench_ng.node.cgroup_files import format_ids
 from milabench_ng.records.isolation import (
     CachePart,
     Death,
@@ -21,7 +22,6 @@ from milabench_ng.records.isolation import (
     Usage,
     cache_text,
 )
-from milabench_ng.units import GIB, format_bytes
 
 # On v1 only a full group distinguishes its own out-of-memory kill from one of the whole node.
 _NEARLY_FULL = 0.9

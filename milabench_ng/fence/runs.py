@@ -19,11 +19,11 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence import guardian
 from milabench_ng.fence.kernel.processes import Process
 from milabench_ng.fence.killing import OwnGroup, noted_groups, signal_child, sweep
-from milabench_ng.files import is_locked
+from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.files import is_locked
 
 TOP = "mnb"
 READS_S = 10.0

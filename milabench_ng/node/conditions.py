@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.node.cpu_totals import cpu_totals
 from milabench_ng.node.edge import Edge
 from milabench_ng.node.gpu_conditions import THROTTLE_FIELDS, GpuSettings, GpuState, read_gpu_settings, read_gpu_state
@@ -23,7 +24,6 @@ from milabench_ng.node.gpus import Gpu, Nvml
 from milabench_ng.node.kernel_mounts import covered
 from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.node.topology import meminfo
-from milabench_ng.units import utc_iso, utc_now
 
 CLOCK_LIMIT_S = 2.0
 """By how much a wall clock may be set during a batch. Leap seconds, and the steps of NTP on a node that runs, are

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 
-from milabench_ng.bounds import Spread
+from milabench_ng.model.bounds import Spread
 from milabench_ng.node.conditions import cpu_seconds
 
 FOREIGN_LIMIT = 0.15

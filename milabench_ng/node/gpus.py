@@ -14,7 +14,9 @@ from typing import Any, Self
 
 import msgspec
 
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.memory_classes import DeviceMemory
+from milabench_ng.model.plan import Device
 from milabench_ng.node.pci_gpus import numa_node
 
 # nvml.h: invalid argument, not supported, no permission, not found, function not found, version of argument, deprecated
@@ -292,3 +294,15 @@ def _sysfs_bus_id(bus_id: str) -> str:
 
 def _cuda_version(number: int | None) -> str | None:
     return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
+
+
+def smallest_memory(devices: Sequence[Device], gpus: Sequence[Gpu], per_device: int = 1) -> DeviceMemory | None:
+    """The least memory of a tenant of ``devices``, or the first that the driver does not tell; None on the CPU.
+
+    ``gpus``: the node's devices, looked up by UUID. ``per_device``: how many tenants divide the memory of each.
+    """
+    known = {gpu.uuid: gpu.memory_bytes and gpu.memory_bytes // per_device for gpu in gpus}
+    found = [
+        DeviceMemory(f"device {one.index} ({one.name})", known.get(one.uuid)) for one in devices if one.uuid is not None
+    ]
+    return min(found, key=lambda memory: memory.bytes or 0, default=None)

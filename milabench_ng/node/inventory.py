@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.bounds import WholeNumber
+from milabench_ng.model.bounds import WholeNumber
 from milabench_ng.node.gpus import Gpu, Nvml, open_nvml, read_gpus
 from milabench_ng.node.mps import find_mps
 from milabench_ng.node.pci_gpus import PciGpu, kernel_text, pci_gpus

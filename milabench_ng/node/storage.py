@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.files import nearest
+from milabench_ng.model.files import nearest
 from milabench_ng.node.pci_gpus import kernel_text
 
 StorageKind = Literal["disk", "memory", "network", "overlay", "other"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.cgroup_files import parse_ids
+from milabench_ng.node.cgroup_files import parse_ids
 
 
 class Cpu(msgspec.Struct, frozen=True):

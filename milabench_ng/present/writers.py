@@ -10,8 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal, TextIO
 
-from milabench_ng.errors import InputError
-from milabench_ng.plain import plain, printed_json
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain, printed_json
 from milabench_ng.present.layouts.layout import SuiteLayout
 from milabench_ng.present.render import as_csv, as_json, as_markdown, as_table
 from milabench_ng.present.render.cells import Fact

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from milabench_ng.batch_sizes import largest_fitting
+from milabench_ng.model.batch_sizes import largest_fitting
 
 SEARCH_PHASE = "batch size"
 """The name of its seconds among the phases of a launch."""

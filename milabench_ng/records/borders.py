@@ -11,29 +11,29 @@ from datetime import datetime
 
 import msgspec
 
-from milabench_ng.plan import Plan
-from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Enough, LedgerLine
+from milabench_ng.model.plan import Plan
+from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, LedgerLine, StoppedEarly
 from milabench_ng.records.stopping import Headline, Stopping
 
 
 def asked(plan: Plan, events: Sequence[AnyLedgerEvent]) -> Plan:
     """The part of ``plan`` that the rule asks for, by the ledger: all of it, unless enough was done before."""
-    repeats = min((event.repeats for event in events if isinstance(event, Enough)), default=plan.repeat)
+    repeats = min((event.repeats for event in events if isinstance(event, StoppedEarly)), default=plan.repeat)
     if repeats >= plan.repeat:
         return plan
     batches = tuple(batch for batch in plan.batches if all(launch.run < repeats for launch in batch.launches))
     return msgspec.structs.replace(plan, batches=batches, repeat=repeats)
 
 
-def narrow(rule: Stopping, repeats: int, known: Headline) -> Enough | None:
+def narrow(rule: Stopping, repeats: int, known: Headline) -> StoppedEarly | None:
     """The end of the run after ``repeats`` because the interval of its headline is narrow; None if it is not."""
     if rule.width is None or known.repeats < rule.least or known.width is None or known.width > rule.width:
         return None
     detail = f"{known.figure} is known to +-{100 * known.width:.2g} %, and +-{100 * rule.width:.3g} % was asked for"
-    return Enough(repeats=repeats, why="narrow", detail=detail)
+    return StoppedEarly(repeats=repeats, why="narrow", detail=detail)
 
 
-def spent(rule: Stopping, repeats: int, entries: Sequence[LedgerLine], now: datetime) -> Enough | None:
+def spent(rule: Stopping, repeats: int, entries: Sequence[LedgerLine], now: datetime) -> StoppedEarly | None:
     """The end of the run after ``repeats`` because another is expected to end after the budget; None if it is not."""
     if rule.budget_s is None:
         return None
@@ -41,7 +41,7 @@ def spent(rule: Stopping, repeats: int, entries: Sequence[LedgerLine], now: date
     if end_s <= rule.budget_s:
         return None
     detail = f"another repeat would end {end_s:.0f} s after the start, and the budget is {rule.budget_s:.0f} s"
-    return Enough(repeats=repeats, why="budget", detail=detail)
+    return StoppedEarly(repeats=repeats, why="budget", detail=detail)
 
 
 def budget_left_s(rule: Stopping | None, entries: Sequence[LedgerLine], now: datetime) -> float:

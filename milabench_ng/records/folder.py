@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, MIB, read_content
-from milabench_ng.plain import plain
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import LARGE, MIB, read_content
+from milabench_ng.model.plain import plain
 from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import MANIFEST

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from milabench_ng.bounds import Amount, WholeNumber
-from milabench_ng.stats import median
+from milabench_ng.model.bounds import Amount, WholeNumber
+from milabench_ng.model.stats import median
 
 PACE_LIMIT = 0.05
 """Relative difference beyond which two host paces count as different."""

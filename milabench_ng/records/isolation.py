@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.bounds import WholeNumber
+from milabench_ng.model.bounds import WholeNumber
 
 Tier = Literal["full", "partial", "affinity", "none"]
 """full: CPUs and RAM held by the kernel; partial: one of the two; affinity: neither (NOT ISOLATED); none: no fence."""

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from milabench_ng.bounds import LAST_BUCKET, Latencies
+from milabench_ng.model.bounds import LAST_BUCKET, Latencies
 
 WIDTH = 1.02
 """The upper bound of a bucket over its lower bound."""

@@ -17,10 +17,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from milabench_ng.errors import InputError
-from milabench_ng.files import refuse_large_numbers
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import refuse_large_numbers
+from milabench_ng.model.plain import short, whole_json
 from milabench_ng.node.edge import Edge
-from milabench_ng.plain import short, whole_json
 from milabench_ng.records.origin import newer
 from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.records.stopping import Stopping
@@ -145,7 +145,7 @@ class Damaged(LedgerEvent, frozen=True, kw_only=True):
     """Whether it was written again, from memory; if not, its launch has no valid record."""
 
 
-class Enough(LedgerEvent, frozen=True, kw_only=True):
+class StoppedEarly(LedgerEvent, frozen=True, kw_only=True, tag="Enough"):
     """The run ends before its last repeat, as its rule for stopping has it."""
 
     repeats: Annotated[int, msgspec.Meta(ge=1)]
@@ -182,7 +182,7 @@ AnyLedgerEvent = (
     | Company
     | Recorded
     | Damaged
-    | Enough
+    | StoppedEarly
     | Interrupted
     | Finished
 )

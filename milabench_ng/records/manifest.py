@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from milabench_ng.builtin import Declared
+from milabench_ng.model.builtin import Declared
+from milabench_ng.model.plain import whole_json
+from milabench_ng.model.plan import Plan
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.node.resctrl import Resctrl
 from milabench_ng.node.storage import Storage
-from milabench_ng.plain import whole_json
-from milabench_ng.plan import Plan
 from milabench_ng.records.isolation import Share, Tier
 from milabench_ng.records.origin import RUN_SCHEMA
 from milabench_ng.records.stopping import Stopping

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.grouping import grouped
+from milabench_ng.model.grouping import grouped
 
 MarkKind = Literal[
     "resumed",

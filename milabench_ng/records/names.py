@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, open_to_write, opened_folder, read_content
-from milabench_ng.units import utc_stamp
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import LARGE, open_to_write, opened_folder, read_content
+from milabench_ng.model.units import utc_stamp
 
 MANIFEST = "run.json"
 LEDGER = "ledger.jsonl"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from milabench_ng import __version__
-from milabench_ng.files import refuse
-from milabench_ng.plain import short
+from milabench_ng.model.files import refuse
+from milabench_ng.model.plain import short
 
 RECORD_SCHEMA = 2
 RUN_SCHEMA = 1

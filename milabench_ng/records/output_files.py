@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from milabench_ng.errors import InputError
-from milabench_ng.plain import short
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import short
 from milabench_ng.records.names import EVENTS, LEDGER, MANIFEST, RECORD_NAME, write_atomically
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from milabench_ng.errors import InputError
-from milabench_ng.files import (
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import (
     LARGE,
     MIB,
     RECORD,
@@ -24,7 +24,7 @@ from milabench_ng.files import (
     refuse,
     refuse_large_numbers,
 )
-from milabench_ng.plain import plain, short
+from milabench_ng.model.plain import plain, short
 from milabench_ng.records.ledger import Chain, check_chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, file_digest

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from milabench_ng.bounds import Amount, Factor, Moment, Spread, Utc, WholeNumber
-from milabench_ng.catalogue import Bound, Derived, Scalar
-from milabench_ng.events import Cause
+from milabench_ng.model.bounds import Amount, Factor, Moment, Spread, Utc, WholeNumber
+from milabench_ng.model.catalogue import Bound, Derived, Scalar
+from milabench_ng.model.events import Cause
+from milabench_ng.model.plain import whole_json
+from milabench_ng.model.plan import Device, Launch, Role
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.edge import Edge
-from milabench_ng.plain import whole_json
-from milabench_ng.plan import Device, Launch, Role
 from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation
@@ -45,7 +45,7 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
     seconds_before_stop: float | None = None
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
+class ConcurrentLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """A launch of the same batch."""
 
     job_id: str
@@ -61,7 +61,7 @@ class Neighbours(msgspec.Struct, frozen=True, kw_only=True):
     planned: int
     alive_at_stop: int
     lost: tuple[Neighbour, ...] = ()
-    who: tuple[Beside, ...] | msgspec.UnsetType = msgspec.UNSET
+    who: tuple[ConcurrentLaunch, ...] | msgspec.UnsetType = msgspec.UNSET
     """All of them; omitted if all were measured for the same row."""
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from milabench_ng.bounds import LARGEST, Moment
+from milabench_ng.model.bounds import LARGEST, Moment
 
 
 class Extent(msgspec.Struct, frozen=True):

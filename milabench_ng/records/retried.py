@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
-from milabench_ng.grouping import grouped
+from milabench_ng.model.grouping import grouped
 from milabench_ng.records.marks import Mark
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from milabench_ng.units import format_seconds
+from milabench_ng.model.units import format_seconds
 
 LEAST = 6
 """Fewest repeats before the interval is judged.

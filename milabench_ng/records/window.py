@@ -13,10 +13,10 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from milabench_ng.bounds import Amount, Latencies, Length, Moment, WholeNumber
-from milabench_ng.events import Slice
+from milabench_ng.model.bounds import Amount, Latencies, Length, Moment, WholeNumber
+from milabench_ng.model.events import Slice
+from milabench_ng.model.stats import mean, median
 from milabench_ng.records.latency import merged
-from milabench_ng.stats import mean, median
 
 MIN_STEPS = 10
 WORKED_OFF_LIMIT = 0.005

@@ -7,10 +7,10 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from milabench_ng.bounds import Amount, Factor
-from milabench_ng.builtin import Declared
-from milabench_ng.catalogue import Derived, Scalar
-from milabench_ng.profile import Scheme
+from milabench_ng.model.bounds import Amount, Factor
+from milabench_ng.model.builtin import Declared
+from milabench_ng.model.catalogue import Derived, Scalar
+from milabench_ng.model.profile import Scheme
 from milabench_ng.records.record import Mnb
 
 T = TypeVar("T")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+STORAGE_VARIABLE = "MNB_STORAGE"
+"""Names the folder in which workers may write files, below the data root; set if a workload of the run does."""
 _LISTED = re.compile(
     r"PATH|HOME|LANG|LANGUAGE|LC_\w+|TZ|USER|LOGNAME|XDG_CACHE_HOME|TMPDIR"  # where things are, and language
     r"|CUDA_(VISIBLE_DEVICES|DEVICE_ORDER|HOME|PATH|CACHE_PATH|MPS_\w+)"

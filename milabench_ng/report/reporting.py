@@ -33,8 +33,8 @@ from milabench_ng.analysis.summary.folder import load
 from milabench_ng.analysis.summary.study import one_study
 from milabench_ng.analysis.summary.suites import by_suite, parts_of
 from milabench_ng.analysis.summary.summary import Summary, TestSummary
-from milabench_ng.errors import InputError
-from milabench_ng.plain import plain
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain
 from milabench_ng.records.folder import UNBOUNDED
 from milabench_ng.report.report import NOT_RECORDED, Line, Report
 from milabench_ng.verification.findings import Verification

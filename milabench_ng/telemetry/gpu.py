@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from milabench_ng.model.units import MIB
 from milabench_ng.node.gpus import Gpu, GpuReader, Nvml
 from milabench_ng.telemetry.messages import SourceName
-from milabench_ng.units import MIB
 
 # Numbers of nvml.h: they are its binary interface.
 _SM, _MEMORY = 1, 2

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
+from milabench_ng.model.units import KIB, MIB
 from milabench_ng.node.cpu_totals import cpu_totals
 from milabench_ng.node.held_file import HeldFile, number_of
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
-from milabench_ng.units import KIB, MIB
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SECTOR_BYTES = 512

@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 
-from milabench_ng.bounds import Spread
+from milabench_ng.model.bounds import Spread
 from milabench_ng.records.record import Gauge, Gauge2020
 from milabench_ng.telemetry.messages import Dropped, Sample, SamplerReport, SourceName, Supported, telemetry_key
 

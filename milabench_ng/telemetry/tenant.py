@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from milabench_ng.model.units import MIB
 from milabench_ng.node.held_file import HeldFile, number_of
 from milabench_ng.telemetry.messages import SourceName, Watch
-from milabench_ng.units import MIB
 
 # Name of a value, and of its line in v1's and in v2's memory.stat. A v1 file has both lines; those without "total"
 # exclude the groups below.

@@ -39,10 +39,10 @@ from milabench_ng.analysis.statistics.intervals import (
 from milabench_ng.analysis.summary.comparable import differences
 from milabench_ng.analysis.summary.marked import Marked, count_marks
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.units import counted
 from milabench_ng.records.work import WorkDifference
 from milabench_ng.tender.characteristic import OperatingPoint, characteristic
-from milabench_ng.units import counted
 
 SHIELDED = "below the guarantee by the spread of the delivered node; only that of the bid leaves it open"
 

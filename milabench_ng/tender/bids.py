@@ -8,9 +8,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from milabench_ng.bounds import LARGEST, Amount
-from milabench_ng.files import convert_json, parse_json, read_content, refuse
-from milabench_ng.plain import short
+from milabench_ng.model.bounds import LARGEST, Amount
+from milabench_ng.model.files import convert_json, parse_json, read_content, refuse
+from milabench_ng.model.plain import short
 from milabench_ng.tender.ownership import Terms
 
 BIDS_SCHEMA = 1

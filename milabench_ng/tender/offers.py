@@ -11,8 +11,8 @@ from milabench_ng.analysis.scoring.scale import Scale, load_scales
 from milabench_ng.analysis.scoring.weights import Weights, weights_over
 from milabench_ng.analysis.summary.suites import parts_of
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.errors import InputError
-from milabench_ng.plain import plain, short
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain, short
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, build_report
 from milabench_ng.tender.bids import Bid, Bids, read_bids
@@ -22,8 +22,8 @@ from milabench_ng.tender.ranking import common_tests, common_with_reference
 from milabench_ng.tender.same_work import other_work, set_aside
 from milabench_ng.tender.tender import Tender
 from milabench_ng.verification.absurd import computing_from
-from milabench_ng.verification.checked import CheckedResults, Demands, check_results, same_runs
 from milabench_ng.verification.opening import load_source
+from milabench_ng.verification.verified_results import CheckedResults, Demands, check_results, same_runs
 
 
 def compare_bids(path: Path, demands: Demands | None = None) -> Tender:

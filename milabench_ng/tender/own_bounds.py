@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.builtin import read_builtin
-from milabench_ng.profile import read_profile
-from milabench_ng.shipped import find
+from milabench_ng.model.builtin import read_builtin
+from milabench_ng.model.profile import read_profile
+from milabench_ng.model.shipped import find
 
 
 def own_bounds(summary: Summary) -> Summary:

@@ -17,7 +17,7 @@ import msgspec
 from milabench_ng.analysis.scoring.weights import Weights
 from milabench_ng.analysis.summary.comparable import differences, part_of_gpu
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.plain import short
+from milabench_ng.model.plain import short
 
 
 class OtherWork(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from milabench_ng.errors import InputError
-from milabench_ng.plain import short
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import short
 
 ABSURD = (ArithmeticError, LookupError, TypeError, ValueError)
 """What computing with values raises that no run makes: quotients of 0, means of nothing, text as a number."""

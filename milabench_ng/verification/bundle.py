@@ -24,12 +24,12 @@ from milabench_ng.analysis.scoring.scored import scored_tests
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.analysis.summary.suites import by_suite
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.errors import InputError
-from milabench_ng.profile import SUITE_NAME
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.profile import SUITE_NAME
 from milabench_ng.records.names import MANIFEST, file_digest, is_result_file
 from milabench_ng.records.output_files import check_target, write_output
 from milabench_ng.records.reading import is_going_on
-from milabench_ng.verification.contents import result_files, sha256_of
+from milabench_ng.verification.folder_files import result_files, sha256_of
 from milabench_ng.verification.signing import sign
 
 BUNDLE_SCHEMA = 1

@@ -10,10 +10,10 @@ import msgspec
 from milabench_ng.analysis.scoring.failure_rate import FailureRate, failure_rate
 from milabench_ng.analysis.summary.ending import left_pending
 from milabench_ng.analysis.summary.summary import Summary, TestSummary
-from milabench_ng.builtin import Declared
-from milabench_ng.grouping import grouped
-from milabench_ng.known_twins import KnownTwin
-from milabench_ng.plan import Plan
+from milabench_ng.model.builtin import Declared
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.known_twins import KnownTwin
+from milabench_ng.model.plan import Plan
 from milabench_ng.records.borders import asked
 from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import Manifest

@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.plain import plain
-from milabench_ng.units import counted
+from milabench_ng.model.plain import plain
+from milabench_ng.model.units import counted
 
 Basis = Literal["recomputed", "self-reported", "witness"]
 """What a rule rests on. recomputed: numbers that follow from each other, and cryptography, which anyone can repeat (it

@@ -19,9 +19,9 @@ import msgspec
 
 from milabench_ng.analysis.summary.folder import load, load_baseline, summary_of
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.errors import InputError
-from milabench_ng.files import MIB, parse_json
-from milabench_ng.plain import plain, short
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import MIB, parse_json
+from milabench_ng.model.plain import plain, short
 from milabench_ng.records.folder import Bounds, Folder, read_folder
 from milabench_ng.records.origin import newer
 from milabench_ng.verification.bundle import (
@@ -33,7 +33,7 @@ from milabench_ng.verification.bundle import (
     is_member,
     sum_of,
 )
-from milabench_ng.verification.contents import result_files
+from milabench_ng.verification.folder_files import result_files
 
 FOREIGN = Bounds(files=256 * MIB, decoded=768 * MIB)
 """Of somebody else's records: a day of slices of ten tenants. Decoded, slices take twice their text."""

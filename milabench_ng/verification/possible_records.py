@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from milabench_ng.plan import Plan
+from milabench_ng.model.plan import Plan
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.names import RECORD_NAME
 from milabench_ng.records.reading import Problem, ReadRecord, problem

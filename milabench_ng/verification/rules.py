@@ -8,16 +8,16 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from milabench_ng.bounds import Amount, WholeNumber
-from milabench_ng.catalogue import Scalar
-from milabench_ng.errors import InputError
-from milabench_ng.files import convert_json, parse_json, read_content
+from milabench_ng.model.bounds import Amount, WholeNumber
+from milabench_ng.model.catalogue import Scalar
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import convert_json, parse_json, read_content
+from milabench_ng.model.plain import plain
+from milabench_ng.model.shipped import find, names
 from milabench_ng.node.storage import StorageKind as StorageKind
-from milabench_ng.plain import plain
 from milabench_ng.records.isolation import Tier
 from milabench_ng.records.marks import MarkKind
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
-from milabench_ng.shipped import find, names
 
 RULES_SCHEMA = 1
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.errors import InputError
-from milabench_ng.files import read_content
-from milabench_ng.plain import short
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import read_content
+from milabench_ng.model.plain import short
 
 NAMESPACE = "mnb"
 _SECONDS = 60

@@ -20,13 +20,13 @@ from types import ModuleType
 
 import msgspec
 
-from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, read_content, read_text
-from milabench_ng.plain import plain, short
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import LARGE, read_content, read_text
+from milabench_ng.model.plain import plain, short
+from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.records.ledger import digest
 from milabench_ng.records.names import LEDGER, STAMPS, write_atomically
 from milabench_ng.records.reading import read_ledger
-from milabench_ng.units import utc_iso, utc_now
 from milabench_ng.verification.signing import check, fits
 
 NAMESPACE = "mnb-stamp"

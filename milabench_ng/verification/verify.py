@@ -13,30 +13,30 @@ from milabench_ng.analysis.scoring.weights import WeightsFile, read_weights
 from milabench_ng.analysis.summary.folder import decode_summary
 from milabench_ng.analysis.summary.marked import count_marks
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.builtin import read_builtin
-from milabench_ng.errors import InputError
-from milabench_ng.files import read_content
-from milabench_ng.known_twins import read_known
+from milabench_ng.model.builtin import read_builtin
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import read_content
+from milabench_ng.model.known_twins import read_known
+from milabench_ng.model.shipped import ShippedKind as ShippedKind
+from milabench_ng.model.shipped import find, profile_file
+from milabench_ng.model.shipped import names as shipped_names
+from milabench_ng.model.sources import package_digests
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST
-from milabench_ng.shipped import ShippedKind as ShippedKind
-from milabench_ng.shipped import find, profile_file
-from milabench_ng.shipped import names as shipped_names
-from milabench_ng.sources import package_digests
 from milabench_ng.verification.absurd import computing_from
 from milabench_ng.verification.bundle import WEIGHTS, make_claim, of_suite
 from milabench_ng.verification.checks.registry import judge
-from milabench_ng.verification.contents import sha256_of
 from milabench_ng.verification.doubts.registry import raised, require_known
 from milabench_ng.verification.evidence import Evidence, Pinned
-from milabench_ng.verification.facts import facts
 from milabench_ng.verification.findings import Verification
+from milabench_ng.verification.folder_files import sha256_of
 from milabench_ng.verification.opening import Opened, opened
 from milabench_ng.verification.possible_records import possible_records
 from milabench_ng.verification.rules import Pin, Rules
 from milabench_ng.verification.signing import check
 from milabench_ng.verification.stamping import read_stamps
+from milabench_ng.verification.summary_facts import facts
 
 
 def verify(

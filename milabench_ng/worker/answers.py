@@ -12,11 +12,13 @@ from typing import NoReturn
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.base import Progress
 from milabench_ng.datasets.pace import pace
-from milabench_ng.datasets.prepare import Located, check, free_bytes, locate, prepare, read_again, to_generate
-from milabench_ng.errors import InputError, MnbError
+from milabench_ng.datasets.prepare import FoundDataset, check, free_bytes, locate, prepare, read_again, to_generate
 from milabench_ng.fence.entry import EntryError, die_with
-from milabench_ng.plain import whole_json
-from milabench_ng.requests import (
+from milabench_ng.model.errors import InputError, MnbError
+from milabench_ng.model.plain import whole_json
+from milabench_ng.worker.code_on_disk import inspect_code
+from milabench_ng.worker.discovery import builtin_workloads, describe, find_workload
+from milabench_ng.worker.requests import (
     Answer,
     AnyRequest,
     Checked,
@@ -30,14 +32,12 @@ from milabench_ng.requests import (
     EstimateData,
     InspectCode,
     Inspected,
-    Place,
     Prepare,
     Prepared,
     ReadData,
+    ReadyDataset,
     Refused,
 )
-from milabench_ng.worker.code_on_disk import inspect_code
-from milabench_ng.worker.discovery import builtin_workloads, describe, find_workload
 
 
 def import_everything() -> None:
@@ -158,9 +158,9 @@ def _progress(request: Prepare | ReadData, connection: socket.socket) -> Progres
     return progress
 
 
-def _place(located: Located, name: str) -> Place:
+def _place(located: FoundDataset, name: str) -> ReadyDataset:
     manifest = located.manifest
-    return Place(
+    return ReadyDataset(
         name=name,
         kind="real" if manifest is None else manifest.kind,
         scale=1.0 if manifest is None else manifest.scale,

@@ -6,8 +6,8 @@ import re
 
 import torch
 
-from milabench_ng.errors import DataError
-from milabench_ng.events import Cause
+from milabench_ng.model.errors import DataError
+from milabench_ng.model.events import Cause
 
 OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 LOST = (

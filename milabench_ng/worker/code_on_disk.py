@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 
 import milabench_ng
+from milabench_ng.model.sources import loaded_elsewhere, package_digests
 from milabench_ng.records.proof import CodeProof, WheelCheck
-from milabench_ng.sources import loaded_elsewhere, package_digests
 
 PACKAGE = Path(milabench_ng.__file__).parent
 OWN = "milabench-ng"

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 
 import milabench_ng.workloads
-from milabench_ng import __version__, catalogue
+from milabench_ng import __version__
 from milabench_ng.bench import Definition
-from milabench_ng.builtin import GROUP, installed
 from milabench_ng.datasets import registry
-from milabench_ng.errors import InputError
+from milabench_ng.model import catalogue
+from milabench_ng.model.builtin import GROUP, installed
+from milabench_ng.model.errors import InputError
 from milabench_ng.worker.trial import tried
 
 OWN = f"milabench_ng {__version__}"

@@ -17,12 +17,12 @@ from milabench_ng.bench.ahead import INTERVAL_S
 from milabench_ng.bench.channel import Channel, TrialChannel
 from milabench_ng.bench.options import split
 from milabench_ng.datasets.registry import find
-from milabench_ng.errors import MnbError
-from milabench_ng.events import Entered, Failed, Peak, Phase, encode
-from milabench_ng.plan import tenant_number
-from milabench_ng.requests import Seat, Task
+from milabench_ng.model.errors import MnbError
+from milabench_ng.model.events import Entered, Failed, Peak, Phase, encode
+from milabench_ng.model.plan import tenant_number
 from milabench_ng.worker.causes import cause_of, text_of, told
 from milabench_ng.worker.memory import device_peak, resident
+from milabench_ng.worker.requests import RankSlot, Task
 
 
 def run_rank(
@@ -81,7 +81,7 @@ def size_thread_pools(threads: int) -> None:
     threadpoolctl.threadpool_limits(threads)
 
 
-def open_device(seat: Seat) -> torch.device:
+def open_device(seat: RankSlot) -> torch.device:
     """The seat's device, with its context created, and no more than its part of the memory for torch."""
     if seat.device.uuid is None:
         return torch.device("cpu")

@@ -21,11 +21,11 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from milabench_ng.bench import Definition
 from milabench_ng.bench.channel import PipeChannel, RankChannel, SharedStop, shared_numbers
-from milabench_ng.events import Failed
 from milabench_ng.fence.entry import EXIT_REFUSED, EntryError, confine, die_with, join, refusal
-from milabench_ng.requests import Task
+from milabench_ng.model.events import Failed
 from milabench_ng.worker.deaths import Death, FirstDeath, first_killed
 from milabench_ng.worker.rank import failure, run_rank
+from milabench_ng.worker.requests import Task
 
 _ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 

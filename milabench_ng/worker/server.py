@@ -18,8 +18,8 @@ import msgspec
 
 from milabench_ng.fence.entry import adopt_orphans, die_with
 from milabench_ng.fence.kernel.processes import identify
-from milabench_ng.plain import whole_json
-from milabench_ng.requests import MESSAGE_BYTES, Answer, AnyRequest, Exited, Serving, Spawn, Spawned, Unable
+from milabench_ng.model.plain import whole_json
+from milabench_ng.worker.requests import MESSAGE_BYTES, Answer, AnyRequest, Exited, Serving, Spawn, Spawned, Unable
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """Signals that a terminal or batch system sends to all processes of a job."""

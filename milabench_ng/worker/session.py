@@ -12,11 +12,11 @@ from typing import NoReturn
 import msgspec
 
 from milabench_ng.bench.channel import PipeChannel
-from milabench_ng.events import Phase
-from milabench_ng.requests import Task
+from milabench_ng.model.events import Phase
 from milabench_ng.worker import ranks
 from milabench_ng.worker.discovery import find_workload
 from milabench_ng.worker.rank import failure, run_rank
+from milabench_ng.worker.requests import Task
 
 
 def read_task(content: bytes) -> Task:

@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import msgspec
 
-from milabench_ng.errors import InputError, MnbError
 from milabench_ng.fence.entry import adopt_orphans, die_with
 from milabench_ng.fence.kernel.processes import below_us, read_table
 from milabench_ng.fence.killing import send
-from milabench_ng.plain import encodable, whole_json
-from milabench_ng.units import GIB, format_bytes
+from milabench_ng.model.errors import InputError, MnbError
+from milabench_ng.model.plain import encodable, whole_json
+from milabench_ng.model.units import GIB, format_bytes
 from milabench_ng.worker.causes import text_of
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import NoReturn
 
 from milabench_ng.fence.entry import EXIT_REFUSED, EntryError, confine, enter, refusal
-from milabench_ng.requests import Task
 from milabench_ng.worker import session
+from milabench_ng.worker.requests import Task
 
 
 def run(task: Task, server_pid: int, commands: int, events: int, log: int) -> NoReturn:

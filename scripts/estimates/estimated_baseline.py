@@ -16,7 +16,7 @@ from estimates.known_peaks import distance
 from estimates.known_rates import GPU_BOUND
 from milabench_ng.analysis.baselines.peaks import Arithmetic, Peak, arithmetic_of
 from milabench_ng.analysis.summary.summary import EstimatedRate, Origin, Provenance, Summary, TestSummary
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.records.work import Work
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from milabench_ng.analysis.baselines.peaks import PEAKS, Arithmetic, Peak, peak
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 
 def distance(source: Peak, target: Peak, kind: Arithmetic) -> float | None:

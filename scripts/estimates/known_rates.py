@@ -14,9 +14,9 @@ from estimates.known_peaks import distance, known_peak
 from milabench_ng.analysis.baselines.peaks import Arithmetic, arithmetic_of
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.analysis.summary.summary import Summary, TestSummary
-from milabench_ng.errors import InputError
-from milabench_ng.files import convert_json, parse_json, read_content
-from milabench_ng.shipped import find
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import convert_json, parse_json, read_content
+from milabench_ng.model.shipped import find
 
 GPU_BOUND = ("gpu-compute", "gpu-memory")
 

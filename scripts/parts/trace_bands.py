@@ -25,10 +25,10 @@ from milabench_ng.analysis.launch.traces import (
     computed,
 )
 from milabench_ng.analysis.statistics.intervals import t_quantile
-from milabench_ng.errors import InputError
-from milabench_ng.grouping import grouped
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.stats import mean, population_std, sample_std
 from milabench_ng.records.record import PROBED_STEPS
-from milabench_ng.stats import mean, population_std, sample_std
 
 
 class Floor(NamedTuple):

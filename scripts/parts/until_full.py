@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from milabench_ng.errors import InputError
-from milabench_ng.events import Event, Full, Slice
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.events import Event, Full, Slice
 from milabench_ng.records.window import SliceRow, Window, WindowRule, averaging_window
 
 

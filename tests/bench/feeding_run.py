@@ -22,7 +22,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from milabench_ng.bench import Bench
 from milabench_ng.datasets.base import DataSet, Progress, Size
-from milabench_ng.events import Event, Full, Slice
+from milabench_ng.model.events import Event, Full, Slice
 from milabench_ng.records.window import SliceRow, WindowRule, averaging_window, backlog_edges, rate
 
 PROCESSES, BATCH, PER_SECOND = 16, 32, 1000.0

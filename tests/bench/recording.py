@@ -10,7 +10,7 @@ import torch
 from milabench_ng.bench import Bench
 from milabench_ng.bench.options import CommonOptions
 from milabench_ng.datasets.base import DataSet
-from milabench_ng.events import Event
+from milabench_ng.model.events import Event
 from milabench_ng.records.window import WindowRule
 
 Kind = TypeVar("Kind", bound=Event)

@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 
 from milabench_ng.bench.channel import HEADROOM, PipeChannel, RankChannel, SharedStop, TrialChannel
-from milabench_ng.errors import InputError
-from milabench_ng.events import AnyEvent, Done, Full, Lines, Phase, Start, Stop, encode
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.events import AnyEvent, Done, Full, Lines, Phase, Start, Stop, encode
 
 RANKS = 2
 WAIT_S = 30

@@ -11,8 +11,8 @@ from recording import Recording, bench_on
 from torch import nn
 
 from milabench_ng.bench import Bench
-from milabench_ng.errors import InputError
-from milabench_ng.events import Done, Phase
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.events import Done, Phase
 
 WHOLE = torch.compile
 

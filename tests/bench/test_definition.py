@@ -11,8 +11,8 @@ from msgspec import Meta
 from milabench_ng.bench import Bench, Count, DataBy, Definition, Derived, FirstLoss, Fraction, Rate, workload
 from milabench_ng.bench.options import COMMON, split
 from milabench_ng.bench.signature import read_options
-from milabench_ng.catalogue import Option, parse_flags, resolve
-from milabench_ng.errors import InputError
+from milabench_ng.model.catalogue import Option, parse_flags, resolve
+from milabench_ng.model.errors import InputError
 
 
 @workload(unit="rows", precision="bf16", bound="io", classic_factor=2.0)

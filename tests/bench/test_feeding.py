@@ -21,8 +21,8 @@ from torch.utils.data import get_worker_info
 
 from milabench_ng.bench.channel import shared_numbers
 from milabench_ng.bench.feeding import Endless, Gate, in_order, shuffled
-from milabench_ng.errors import DataError, InputError
-from milabench_ng.events import Slice
+from milabench_ng.model.errors import DataError, InputError
+from milabench_ng.model.events import Slice
 
 RUN = Path(__file__).with_name("feeding_run.py")
 STOCKED, WORKED_OFF_S = "1.08+3", 8.0

@@ -8,7 +8,7 @@ from recording import Recording, bench_on
 from torch import Tensor, nn
 
 from milabench_ng.bench import bench as bench_module
-from milabench_ng.events import Digest, Loss, Slice
+from milabench_ng.model.events import Digest, Loss, Slice
 from milabench_ng.records.latency import bucket_of, merged
 
 

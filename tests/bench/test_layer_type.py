@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.bench.precision import MODES
-from milabench_ng.events import Done
+from milabench_ng.model.events import Done
 from milabench_ng.records.precision_seen import TRAITS, layers_fit
 
 

@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 from milabench_ng.bench.library_kernels import LibraryKernels
-from milabench_ng.events import Done
+from milabench_ng.model.events import Done
 
 
 class Attending(nn.Module):

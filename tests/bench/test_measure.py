@@ -17,8 +17,8 @@ from torch.utils.data import Dataset
 
 from milabench_ng.bench.feeding import length
 from milabench_ng.datasets.base import DataSet, Progress, Size
-from milabench_ng.errors import DataError, InputError
-from milabench_ng.events import Digest, Done, GradientNorm, Loss, Phase, Ready, Slice
+from milabench_ng.model.errors import DataError, InputError
+from milabench_ng.model.events import Digest, Done, GradientNorm, Loss, Phase, Ready, Slice
 
 HERE = Path()
 

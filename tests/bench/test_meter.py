@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from recording import Recording
 
 from milabench_ng.bench.meter import Meter
-from milabench_ng.events import Full, Slice
+from milabench_ng.model.events import Full, Slice
 from milabench_ng.records.window import MIN_STEPS, SliceRow, WindowRule, averaging_window, settled_since
 
 BEGIN = 100.0

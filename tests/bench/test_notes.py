@@ -10,7 +10,7 @@ import torch
 from recording import Recording, bench_on
 
 from milabench_ng.bench.notes import Notes
-from milabench_ng.events import Slice
+from milabench_ng.model.events import Slice
 from milabench_ng.records.window import SliceRow, Window, notes_per_step
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from milabench_ng.bench.shared_memory import IN_HAND, PLACE, require, tensor_bytes
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 
 def test_what_fits_just_fits() -> None:

@@ -15,7 +15,7 @@ from milabench_ng.bench import trace as tracing
 from milabench_ng.bench.loss_scale import Dynamic
 from milabench_ng.bench.precision import MODES
 from milabench_ng.bench.trace import TraceRecorder, bit_sums, gradient_norm
-from milabench_ng.events import Digest, GradientNorm, Loss
+from milabench_ng.model.events import Digest, GradientNorm, Loss
 from milabench_ng.records.late_steps import late_steps
 
 

@@ -11,12 +11,12 @@ import pytest
 from milabench_ng.cli import call
 from milabench_ng.cli.shares import share_section
 from milabench_ng.fence.sharing.layout import Slot
+from milabench_ng.model.plan import Device
+from milabench_ng.model.units import GIB
 from milabench_ng.node.resctrl import LastLevelCache, Resctrl
-from milabench_ng.orchestrator.planning import readiness
-from milabench_ng.plan import Device
 from milabench_ng.present.render.terminal import write_parts
 from milabench_ng.records.isolation import CachePart, Share
-from milabench_ng.units import GIB
+from milabench_ng.run.planning import readiness
 
 SHARE = Share((0, 1), (0,), GIB, GIB, 100, 2)
 

@@ -14,7 +14,7 @@ from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.pci_gpus import PciGpu
 from milabench_ng.node.storage import read_storage
-from milabench_ng.orchestrator.planning.readiness import Remains, data_reasons, find_remains, gpu_reasons
+from milabench_ng.run.planning.readiness import Remains, data_reasons, find_remains, gpu_reasons
 
 GPU = Gpu(index=0, uuid="GPU-a", name="H200", pci_bus_id="0000:17:00.0", numa_node=0, memory_bytes=1 << 37)
 SHOWN = PciGpu(pci_bus_id="0000:17:00.0", vendor="NVIDIA", device_id="10de:2335", driver="nvidia", numa_node=0)

@@ -20,10 +20,10 @@ import pytest
 
 from milabench_ng.cli import COMMANDS as COMMAND_GROUPS
 from milabench_ng.cli import app, call
-from milabench_ng.cli.unread import until_unread
-from milabench_ng.errors import InputError
+from milabench_ng.cli.broken_pipe import until_unread
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.units import parse_seconds
 from milabench_ng.present.render.next_step import TENDER
-from milabench_ng.units import parse_seconds
 from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.opening import load_result
 from milabench_ng.verification.rules import load_rules
@@ -251,7 +251,7 @@ def test_doctor_is_not_ready_for_more_tenants_than_can_be(here: Here) -> None:
 def test_doctor_never_imports_torch() -> None:
     program = (
         "import sys; from milabench_ng.cli import call; call(['doctor', '--format', 'json']); "
-        "print('torch' in sys.modules, 'milabench_ng.orchestrator.planning.readiness' in sys.modules, file=sys.stderr)"
+        "print('torch' in sys.modules, 'milabench_ng.run.planning.readiness' in sys.modules, file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=60

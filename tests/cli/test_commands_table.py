@@ -19,7 +19,7 @@ import pytest
 from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.cli import call
-from milabench_ng.plan import Launch
+from milabench_ng.model.plan import Launch
 
 SCALES = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU) | {"scaling": PROGRESSION}
 

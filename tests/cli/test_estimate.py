@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from milabench_ng.orchestrator.execution.pacing import EDGE_S
-from milabench_ng.orchestrator.execution.watchdog import START_S, least_work_s
-from milabench_ng.orchestrator.planning.duration import SERVER_S, least_duration
-from milabench_ng.plan import Batch, Device, Launch, Plan
+from milabench_ng.model.plan import Batch, Device, Launch, Plan
 from milabench_ng.records.window import WindowRule
+from milabench_ng.run.execution.pacing import EDGE_S
+from milabench_ng.run.execution.watchdog import START_S, least_work_s
+from milabench_ng.run.planning.duration import SERVER_S, least_duration
 
 RULE = WindowRule(settle_s=2.0, length_s=9.0, margin_s=1.0)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from milabench_ng.cli.planned import io_text
+from milabench_ng.cli.show_plan import io_text
+from milabench_ng.model.units import MIB
 from milabench_ng.records.isolation import IoEvidence
-from milabench_ng.units import MIB
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.rules_ahead import rulings_ahead
+from milabench_ng.cli.preflight import rulings_ahead
+from milabench_ng.model.plan import Device
 from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.node.gpus import Gpu, open_nvml
-from milabench_ng.orchestrator.planning.dry_run import DryRun
-from milabench_ng.orchestrator.planning.readiness import Checkup, examine
-from milabench_ng.plan import Device
+from milabench_ng.run.planning.dry_run import DryRun
+from milabench_ng.run.planning.readiness import Checkup, examine
 from milabench_ng.verification.rules import Pin, Rules, load_rules
 
 GPUS = tuple(

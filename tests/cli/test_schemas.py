@@ -9,22 +9,23 @@ from typing import Any, get_args
 import json_schema
 import pytest
 
-from milabench_ng import events, schemas
-from milabench_ng.errors import InputError
-from milabench_ng.profile import build_profile, parse_profile
+from milabench_ng.cli.schema import SchemaKind, schema_of
+from milabench_ng.model import events
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.profile import build_profile, parse_profile
 
 REPOSITORY = Path(__file__).parents[2]
 TEST = {"workload": "vae"}
 
 
-def problems(kind: schemas.SchemaKind, value: Any) -> list[str]:
-    schema = schemas.schema(kind)
+def problems(kind: SchemaKind, value: Any) -> list[str]:
+    schema = schema_of(kind)
     return json_schema.errors(value, schema, schema)
 
 
-@pytest.mark.parametrize("kind", get_args(schemas.SchemaKind))
-def test_every_schema_has_its_head_and_resolves(kind: schemas.SchemaKind) -> None:
-    schema = schemas.schema(kind)
+@pytest.mark.parametrize("kind", get_args(SchemaKind))
+def test_every_schema_has_its_head_and_resolves(kind: SchemaKind) -> None:
+    schema = schema_of(kind)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["title"] == f"mnb {kind}"
     assert schema["version"] == (2 if kind in ("record", "summary", "ledger") else 1)
@@ -94,6 +95,6 @@ def test_shipped_baselines_satisfy_the_summary_schema(path: Path) -> None:
 
 
 def test_fields_that_a_record_must_have_are_required() -> None:
-    schema = schemas.schema("record")
+    schema = schema_of("record")
     assert {"name", "job_id", "success", "timings", "gpu_monitor", "mnb"} <= set(schema["$defs"]["Record"]["required"])
     assert problems("record", {"name": "quick.vae"})

@@ -12,13 +12,13 @@ import pytest
 
 from milabench_ng.datasets.images.mnist import Mnist
 from milabench_ng.datasets.prepare import prepare
-from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.execution.logs import Log
-from milabench_ng.orchestrator.persistence.resuming import open_writer
-from milabench_ng.orchestrator.persistence.sessions import make_folder
-from milabench_ng.orchestrator.planning.devices import choose_devices
-from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.model.errors import InputError
 from milabench_ng.records.names import write_atomically
+from milabench_ng.run.execution.logs import Log
+from milabench_ng.run.persistence.resuming import open_writer
+from milabench_ng.run.persistence.sessions import make_folder
+from milabench_ng.run.planning.devices import choose_devices
+from milabench_ng.run.planning.request import RunRequest
 
 SOURCES = sorted((Path(__file__).parents[2] / "milabench_ng").rglob("*.py"))
 FORBIDDEN = {

@@ -24,28 +24,28 @@ from milabench_ng.analysis.scoring.scale import Scale, load_scale
 from milabench_ng.analysis.scoring.weights import read_weights
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.catalogue import Catalogue, Classic, Option, Range, Workload, parse_flags, resolve
-from milabench_ng.composing import make_plan
 from milabench_ng.datasets import manifest as manifests
-from milabench_ng.errors import InputError, MnbError
-from milabench_ng.files import decode_text, parse_json
-from milabench_ng.memory_classes import choose_entries
-from milabench_ng.orchestrator.persistence.resuming import open_writer
-from milabench_ng.orchestrator.persistence.run_progress import standing
-from milabench_ng.orchestrator.planning.rerun import profile_of
-from milabench_ng.plain import plain, plain_json, plain_lines
-from milabench_ng.plan import Device, ResolvedOptions
+from milabench_ng.model.catalogue import Catalogue, Legacy2020, Option, Range, Workload, parse_flags, resolve
+from milabench_ng.model.errors import InputError, MnbError
+from milabench_ng.model.files import decode_text, parse_json
+from milabench_ng.model.memory_classes import choose_entries
+from milabench_ng.model.plain import plain, plain_json, plain_lines
+from milabench_ng.model.plan import Device, ResolvedOptions
+from milabench_ng.model.planner import make_plan
+from milabench_ng.model.profile import build_profile, parse_profile
+from milabench_ng.model.profile_2020 import convert_2020
+from milabench_ng.model.units import parse_bytes, parse_bytes_per_second
 from milabench_ng.present.render.tender_tables import tender_document
 from milabench_ng.present.render.verification_tables import verification_document
 from milabench_ng.present.writers import Form, write, write_report
-from milabench_ng.profile import build_profile, parse_profile
-from milabench_ng.profile_2020 import convert_2020
 from milabench_ng.records.ledger import Chain, check_chain, extend
 from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, build_report, make_report
+from milabench_ng.run.persistence.resuming import open_writer
+from milabench_ng.run.persistence.run_progress import standing
+from milabench_ng.run.planning.rerun import profile_of
 from milabench_ng.tender.offers import compare_bids
-from milabench_ng.units import parse_bytes, parse_bytes_per_second
 from milabench_ng.verification.rules import Rules, decode_rules, load_rules
 from milabench_ng.verification.verify import verify
 
@@ -109,8 +109,8 @@ CATALOGUE = Catalogue(
             source_modules=(),
             distributed=False,
             classic_factor=100 / 97,
-            classic=(
-                Classic(
+            legacy_2020=(
+                Legacy2020(
                     experiment=f"milarun.models.{name}:main",
                     options={"lr": "learning_rate"},
                     implied={"half": {"note": "half"}, "": {"batch_size": 64}},

@@ -15,8 +15,8 @@ from milabench_ng.datasets.audio.even_batches import EvenBatches
 from milabench_ng.datasets.audio.ljspeech import LJSpeech, Utterances
 from milabench_ng.datasets.audio.voice import SAMPLE_RATE, SOUND, speech
 from milabench_ng.datasets.base import random_stream
-from milabench_ng.datasets.prepare import Located, locate, prepare, read_again
-from milabench_ng.errors import InputError
+from milabench_ng.datasets.prepare import FoundDataset, locate, prepare, read_again
+from milabench_ng.model.errors import InputError
 
 SCALE = 0.002  # 26 utterances
 
@@ -26,17 +26,17 @@ def quiet(done: int, total: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Located:
+def place(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
     return prepare(LJSpeech(), tmp_path_factory.mktemp("data"), SCALE, quiet, 2)
 
 
-def opened(place: Located) -> Utterances:
+def opened(place: FoundDataset) -> Utterances:
     found = LJSpeech().open(place.path)
     assert isinstance(found, Utterances)
     return found
 
 
-def test_the_twin_has_the_real_files(place: Located) -> None:
+def test_the_twin_has_the_real_files(place: FoundDataset) -> None:
     lines = [line.split("|") for line in (place.path / "metadata.csv").read_text().splitlines()]
     assert {path.stem for path in (place.path / "wavs").iterdir()} == {name for name, _, _ in lines}
     assert (len(lines), lines[0][0], lines[25][0]) == (26, "LJ001-0001", "LJ001-0026")
@@ -49,7 +49,7 @@ def test_the_twin_has_the_real_files(place: Located) -> None:
     assert read_again(LJSpeech(), place, SCALE, quiet, 2).differing == ()
 
 
-def test_samples_are_what_the_files_say(place: Located) -> None:
+def test_samples_are_what_the_files_say(place: FoundDataset) -> None:
     utterances = opened(place)
     assert len(utterances) == 26
     lines = [line.split("|") for line in (place.path / "metadata.csv").read_text().splitlines()]
@@ -63,7 +63,7 @@ def test_samples_are_what_the_files_say(place: Located) -> None:
         LJSpeech().open(place.path, split="test")
 
 
-def test_it_is_the_same_for_any_number_of_processes(place: Located, tmp_path: Path) -> None:
+def test_it_is_the_same_for_any_number_of_processes(place: FoundDataset, tmp_path: Path) -> None:
     alone = prepare(LJSpeech(), tmp_path, SCALE, quiet, 1)
     assert alone.manifest is not None
     assert place.manifest is not None
@@ -100,7 +100,7 @@ def test_durations_and_texts_are_those_of_the_real_set() -> None:
     assert max(len(text) for text in texts) <= 187
 
 
-def test_its_size_is_estimated(place: Located) -> None:
+def test_its_size_is_estimated(place: FoundDataset) -> None:
     size = LJSpeech().size(SCALE)
     found = [path.stat().st_size for path in place.path.rglob("*") if path.is_file() and "mnb" not in path.name]
     assert size.files == len(found)

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from milabench_ng.datasets.budget import BURST_S, Budget, Budgeted
-from milabench_ng.units import KIB, MIB
+from milabench_ng.model.units import KIB, MIB
 
 
 class Files(Dataset[torch.Tensor]):

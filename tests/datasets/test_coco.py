@@ -13,8 +13,8 @@ from PIL import Image
 from milabench_ng.datasets.base import BINARY
 from milabench_ng.datasets.images import coco_scenes
 from milabench_ng.datasets.images.coco import Boxed, Coco, Outlined
-from milabench_ng.datasets.prepare import Located, locate, prepare, read_again
-from milabench_ng.errors import InputError
+from milabench_ng.datasets.prepare import FoundDataset, locate, prepare, read_again
+from milabench_ng.model.errors import InputError
 
 SCALE = 0.001  # 118 + 5 pictures
 SEED = 7
@@ -25,17 +25,17 @@ def quiet(done: int, total: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def coco(tmp_path_factory: pytest.TempPathFactory) -> Located:
+def coco(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
     return prepare(Coco(), tmp_path_factory.mktemp("data"), SCALE, quiet, 2)
 
 
 @pytest.fixture(scope="module")
-def listed(coco: Located) -> dict[str, Any]:
+def listed(coco: FoundDataset) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((coco.path / "annotations" / "instances_train2017.json").read_text())
     return found
 
 
-def test_files_lie_where_the_real_ones_do(coco: Located, listed: dict[str, Any]) -> None:
+def test_files_lie_where_the_real_ones_do(coco: FoundDataset, listed: dict[str, Any]) -> None:
     folders = {path.name for path in coco.path.iterdir() if path.is_dir()}
     assert folders == {"train2017", "val2017", "annotations", BINARY}
     names = {path.name for path in (coco.path / "train2017").iterdir()}
@@ -91,7 +91,7 @@ def test_boxes_are_as_many_and_as_large_as_in_train2017() -> None:
     assert len({(scene.width, scene.height) for scene in scenes}) == len(coco_scenes.SIZES)
 
 
-def test_it_is_the_same_for_any_number_of_processes(coco: Located, tmp_path: Path) -> None:
+def test_it_is_the_same_for_any_number_of_processes(coco: FoundDataset, tmp_path: Path) -> None:
     alone = prepare(Coco(), tmp_path, SCALE, quiet, 1)
     assert alone.manifest is not None
     assert coco.manifest is not None
@@ -99,7 +99,7 @@ def test_it_is_the_same_for_any_number_of_processes(coco: Located, tmp_path: Pat
     assert read_again(Coco(), coco, SCALE, quiet, 2).differing == ()
 
 
-def test_samples_say_what_the_annotations_say(coco: Located, listed: dict[str, Any]) -> None:
+def test_samples_say_what_the_annotations_say(coco: FoundDataset, listed: dict[str, Any]) -> None:
     train = Coco().open(coco.path)
     boxed = sorted({entry["image_id"] for entry in listed["annotations"]})
     assert len(train) == len(boxed)  # type: ignore[arg-type]  # pictures without a box are left out
@@ -173,7 +173,7 @@ def test_annotations_that_are_none(real: Path, tmp_path: Path, text: str) -> Non
         prepare(Coco(), tmp_path, 1.0, quiet, 1)
 
 
-def test_outlines_are_those_of_the_annotations(coco: Located, listed: dict[str, Any]) -> None:
+def test_outlines_are_those_of_the_annotations(coco: FoundDataset, listed: dict[str, Any]) -> None:
     boxed = Coco().open(coco.path)
     assert isinstance(boxed, Boxed)
     shown = Outlined(boxed, lambda picture, corners, labels, outlines: (picture, corners, labels, outlines))

@@ -14,7 +14,7 @@ import pytest
 from milabench_ng.datasets.prepare import prepare, read_again
 from milabench_ng.datasets.spectra import scenes
 from milabench_ng.datasets.spectra.hyperspectral import HsiRaw, HsiRaw16, HsiRaw32, Hyperspectral, Images
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 blosc2 = pytest.importorskip("blosc2", reason="the extra hyperspectral is not installed")
 SHAPE = (32, 64, 100)

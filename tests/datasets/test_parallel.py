@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.datasets.parallel import at_once
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 
 def _meet(folder: Path, others: int) -> int:

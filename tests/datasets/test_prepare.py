@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.datasets import manifest, prepare, registry
-from milabench_ng.datasets.prepare import Located
-from milabench_ng.errors import InputError
+from milabench_ng.datasets.prepare import FoundDataset
+from milabench_ng.model.errors import InputError
 
 sys.path.insert(0, str(Path(__file__).parent))
 from toys import ITEMS, Gigantic, Newer, Toy
@@ -29,11 +29,11 @@ def quiet(done: int, total: int) -> None:
     """Progress that nobody watches."""
 
 
-def differing(located: Located) -> tuple[str, ...]:
+def differing(located: FoundDataset) -> tuple[str, ...]:
     return prepare.read_again(Toy(), located, 1.0, quiet, 2).differing
 
 
-def made(root: Path, processes: int = 1, scale: float = 1.0) -> Located:
+def made(root: Path, processes: int = 1, scale: float = 1.0) -> FoundDataset:
     return prepare.prepare(Toy(), root, scale, quiet, processes)
 
 
@@ -142,7 +142,7 @@ def test_real_set_is_used_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "Toy").mkdir()
     (tmp_path / "Toy" / "real.bin").write_bytes(b"real")
     located = made(tmp_path)
-    assert located == Located(tmp_path / "Toy", "real")
+    assert located == FoundDataset(tmp_path / "Toy", "real")
     prepare.check(located)
     assert [path.name for path in (tmp_path / "Toy").iterdir()] == ["real.bin"]
 

@@ -11,7 +11,7 @@ import torch
 
 from milabench_ng.datasets import words
 from milabench_ng.datasets.base import BINARY, DataSet, random_stream
-from milabench_ng.datasets.prepare import Located, locate, prepare
+from milabench_ng.datasets.prepare import FoundDataset, locate, prepare
 from milabench_ng.datasets.shuffled import shuffled
 from milabench_ng.datasets.tables import ml_20m
 from milabench_ng.datasets.tables.ml_20m import MovieLens
@@ -22,7 +22,7 @@ from milabench_ng.datasets.text.squad import Squad
 from milabench_ng.datasets.text.wikitext_2 import WikiText2
 from milabench_ng.datasets.text.wikitext_103 import WikiText103
 from milabench_ng.datasets.text.wmt16 import Wmt16
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 SCALE = 0.0005
 
@@ -32,21 +32,21 @@ def quiet(done: int, total: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def wikitext(tmp_path_factory: pytest.TempPathFactory) -> Located:
+def wikitext(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
     return prepare(WikiText2(), tmp_path_factory.mktemp("data"), 1.0, quiet, 1)
 
 
 @pytest.fixture(scope="module")
-def wmt(tmp_path_factory: pytest.TempPathFactory) -> Located:
+def wmt(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
     return prepare(Wmt16(), tmp_path_factory.mktemp("data"), SCALE, quiet, 2)
 
 
 @pytest.fixture(scope="module")
-def ratings(tmp_path_factory: pytest.TempPathFactory) -> Located:
+def ratings(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
     return prepare(MovieLens(), tmp_path_factory.mktemp("data"), SCALE, quiet, 2)
 
 
-def test_wikitext_has_the_real_tokens_lines_and_words(wikitext: Located) -> None:
+def test_wikitext_has_the_real_tokens_lines_and_words(wikitext: FoundDataset) -> None:
     read = {split: (wikitext.path / f"wiki.{split}.tokens").read_text() for split in ("train", "valid", "test")}
     assert [whole.count("\n") for whole in read.values()] == [36_718, 3_760, 4_358]
     tokens = {split: whole.replace("\n", "<eos>").split() for split, whole in read.items()}
@@ -65,7 +65,7 @@ def test_wikitext_has_the_real_tokens_lines_and_words(wikitext: Located) -> None
     assert wikitext.manifest.checksum == "8487802bd240fefc865742cafd0a45295afa2ad2308f72fb46bdd6afe5cf8d11"
 
 
-def test_wikitext_opens_as_its_text_in_numbers(wikitext: Located) -> None:
+def test_wikitext_opens_as_its_text_in_numbers(wikitext: FoundDataset) -> None:
     opened = WikiText2().open(wikitext.path)
     assert opened.vocabulary == 33_278  # type: ignore[attr-defined]
     spelling = (wikitext.path / "wiki.train.tokens").read_text().replace("\n", "<eos>").split()
@@ -78,7 +78,7 @@ def test_wikitext_opens_as_its_text_in_numbers(wikitext: Located) -> None:
     assert columns[5, 3] == opened.tokens[3 * 32_634 + 5]  # type: ignore[attr-defined]
 
 
-def test_wmt_has_sentences_of_the_real_lengths(wmt: Located) -> None:
+def test_wmt_has_sentences_of_the_real_lengths(wmt: FoundDataset) -> None:
     english, german = (
         [line.split() for line in (wmt.path / f"train.tok.clean.bpe.32000.{language}").read_text().splitlines()]
         for language in ("en", "de")
@@ -93,7 +93,7 @@ def test_wmt_has_sentences_of_the_real_lengths(wmt: Located) -> None:
     assert {word for line in english for word in line} <= set(vocabulary)
 
 
-def test_wmt_opens_as_pairs_of_numbers(wmt: Located) -> None:
+def test_wmt_opens_as_pairs_of_numbers(wmt: FoundDataset) -> None:
     opened = Wmt16().open(wmt.path)
     assert (len(opened), opened.vocabulary) == (2_000, 32_320)  # type: ignore[arg-type,attr-defined]
     vocabulary = (wmt.path / "vocab.bpe.32000").read_text().split()
@@ -107,7 +107,7 @@ def test_wmt_opens_as_pairs_of_numbers(wmt: Located) -> None:
     assert 0.8 < len(chosen) / 2_000 < 0.9
 
 
-def test_the_twin_of_wmt_did_not_change(wmt: Located) -> None:
+def test_the_twin_of_wmt_did_not_change(wmt: FoundDataset) -> None:
     """Integer arithmetic: the same on every machine. Whoever changes the text raises Wmt16.version."""
     assert wmt.manifest is not None
     assert wmt.manifest.checksum == "19bc32d24017c5be64f05b4b4c0e491a1ab9b63917a97a3fe0481a6f44754e4c"
@@ -165,7 +165,7 @@ def test_questions_are_cut_or_padded_to_one_length_and_know_their_answers(tmp_pa
         assert span.tolist() == ([first, last] if last < 64 else [0, 0])
 
 
-def test_ratings_have_the_real_tables_and_a_few_items_that_all_know(ratings: Located) -> None:
+def test_ratings_have_the_real_tables_and_a_few_items_that_all_know(ratings: FoundDataset) -> None:
     opened = MovieLens().open(ratings.path)
     assert (opened.users, opened.items) == (138_493, 26_744)  # type: ignore[attr-defined]
     rows = np.loadtxt(ratings.path / "train-ratings.csv", np.int64, delimiter="\t")
@@ -196,7 +196,7 @@ def test_ratings_at_full_scale_have_the_real_extremes() -> None:
 
 @pytest.mark.parametrize("data_set", [Wmt16(), MovieLens()], ids=["wmt16", "ml-20m"])
 def test_the_same_for_any_number_of_processes(
-    data_set: DataSet, wmt: Located, ratings: Located, tmp_path: Path
+    data_set: DataSet, wmt: FoundDataset, ratings: FoundDataset, tmp_path: Path
 ) -> None:
     alone = prepare(data_set, tmp_path, SCALE, quiet, 1)
     shared = wmt if data_set.name == "wmt16" else ratings
@@ -216,7 +216,7 @@ def test_real_texts_are_converted_once_and_again_when_they_change(tmp_path: Path
     assert opened.tokens.tolist() == [0, 1, 2, 2, 3, 4, 3, 2]  # type: ignore[attr-defined]
     assert opened.vocabulary == 7  # type: ignore[attr-defined]
     made = (place / BINARY / "train.npy").stat().st_mtime_ns
-    assert prepare(WikiText2(), tmp_path, 1.0, quiet, 1) == Located(place, "real")
+    assert prepare(WikiText2(), tmp_path, 1.0, quiet, 1) == FoundDataset(place, "real")
     assert (place / BINARY / "train.npy").stat().st_mtime_ns == made
     (place / "wiki.valid.tokens").write_text(" e f g \n")
     prepare(WikiText2(), tmp_path, 1.0, quiet, 1)

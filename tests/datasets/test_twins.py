@@ -17,8 +17,8 @@ from milabench_ng.datasets.images import digits, photographs
 from milabench_ng.datasets.images.bsds500 import Bsds500
 from milabench_ng.datasets.images.imagenet import ClassicImageNet, ImageNet, Listed
 from milabench_ng.datasets.images.mnist import Mnist
-from milabench_ng.datasets.prepare import Located, check, locate, prepare
-from milabench_ng.errors import InputError
+from milabench_ng.datasets.prepare import FoundDataset, check, locate, prepare
+from milabench_ng.model.errors import InputError
 
 SCALE = 0.002  # 200 + 10 + 10 pictures
 
@@ -28,16 +28,16 @@ def quiet(done: int, total: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def mnist(tmp_path_factory: pytest.TempPathFactory) -> Located:
+def mnist(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
     return prepare(Mnist(), tmp_path_factory.mktemp("data"), 0.5, quiet, 2)
 
 
 @pytest.fixture(scope="module")
-def imagenet(tmp_path_factory: pytest.TempPathFactory) -> Located:
+def imagenet(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
     return prepare(ImageNet(), tmp_path_factory.mktemp("data"), SCALE, quiet, 2)
 
 
-def test_mnist_has_the_real_files_sizes_and_bytes_of_its_own(mnist: Located) -> None:
+def test_mnist_has_the_real_files_sizes_and_bytes_of_its_own(mnist: FoundDataset) -> None:
     raw = mnist.path / "MNIST" / "raw"
     assert mnist.path.name == "mnist"  # no scale: it has one size
     assert {path.name: path.stat().st_size for path in raw.iterdir()} == {
@@ -54,7 +54,7 @@ def test_mnist_has_the_real_files_sizes_and_bytes_of_its_own(mnist: Located) -> 
     )
 
 
-def test_mnist_opens_as_images_and_has_mnists_statistics(mnist: Located) -> None:
+def test_mnist_opens_as_images_and_has_mnists_statistics(mnist: FoundDataset) -> None:
     train, test = Mnist().open(mnist.path), Mnist().open(mnist.path, split="test")
     assert (len(train), len(test)) == (60_000, 10_000)  # type: ignore[arg-type]
     image, label = train[0]
@@ -68,7 +68,7 @@ def test_mnist_opens_as_images_and_has_mnists_statistics(mnist: Located) -> None
     assert isinstance(picture, Image.Image)
 
 
-def test_mnist_can_be_learnt_but_not_by_heart(mnist: Located) -> None:
+def test_mnist_can_be_learnt_but_not_by_heart(mnist: FoundDataset) -> None:
     train, test = Mnist().open(mnist.path), Mnist().open(mnist.path, split="test")
     means = torch.stack([train.data[train.targets == c].float().mean(0).flatten() for c in range(10)])  # type: ignore[attr-defined]
     nearest = torch.cdist(test.data.float().flatten(1), means).argmin(1)  # type: ignore[attr-defined]
@@ -82,7 +82,7 @@ def test_digits_do_not_depend_on_the_process() -> None:
     assert not np.array_equal(digits.draw(random_stream(3, 1), labels), digits.draw(random_stream(3, 2), labels))
 
 
-def test_imagenet_is_the_same_for_any_number_of_processes(imagenet: Located, tmp_path: Path) -> None:
+def test_imagenet_is_the_same_for_any_number_of_processes(imagenet: FoundDataset, tmp_path: Path) -> None:
     alone = prepare(ImageNet(), tmp_path, SCALE, quiet, 1)
     assert imagenet.manifest is not None
     assert alone.manifest is not None
@@ -97,7 +97,7 @@ def test_imagenet_pixels_do_not_change_unnoticed() -> None:
     assert (size, int(np.asarray(picture, np.int64).sum())) == ((500, 375), 33387666)
 
 
-def test_imagenet_files_look_like_photographs_to_a_disk_and_to_a_decoder(imagenet: Located) -> None:
+def test_imagenet_files_look_like_photographs_to_a_disk_and_to_a_decoder(imagenet: FoundDataset) -> None:
     files = sorted((imagenet.path / "train").glob("*/*.jpeg"))
     assert len(files) == 200
     bytes_ = np.asarray([path.stat().st_size for path in files])
@@ -129,7 +129,7 @@ def test_photographs_have_a_natural_spectrum() -> None:
     assert -1.5 < slope < -0.9  # photographs: -1.2 on average (Tolhurst, Tadmor, Chao 1992); noise: 0
 
 
-def test_imagenet_opens_like_an_image_folder(imagenet: Located) -> None:
+def test_imagenet_opens_like_an_image_folder(imagenet: FoundDataset) -> None:
     train = ImageNet().open(imagenet.path)
     assert isinstance(train, Listed)
     assert len(train) == 200

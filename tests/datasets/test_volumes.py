@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from milabench_ng.datasets.prepare import Located, locate, prepare, read_again
+from milabench_ng.datasets.prepare import FoundDataset, locate, prepare, read_again
 from milabench_ng.datasets.volumes import tissue
 from milabench_ng.datasets.volumes.cremi import BACKGROUND, CLEFTS, RAW, Cremi, Volume
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 h5py = pytest.importorskip("h5py", reason="the extra volumes is not installed")
 pytestmark = pytest.mark.slow
@@ -24,11 +24,11 @@ def quiet(done: int, total: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def cremi(tmp_path_factory: pytest.TempPathFactory) -> Located:
+def cremi(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
     return prepare(Cremi(), tmp_path_factory.mktemp("data"), SCALE, quiet, 2)
 
 
-def test_the_twin_has_the_real_files_names_keys_and_types(cremi: Located) -> None:
+def test_the_twin_has_the_real_files_names_keys_and_types(cremi: FoundDataset) -> None:
     with h5py.File(cremi.path / "sample_A_20160501.hdf") as file:
         assert (file[RAW].dtype, file[CLEFTS].dtype) == (np.uint8, np.uint64)
         assert file[RAW].shape == file[CLEFTS].shape == (64, 512, 512)  # the least
@@ -42,7 +42,7 @@ def test_the_twin_has_the_real_files_names_keys_and_types(cremi: Located) -> Non
         assert list(file["volumes"]) == ["raw"]
 
 
-def test_it_costs_what_micrographs_cost(cremi: Located) -> None:
+def test_it_costs_what_micrographs_cost(cremi: FoundDataset) -> None:
     with h5py.File(cremi.path / "sample_A_padded_20160501.hdf") as file:
         raw = file[RAW][:]
         assert 1.15 < raw.size / file[RAW].id.get_storage_size() < 1.4
@@ -58,7 +58,7 @@ def test_all_its_sides_shrink_alike_and_no_further_than_a_block() -> None:
     assert voxels[1.0] == pytest.approx(1.89e9 * 0.84, rel=0.15)
 
 
-def test_the_same_bytes_for_any_number_of_processes(cremi: Located, tmp_path: Path) -> None:
+def test_the_same_bytes_for_any_number_of_processes(cremi: FoundDataset, tmp_path: Path) -> None:
     alone = prepare(Cremi(), tmp_path, SCALE, quiet, 1)
     assert cremi.manifest is not None
     assert alone.manifest is not None
@@ -87,7 +87,7 @@ def test_smooth_noise_fits_together() -> None:
     assert whole.any()
 
 
-def test_a_box_is_what_the_file_holds_there(cremi: Located) -> None:
+def test_a_box_is_what_the_file_holds_there(cremi: FoundDataset) -> None:
     volume = Cremi().open(cremi.path)
     assert isinstance(volume, Volume)
     assert (volume.shape, len(volume)) == ((64, 512, 512), 64)

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from pages import PAGES, ROOT, commands
 
-from milabench_ng.cli import app, call, planned
+from milabench_ng.cli import app, call, show_plan
 from tests.one_server import OneServer
 
 
@@ -364,7 +364,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mnb(place: Path, one_server: OneServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Mnb:
     """Run ``mnb`` there, in this process: starting one for each command takes longer than most commands."""
     monkeypatch.chdir(place)
-    monkeypatch.setattr(planned, "require_space", lambda *_: None)  # for the data sets of all profiles
+    monkeypatch.setattr(show_plan, "require_space", lambda *_: None)  # for the data sets of all profiles
 
     def run(arguments: Sequence[str]) -> Done:
         capfd.readouterr()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pages import PAGES, ROOT, anchors, blocks, inline_code, links, name
 
-from milabench_ng.events import Cause
+from milabench_ng.model.events import Cause
 
 _PROJECT_FILE = re.compile(r"(?:\.\./)?[\w./-]*[\w-](?:\.(?:py|md|json|toml|lock)|/)")
 _MADE_BY_USERS = frozenset(

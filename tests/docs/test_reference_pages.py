@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pages import ROOT, blocks
 
-from milabench_ng.cli.unread import UNREAD
-from milabench_ng.errors import MnbError
-from milabench_ng.schemas import schema
-from milabench_ng.signals import ENDING, exit_code
+from milabench_ng.cli.broken_pipe import UNREAD
+from milabench_ng.cli.schema import schema_of
+from milabench_ng.model.errors import MnbError
+from milabench_ng.model.signals import ENDING, exit_code
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -27,7 +27,7 @@ def first_column(page: Path, section: str = "") -> set[str]:
 
 def kinds(file: Any, name: str, field: str) -> set[str]:
     """The values that a field of a type in a JSON Schema may have."""
-    return set(schema(file)["$defs"][name]["properties"][field]["enum"])
+    return set(schema_of(file)["$defs"][name]["properties"][field]["enum"])
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_every_shipped_profile_has_a_row_and_no_other() -> None:
 
 
 def test_the_example_of_a_profile_has_the_keys_of_the_schema() -> None:
-    defined = schema("profile")["$defs"]["Test"]["properties"]
+    defined = schema_of("profile")["$defs"]["Test"]["properties"]
     page = REFERENCE / "profiles.md"
     assert first_column(page, "Entries") == set(defined)
     examples = [json.loads(text) for language, text in blocks(page) if language == "json"]

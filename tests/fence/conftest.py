@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.cgroupfs import Cpuset1, Group1, Group2
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import open_fence
 from milabench_ng.fence.interface import Fence, Group
+from milabench_ng.fence.kernel.cgroupfs import Cpuset1, Group1, Group2
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.killing import OwnGroup, sweep
 from milabench_ng.fence.probing.probe import probe
+from milabench_ng.model.units import MIB
 from milabench_ng.records.isolation import Share
-from milabench_ng.units import MIB
 
 
 @pytest.fixture(scope="session")

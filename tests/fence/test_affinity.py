@@ -16,8 +16,8 @@ from milabench_ng.fence import entry, isolation_check
 from milabench_ng.fence.choosing import bounds, open_fence
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
 from milabench_ng.fence.probing.probe import probe
+from milabench_ng.model.units import MIB
 from milabench_ng.records.isolation import Effective, GroupEvents, Share
-from milabench_ng.units import MIB
 
 Start = Callable[..., "subprocess.Popen[str]"]
 MakeShare = Callable[..., Share]
@@ -77,7 +77,7 @@ def test_none_leaves_a_tenant_alone(make_share: MakeShare, start: Start) -> None
 AS_USER = """
 import json
 from milabench_ng.fence.choosing import choose, open_fence
-from milabench_ng.errors import IsolationError
+from milabench_ng.model.errors import IsolationError
 from milabench_ng.fence.probing.probe import probe
 capabilities = probe()
 try:

@@ -13,7 +13,6 @@ import pytest
 from fake_resctrl import GROUPS, mounted
 from fence_waiting import process_of, wait_for
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence.backends import cgroup1, cgroup2
 from milabench_ng.fence.cache_groups import (
     CacheGroup,
@@ -25,6 +24,7 @@ from milabench_ng.fence.cache_groups import (
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import open_fence
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
+from milabench_ng.model.errors import IsolationError
 from milabench_ng.records.isolation import CachePart, Effective, Share, Usage
 
 pytestmark = [

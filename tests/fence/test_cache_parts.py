@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.choosing import Wish, require_cache_groups
+from milabench_ng.fence.choosing import IsolationRequest, require_cache_groups
 from milabench_ng.fence.sharing.cache_parts import cache_notes, with_cache_parts
+from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.units import GIB
 from milabench_ng.node.resctrl import LastLevelCache, Resctrl
 from milabench_ng.records.isolation import CachePart, Share
-from milabench_ng.units import GIB
 
 ONE_SOCKET = Resctrl(
     classes=8,
@@ -109,7 +109,7 @@ def test_what_cannot_be_had_is_refused_with_the_reason(changes: dict[str, Any], 
 
 
 @pytest.mark.parametrize("isolation", ["auto", "affinity", "none"])
-def test_a_fence_without_groups_has_no_parts_of_caches(isolation: Wish) -> None:
+def test_a_fence_without_groups_has_no_parts_of_caches(isolation: IsolationRequest) -> None:
     with pytest.raises(IsolationError, match="--cache-shares cannot be held by the fence"):
         require_cache_groups(Capabilities("v2", "6.1", True, {}), isolation)
 

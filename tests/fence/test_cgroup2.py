@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from fence_waiting import process_of, wait_for
 
-from milabench_ng.cgroupfs import Group2
 from milabench_ng.fence.backends import cgroup2
 from milabench_ng.fence.capabilities import Capabilities, Controller
 from milabench_ng.fence.interface import IsolationMismatch
+from milabench_ng.fence.kernel.cgroupfs import Group2
 from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
 from milabench_ng.fence.killing import OwnGroup, sweep
 from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, MemoryLimit, Share

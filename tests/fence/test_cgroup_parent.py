@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from milabench_ng.errors import InputError
 from milabench_ng.fence.capabilities import Capabilities, Controller
-from milabench_ng.fence.choosing import Wish, require_groups
+from milabench_ng.fence.choosing import IsolationRequest, require_groups
+from milabench_ng.model.errors import InputError
 
 NOTHING = Capabilities("v2", "6.1", True, {})
 WHOLE = Capabilities(
@@ -18,7 +18,7 @@ WHOLE = Capabilities(
 
 
 @pytest.mark.parametrize(("found", "isolation"), [(NOTHING, "auto"), (WHOLE, "none"), (WHOLE, "affinity")])
-def test_no_other_fence_takes_its_place(found: Capabilities, isolation: Wish) -> None:
+def test_no_other_fence_takes_its_place(found: Capabilities, isolation: IsolationRequest) -> None:
     with pytest.raises(InputError, match="--cgroup-parent /nosuch: no group can be made below it"):
         require_groups(found, isolation, "/nosuch")
 

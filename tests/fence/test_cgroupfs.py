@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.cgroup_files import Limit, format_ids, parse_ids
-from milabench_ng.cgroupfs import Cpuset1, Group1, Group2, Memory1, Memory2, Pids2
+from milabench_ng.fence.kernel.cgroupfs import Cpuset1, Group1, Group2, Memory1, Memory2, Pids2
+from milabench_ng.node.cgroup_files import Limit, format_ids, parse_ids
 
 
 def write(directory: Path, **files: str) -> None:

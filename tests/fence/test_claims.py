@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.claims import Claim, resources
+from milabench_ng.model.errors import IsolationError
 
 # What a run does from the look for others to its own groups; `planned` has what that needs of a planned run.
 RUN = """
 import contextlib, sys
 from types import SimpleNamespace as Has
-from milabench_ng.errors import IsolationError
+from milabench_ng.model.errors import IsolationError
 from milabench_ng.fence.probing.probe import probe
-from milabench_ng.orchestrator.jobs import fenced
+from milabench_ng.run.jobs import fenced
 parent, run_id, isolation = sys.argv[1:]
 planned = Has(
     plan=Has(devices=()),

@@ -17,14 +17,14 @@ import msgspec
 import pytest
 from fence_waiting import process_of, wait_for
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence import runs
 from milabench_ng.fence.cache_groups import find_cache_groups
 from milabench_ng.fence.capabilities import Capabilities
-from milabench_ng.fence.choosing import Wish, open_fence, reap
+from milabench_ng.fence.choosing import IsolationRequest, open_fence, reap
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.kernel.processes import Process, is_there
 from milabench_ng.fence.killing import OwnGroup, Swept, noted_groups, sweep
+from milabench_ng.model.errors import IsolationError
 from milabench_ng.records.isolation import Share
 
 pytestmark = pytest.mark.root
@@ -268,7 +268,7 @@ def test_what_the_guardian_removes_at_the_end_is_not_called_left(
     make_share: Callable[..., Share],
     start: Callable[..., subprocess.Popen[str]],
     freezer: Path,
-    isolation: Wish,
+    isolation: IsolationRequest,
 ) -> None:
     """It tries for longer than the end of a run does."""
     fence = open_fence(capabilities, isolation, f"mnb-test-late-{isolation}")

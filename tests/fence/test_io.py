@@ -11,16 +11,16 @@ import msgspec
 import pytest
 from fence_waiting import process_of
 
-from milabench_ng.errors import InputError
 from milabench_ng.fence import io
 from milabench_ng.fence.backends import affinity, cgroup1, cgroup2, none, slurm
 from milabench_ng.fence.capabilities import Capabilities, Controller
 from milabench_ng.fence.choosing import Backend, choose
 from milabench_ng.fence.interface import Fence, IsolationMismatch
-from milabench_ng.orchestrator.execution.bandwidth import probe_all
-from milabench_ng.profile import IoShare
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.profile import IoShare
+from milabench_ng.model.units import MIB
 from milabench_ng.records.isolation import IoEvidence, IoLimit, Share
-from milabench_ng.units import MIB
+from milabench_ng.run.execution.bandwidth import probe_all
 
 NOTHING = Capabilities("v1", "6.1", True, {"blkio": Controller(False, why="/sys/fs/cgroup/blkio is read-only")})
 V1 = Capabilities("v1", "6.1", True, {"blkio": Controller(True)})

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from fence_waiting import process_of, wait_for
 
-from milabench_ng.cgroupfs import Group2
 from milabench_ng.fence import runs
 from milabench_ng.fence.backends.cgroup2 import Cgroup2Group
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Fence, IsolationMismatch
+from milabench_ng.fence.kernel.cgroupfs import Group2
 from milabench_ng.fence.kernel.processes import Process, Stat, followed
 from milabench_ng.fence.killing import OwnGroup, sweep
 from milabench_ng.records.isolation import Share

@@ -8,9 +8,9 @@ import pytest
 from milabench_ng.fence.sharing.cores import portions
 from milabench_ng.fence.sharing.layout import lay_out, placements
 from milabench_ng.fence.sharing.shares import Placement, allocate, disjoint
+from milabench_ng.model.plan import Device, slots_of
+from milabench_ng.model.units import GIB
 from milabench_ng.node.topology import Cpu, NumaNode, Topology
-from milabench_ng.plan import Device, slots_of
-from milabench_ng.units import GIB
 
 GPUS = [Device(index=2, kind="gpu", uuid="GPU-2", numa_node=0), Device(index=5, kind="gpu", uuid="GPU-5")]
 

@@ -7,12 +7,12 @@ import errno
 import pytest
 from msgspec.structs import replace
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence.backends import affinity, cgroup1, cgroup2, none
 from milabench_ng.fence.capabilities import Capabilities, Controller
 from milabench_ng.fence.choosing import BACKENDS, choose
 from milabench_ng.fence.kernel.mounts import CgroupMount
 from milabench_ng.fence.probing.messages import messages
+from milabench_ng.model.errors import IsolationError
 from milabench_ng.records.isolation import Isolation, Mode, Share
 
 UNIFIED = CgroupMount("/sys/fs/cgroup", "/", 2)

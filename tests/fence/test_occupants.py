@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from milabench_ng.cgroupfs import Group2
+from milabench_ng.fence.kernel.cgroupfs import Group2
 from milabench_ng.fence.kernel.occupants import foreign
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from fence_waiting import wait_for
 
-from milabench_ng.cgroupfs import Group2
+from milabench_ng.fence.kernel.cgroupfs import Group2
 from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
 from milabench_ng.fence.kernel.quotas import cpu_limits
 from milabench_ng.fence.killing import OwnGroup, sweep
 from milabench_ng.records.surroundings import CpuLimit, tightest
 
 TELL = """
-from milabench_ng.errors import IsolationError
+from milabench_ng.model.errors import IsolationError
 from milabench_ng.fence.choosing import choose
 from milabench_ng.fence.probing.probe import probe
 found = probe({parent!r})

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence.sharing.shares import Bounds, Placement, Policy, allocate, disjoint, environment
+from milabench_ng.model.errors import IsolationError
 from milabench_ng.node.topology import Cpu, NumaNode, Topology
 
 GIB = 1 << 30

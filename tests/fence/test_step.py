@@ -14,7 +14,7 @@ from parts.fence_trials import python
 
 from milabench_ng.fence.backends.scope import worthwhile
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob
-from milabench_ng.fence.interface import Door, FenceEntry
+from milabench_ng.fence.interface import FenceEntry, HolderAddress
 from milabench_ng.fence.kernel.processes import is_there
 from milabench_ng.fence.slurm_step import allocation, step
 
@@ -33,7 +33,7 @@ class Held:
         self.process.stdout.readline()
         self.control, pid = step.connect(self.name)
         assert pid == self.process.pid
-        self.door = Door(self.name, *process_of(pid))
+        self.door = HolderAddress(self.name, *process_of(pid))
 
     def start(self, source: str) -> subprocess.Popen[str]:
         """As a tenant's process: through the entry, in the holder's stead."""

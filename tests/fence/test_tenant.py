@@ -13,8 +13,8 @@ from fence_waiting import process_of, wait_for
 
 from milabench_ng.fence import isolation_check
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
+from milabench_ng.model.units import MIB
 from milabench_ng.records.isolation import Death, Share
-from milabench_ng.units import MIB
 
 pytestmark = pytest.mark.root
 Start = Callable[..., "subprocess.Popen[str]"]

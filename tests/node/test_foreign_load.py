@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milabench_ng.bounds import Spread
+from milabench_ng.model.bounds import Spread
 from milabench_ng.node.foreign_load import foreign_share
 
 

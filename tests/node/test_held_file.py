@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.node.held_file import HeldFile, held_if_there, number_of
-from tests.orchestrator.processes import descriptors
+from tests.run.processes import descriptors
 
 TABLE = b"anon 12\nfile 34\nanon_thp 56\nMemAvailable:     78 kB\n"
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from fake_nvml import LOST, NOT_FOUND, FakeGpu, FakeNvml
 
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.node.gpus import Gpus, open_nvml, read_gpus, select
 from milabench_ng.node.pci_gpus import pci_gpus
-from milabench_ng.orchestrator.planning.devices import choose_devices
-from milabench_ng.orchestrator.planning.request import RunRequest
+from milabench_ng.run.planning.devices import choose_devices
+from milabench_ng.run.planning.request import RunRequest
 
 
 def pci_device(sysfs: Path, address: str, vendor: str, kind: str, node: str, driver: str | None = None) -> None:

@@ -9,7 +9,7 @@ from select import PIPE_BUF
 import msgspec
 import pytest
 
-from milabench_ng.events import Slice, encode
+from milabench_ng.model.events import Slice, encode
 from milabench_ng.records.latency import (
     LAST,
     MOST,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.records.output_files import write_output, written
 
 EVIDENCE = ("run.json", "ledger.jsonl", "events.jsonl", "quick.vae.J0.0.20260106-160000-123456.json")

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from milabench_ng.bench.options import COMMON
-from milabench_ng.builtin import read_builtin
-from milabench_ng.profile import Scheme
+from milabench_ng.model.builtin import read_builtin
+from milabench_ng.model.profile import Scheme
 from milabench_ng.records.work import DataRead, Ratio, Work, declared
 
 READ = DataRead(name="imagenet", kind="twin", scale=1.0, cache="cold")

@@ -14,11 +14,11 @@ import msgspec
 import tampering
 from tampering import Tamper, everywhere, manifest, ours, record, records
 
+from milabench_ng.model.units import utc_iso
 from milabench_ng.records.borders import date_of
 from milabench_ng.records.ledger import LedgerLine, Recorded
 from milabench_ng.records.reading import read_ledger
 from milabench_ng.records.stopping import Stopping
-from milabench_ng.units import utc_iso
 
 
 def remove(pattern: str) -> Tamper:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from milabench_ng.model.plan import Device
 from milabench_ng.node.conditions import Conditions, HostSettings, HostState, Settings
 from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import Cpus, Inventory
 from milabench_ng.node.pci_gpus import PciGpu
 from milabench_ng.node.storage import Storage
-from milabench_ng.plan import Device
 from milabench_ng.records.isolation import Confinement, Effective, Isolation, ProcView, Scheduling, Share, Usage
 from milabench_ng.records.surroundings import Surroundings
 

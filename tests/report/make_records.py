@@ -21,12 +21,14 @@ import msgspec
 from make_node import conditions, fence, inventory, storage, surroundings
 
 from milabench_ng import __version__
-from milabench_ng.builtin import Declared, read_builtin
-from milabench_ng.catalogue import Scalar
-from milabench_ng.composing import make_plan
+from milabench_ng.model.builtin import Declared, read_builtin
+from milabench_ng.model.catalogue import Scalar
+from milabench_ng.model.plan import Device, Launch, Plan, ResolvedOptions
+from milabench_ng.model.planner import make_plan
+from milabench_ng.model.profile import PartitionScheme, Profile, Scheme, Test, name_of
+from milabench_ng.model.sources import package_digests
+from milabench_ng.model.units import utc_iso
 from milabench_ng.node.edge import Edge
-from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions
-from milabench_ng.profile import PartitionScheme, Profile, Scheme, Test, name_of
 from milabench_ng.records import ledger
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Share
@@ -35,8 +37,6 @@ from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.records.proof import CodeProof, DataProof, WheelCheck
 from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS
 from milabench_ng.records.window import MEASURED_BY, SliceRow, first_full
-from milabench_ng.sources import package_digests
-from milabench_ng.units import utc_iso
 
 START = datetime(2026, 1, 6, 16, 0, 0, 123456, tzinfo=UTC)
 BUILTIN = read_builtin()

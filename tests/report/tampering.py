@@ -14,9 +14,9 @@ import make_records
 import msgspec
 from make_records import PER_GPU, PROGRESSION
 
-from milabench_ng.plan import Plan
+from milabench_ng.model.plan import Plan
 from milabench_ng.records import ledger
-from milabench_ng.records.ledger import Attempt, Chain, Enough, LedgerLine, Recorded, Started, extend
+from milabench_ng.records.ledger import Attempt, Chain, LedgerLine, Recorded, Started, StoppedEarly, extend
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.reading import read_ledger
 from milabench_ng.records.stopping import Stopping
@@ -106,10 +106,10 @@ def end_after(folder: Path, repeats: int, rule: Stopping, why: Literal["narrow",
     rewrite(folder / "run.json", lambda content: content.update(stopping=msgspec.to_builtins(rule)))
     rehash(folder)
     chain, lines = Chain(), b""
-    entries = [entry for entry in read_ledger(folder).entries if not isinstance(entry.what, Enough)]
+    entries = [entry for entry in read_ledger(folder).entries if not isinstance(entry.what, StoppedEarly)]
     last = max(place for place, entry in enumerate(entries) if isinstance(entry.what, Recorded))
     for place, entry in enumerate(entries):
-        end = [Enough(repeats=repeats, why=why, detail="it is enough")] if why and place == last else []
+        end = [StoppedEarly(repeats=repeats, why=why, detail="it is enough")] if why and place == last else []
         chain, more = extend(chain, entry.utc, [entry.what, *end])
         lines += more
     (folder / "ledger.jsonl").write_bytes(lines)

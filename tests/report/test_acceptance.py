@@ -19,8 +19,8 @@ from milabench_ng.analysis.statistics.intervals import Estimate, combine, log_st
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
-from milabench_ng.errors import InputError
-from milabench_ng.plan import Launch
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plan import Launch
 from milabench_ng.tender.acceptance import SHIELDED, Acceptance, accept
 from milabench_ng.tender.characteristic import characteristic
 from milabench_ng.verification.bundle import pack

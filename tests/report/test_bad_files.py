@@ -19,16 +19,16 @@ import pytest
 import tampering
 from make_records import PER_GPU
 
-from milabench_ng import files
 from milabench_ng.cli import call
-from milabench_ng.errors import InputError
-from milabench_ng.files import DEEPEST, SMALL, parse_json, read_content, read_json
-from milabench_ng.plain import plain, plain_json, plain_lines, printed_json, short
+from milabench_ng.model import files
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import DEEPEST, SMALL, parse_json, read_content, read_json
+from milabench_ng.model.plain import plain, plain_json, plain_lines, printed_json, short
+from milabench_ng.model.shipped import find, names
 from milabench_ng.present.writers import Form, write_report
 from milabench_ng.records.names import write_atomically
 from milabench_ng.records.reading import read_ledger
 from milabench_ng.report.reporting import make_report
-from milabench_ng.shipped import find, names
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
 

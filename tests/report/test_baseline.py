@@ -19,7 +19,7 @@ from milabench_ng.analysis.baselines.plausible import doubts
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load, load_baseline
 from milabench_ng.analysis.summary.summary import Stat, Summary
 from milabench_ng.cli import call
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 TESTS = {"toy_reg": PER_GPU, "toy_lstm": PER_GPU, "vae": PER_GPU, "loader": PER_GPU, "convnet": PER_GPU}
 

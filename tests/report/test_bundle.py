@@ -23,14 +23,14 @@ from make_records import PER_GPU
 from tampering import members
 
 from milabench_ng.cli import call
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.shipped import find, names
 from milabench_ng.report.reporting import make_report
-from milabench_ng.shipped import find, names
 from milabench_ng.verification import opening
 from milabench_ng.verification.bundle import pack
-from milabench_ng.verification.checked import Demands, check_results
 from milabench_ng.verification.opening import opened
 from milabench_ng.verification.rules import Pin, Rules, decode_rules, load_rules
+from milabench_ng.verification.verified_results import Demands, check_results
 from milabench_ng.verification.verify import verify
 from milabench_ng.worker.discovery import builtin_workloads
 

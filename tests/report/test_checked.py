@@ -21,14 +21,14 @@ from test_money import node
 from milabench_ng.analysis.summary.folder import encode_summary
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import build_report
 from milabench_ng.verification.bundle import pack
-from milabench_ng.verification.checked import Demands, check_results, require_different, same_runs
 from milabench_ng.verification.checks.registry import RULES
 from milabench_ng.verification.doubts.registry import DOUBTS
 from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verified_results import Demands, check_results, require_different, same_runs
 from milabench_ng.verification.verify import verify
 
 WEIGHTS = {"standard.vae": {"weight": 8}, "standard.convnet": {"weight": 4}}

@@ -18,7 +18,8 @@ from make_records import PER_GPU
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
-from milabench_ng.plan import Plan
+from milabench_ng.model.plan import Plan
+from milabench_ng.model.shipped import find
 from milabench_ng.present.html import as_html
 from milabench_ng.present.render.as_json import as_object
 from milabench_ng.present.render.first_screen import first_screen
@@ -26,7 +27,6 @@ from milabench_ng.present.render.statements import details
 from milabench_ng.present.writers import write_report
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, make_report
-from milabench_ng.shipped import find
 
 TESTS = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU)
 FORMS = ("table", "markdown", "csv", "json")

@@ -21,7 +21,7 @@ from milabench_ng.analysis.statistics.intervals import LogStat, log_stat, repeat
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load, load_baseline
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.present.render.as_2020 import encode_2020
 
 Change = Callable[[dict[str, Any]], object]

@@ -18,7 +18,7 @@ from terminal_stream import Terminal
 
 from milabench_ng.analysis.baselines.peaks import peaks_in_formulas
 from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
-from milabench_ng.catalogue import Derived
+from milabench_ng.model.catalogue import Derived
 from milabench_ng.present.writers import write_report, write_tables
 from milabench_ng.report.reporting import make_report
 

@@ -18,7 +18,7 @@ from milabench_ng.analysis.scoring.narrowness import half_width, headline
 from milabench_ng.analysis.statistics.intervals import log_stat
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.analysis.summary.summary import TestSummary
-from milabench_ng.plan import Launch
+from milabench_ng.model.plan import Launch
 from milabench_ng.records.borders import narrow
 from milabench_ng.records.stopping import Headline, Stopping
 from milabench_ng.verification.rules import Rules, load_rules
@@ -162,7 +162,7 @@ def test_a_budget_is_not_spent_by_waiting(tmp_path: Path) -> None:
     folder = made(tmp_path / "run", NOISY, Stopping(budget_s=3600.0), 4, "budget")
 
     def an_hour_later(entry: Any) -> Any:
-        late = type(entry.what).__name__ in ("Enough", "Finished", "CodeSeen") and entry.number > 10
+        late = type(entry.what).__name__ in ("StoppedEarly", "Finished", "CodeSeen") and entry.number > 10
         return msgspec.structs.replace(entry, utc="2026-01-06T17:30:00.000000Z") if late else entry
 
     tampering.rehash(folder, an_hour_later)

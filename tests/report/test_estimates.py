@@ -28,7 +28,7 @@ from milabench_ng.analysis.baselines.peaks import Arithmetic, arithmetic_of, pea
 from milabench_ng.analysis.statistics.intervals import t_quantile
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 OLD = ("v100", "rtx8000")

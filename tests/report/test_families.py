@@ -14,11 +14,11 @@ import pytest
 import tampering
 from make_records import device
 
-from milabench_ng.composing import make_plan
-from milabench_ng.plan import ResolvedOptions
-from milabench_ng.profile import build_profile
+from milabench_ng.model.plan import ResolvedOptions
+from milabench_ng.model.planner import make_plan
+from milabench_ng.model.profile import build_profile
+from milabench_ng.model.units import MIB
 from milabench_ng.records.latency import bucket_of
-from milabench_ng.units import MIB
 from milabench_ng.verification.findings import Verification
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify

@@ -10,7 +10,7 @@ import pytest
 
 from milabench_ng.analysis.launch.traces import Traced, compare_first_loss
 from milabench_ng.analysis.summary.folder import load
-from milabench_ng.catalogue import FirstLoss
+from milabench_ng.model.catalogue import FirstLoss
 from milabench_ng.present.render.statements import details
 from milabench_ng.report.reporting import make_report
 from tests.report.make_records import PER_GPU, manifest, plan, record, steady, write

@@ -13,8 +13,8 @@ from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.analysis.summary.summary import Stat
-from milabench_ng.errors import InputError
-from milabench_ng.plan import Plan
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plan import Plan
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.report.reporting import make_report

@@ -22,11 +22,11 @@ from milabench_ng.analysis.summary.folder import decode_summary, encode_summary,
 from milabench_ng.cli import call
 from milabench_ng.cli.report import report
 from milabench_ng.cli.summary import summary
-from milabench_ng.errors import InputError
-from milabench_ng.plain import plain_lines
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain_lines
+from milabench_ng.model.shipped import find, names
 from milabench_ng.present.writers import Form, write_report
 from milabench_ng.report.reporting import ReportOptions, make_report
-from milabench_ng.shipped import find, names
 
 TESTS = {"toy_reg": PER_GPU, "toy_lstm": PER_GPU, "vae": PER_GPU, "loader": PER_GPU, "convnet": PER_GPU}
 

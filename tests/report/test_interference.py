@@ -17,16 +17,16 @@ from rows import row_of
 from milabench_ng.analysis.scoring.neighbours import slowdowns
 from milabench_ng.analysis.scoring.pressure import busy, pressure_curves
 from milabench_ng.analysis.summary.summary import TestSummary
-from milabench_ng.composing import make_plan
-from milabench_ng.errors import InputError
-from milabench_ng.plan import Launch, Plan, ResolvedOptions
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plan import Launch, Plan, ResolvedOptions
+from milabench_ng.model.planner import make_plan
+from milabench_ng.model.profile import Profile, build_profile
 from milabench_ng.present.html.as_html import report_page
 from milabench_ng.present.layouts.interference import tables
 from milabench_ng.present.render.as_json import as_object
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.next_step import next_step
 from milabench_ng.present.writers import write_layout, write_report, write_tables
-from milabench_ng.profile import Profile, build_profile
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import make_report, make_study
 

@@ -23,7 +23,7 @@ from milabench_ng.analysis.statistics.intervals import (
     why_none,
 )
 from milabench_ng.analysis.statistics.jackknife import jackknife
-from milabench_ng.stats import geometric_mean
+from milabench_ng.model.stats import geometric_mean
 
 RUN = [104.0, 103.1, 105.2, 103.7, 104.4]
 BASE = [100.0, 100.9, 99.2, 100.3, 99.8, 100.1]

@@ -12,8 +12,8 @@ import pytest
 
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.analysis.summary.summary import Stat, StepTally, TestSummary
-from milabench_ng.catalogue import Derived
-from milabench_ng.errors import InputError
+from milabench_ng.model.catalogue import Derived
+from milabench_ng.model.errors import InputError
 from milabench_ng.present.writers import Form, write_layout
 from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report

@@ -20,7 +20,8 @@ from make_records import PER_GPU
 from milabench_ng.analysis.launch.load_course import LoadCourse, course
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.analysis.summary.summary import ReadLimit, Stat, Summary, TestSummary
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.units import MIB
 from milabench_ng.present.html.folder_details import details_of
 from milabench_ng.present.html.loading_charts import loading_charts
 from milabench_ng.present.layouts.data_loading import loading_results
@@ -30,7 +31,6 @@ from milabench_ng.records.window import SliceRow
 from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import build_report, make_report
-from milabench_ng.units import MIB
 
 ROOT = Path(__file__).parents[2]
 HEAD = [

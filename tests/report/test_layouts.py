@@ -11,7 +11,7 @@ from rows import changed as changed_row
 
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.analysis.summary.summary import Stat, Summary
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.present.writers import Form, write_layout
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import build_report

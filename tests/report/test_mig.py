@@ -12,9 +12,9 @@ import tampering
 
 from milabench_ng.analysis.summary.comparable import differences
 from milabench_ng.analysis.summary.folder import load
-from milabench_ng.composing import make_plan
-from milabench_ng.plan import Device, Launch, Plan, ResolvedOptions
-from milabench_ng.profile import build_profile
+from milabench_ng.model.plan import Device, Launch, Plan, ResolvedOptions
+from milabench_ng.model.planner import make_plan
+from milabench_ng.model.profile import build_profile
 from milabench_ng.report.reporting import make_report
 from milabench_ng.verification.rules import Rules, load_rules
 from milabench_ng.verification.verify import verify

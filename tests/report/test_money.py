@@ -24,7 +24,7 @@ from milabench_ng.analysis.scoring.scored import scored_tests
 from milabench_ng.analysis.statistics.intervals import log_stat, t_quantile
 from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.statements import details
 from milabench_ng.present.render.tender_tables import tender_document

@@ -15,8 +15,8 @@ from make_records import PER_GPU
 
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.cli import call
-from milabench_ng.errors import InputError
-from milabench_ng.plan import Device
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plan import Device
 from milabench_ng.records.ledger import Chain, Resumed, Session, Started, extend
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, make_report

@@ -20,6 +20,7 @@ from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.analysis.statistics.intervals import log_stat
 from milabench_ng.analysis.summary.folder import encode_summary
 from milabench_ng.analysis.summary.summary import Provenance, Stat, Summary, TestSummary
+from milabench_ng.model.stats import geometric_mean, mean, population_std
 from milabench_ng.present.html.as_html import write as write_html
 from milabench_ng.present.render.cells import figure, money
 from milabench_ng.present.render.tender_tables import tender_document
@@ -27,7 +28,6 @@ from milabench_ng.present.writers import write, write_report
 from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, build_report
-from milabench_ng.stats import geometric_mean, mean, population_std
 from milabench_ng.tender.acceptance import accept
 from milabench_ng.tender.offers import compare_bids
 

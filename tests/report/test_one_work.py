@@ -13,7 +13,7 @@ from make_records import PER_GPU
 
 from milabench_ng.analysis.scoring.score import score
 from milabench_ng.analysis.summary.folder import load
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -14,8 +14,8 @@ import pytest
 from milabench_ng.analysis.baselines.baseline import as_baseline
 from milabench_ng.analysis.launch.host_paces import PaceSeen, PaceStat, differ, paces, without_pace
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load
-from milabench_ng.errors import InputError
-from milabench_ng.plan import Launch
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plan import Launch
 from milabench_ng.present.render import as_csv, as_json, as_table
 from milabench_ng.present.render.cells import Cell
 from milabench_ng.present.render.first_screen import first_screen

@@ -9,7 +9,7 @@ import pytest
 import tampering
 
 from milabench_ng.analysis.baselines.peaks import PEAKS, peak, peaks_in_formulas
-from milabench_ng.plan import Device
+from milabench_ng.model.plan import Device
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
 

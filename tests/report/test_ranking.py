@@ -26,10 +26,10 @@ from milabench_ng.analysis.scoring.weights import weights_over
 from milabench_ng.analysis.statistics.intervals import Estimate, session_stat, t_quantile
 from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.analysis.summary.summary import Provenance, Summary, TestSummary
+from milabench_ng.model.profile import Scheme
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.tender_tables import tender_document
 from milabench_ng.present.writers import write
-from milabench_ng.profile import Scheme
 from milabench_ng.report.reporting import build_report
 from milabench_ng.tender.offers import compare_bids
 from milabench_ng.tender.ranking import cheaper_by

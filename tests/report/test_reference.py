@@ -21,16 +21,16 @@ from milabench_ng.analysis.scoring.score import score
 from milabench_ng.analysis.scoring.weights import read_weights
 from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.profile import Scheme
+from milabench_ng.model.stats import weighted_geometric_mean
 from milabench_ng.present.render import as_json
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.statements import details
 from milabench_ng.present.render.tables import other_tables
-from milabench_ng.profile import Scheme
 from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import AS_USUAL, ReportOptions, build_report
-from milabench_ng.stats import weighted_geometric_mean
 from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify

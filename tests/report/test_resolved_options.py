@@ -11,7 +11,7 @@ import pytest
 from make_records import PER_GPU
 from tampering import Change, everywhere, manifest, record
 
-from milabench_ng.units import MIB
+from milabench_ng.model.units import MIB
 from milabench_ng.verification.findings import Ruling
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify

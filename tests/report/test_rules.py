@@ -25,12 +25,12 @@ from tampering import NONCE, WHOLE, Tamper, ours, record
 from milabench_ng import __version__
 from milabench_ng.analysis.launch.traces import Bands, ReferenceTrace, TraceBand
 from milabench_ng.cli import call
+from milabench_ng.model.shipped import find
+from milabench_ng.model.units import GIB
 from milabench_ng.present.render.verification_tables import verification_document
 from milabench_ng.present.writers import write
 from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.records.work import Work
-from milabench_ng.shipped import find
-from milabench_ng.units import GIB
 from milabench_ng.verification.bundle import ClaimedScore, pack
 from milabench_ng.verification.checks.check_score import precise_enough
 from milabench_ng.verification.checks.registry import RULES

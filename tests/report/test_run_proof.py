@@ -15,7 +15,7 @@ from run_attacks import ATTACKS, environment, host, import_path, patched_meter, 
 from tampering import NONCE, WHOLE, manifest, proof, record, records
 
 from milabench_ng import __version__
-from milabench_ng.known_twins import KnownTwin, encode_known
+from milabench_ng.model.known_twins import KnownTwin, encode_known
 from milabench_ng.records.late_steps import late_steps
 from milabench_ng.verification import verify as verifying
 from milabench_ng.verification.findings import Ruling

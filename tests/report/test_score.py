@@ -19,7 +19,7 @@ from milabench_ng.analysis.scoring.scored import perf_adj, scored_tests
 from milabench_ng.analysis.scoring.weights import find_weights, planned_weights, read_weights, spread_unplanned
 from milabench_ng.analysis.summary.folder import load, load_baseline
 from milabench_ng.analysis.summary.summary import Provenance, Stat, Summary, TestSummary
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.report.reporting import ReportOptions, build_report, make_report
 
 DATA = Path(__file__).parent.parent / "data" / "milarun2020"

@@ -11,12 +11,12 @@ import pytest
 from make_records import device
 
 from milabench_ng.analysis.summary.folder import load
-from milabench_ng.composing import make_plan
-from milabench_ng.plan import Launch, Plan, ResolvedOptions
+from milabench_ng.model.plan import Launch, Plan, ResolvedOptions
+from milabench_ng.model.planner import make_plan
+from milabench_ng.model.profile import build_profile
 from milabench_ng.present.render.as_json import as_object
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.tables import other_tables
-from milabench_ng.profile import build_profile
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.tender.acceptance import Acceptance, accept

@@ -29,7 +29,7 @@ from milabench_ng.analysis.scoring.slow_devices import Behind, behind_among, not
 from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
-from milabench_ng.plan import Launch
+from milabench_ng.model.plan import Launch
 from milabench_ng.present.render.look_at import devices_compared, not_proven
 from milabench_ng.present.render.next_step import TENDER
 from milabench_ng.present.writers import Form, write_report

@@ -17,7 +17,7 @@ from milabench_ng.analysis.statistics.effects import effect, p_value
 from milabench_ng.analysis.statistics.intervals import combine, interval, stat_of_logs, t_quantile
 from milabench_ng.analysis.statistics.slow_repeats import slow_places
 from milabench_ng.analysis.summary.folder import load
-from milabench_ng.plan import Launch
+from milabench_ng.model.plan import Launch
 
 STEADY = (0.000, 0.004, 0.008, 0.012)
 

@@ -19,7 +19,7 @@ import tampering
 from tampering import WHOLE
 
 from milabench_ng.cli import call
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.records import ledger
 from milabench_ng.records.reading import read_ledger
 from milabench_ng.verification import stamping

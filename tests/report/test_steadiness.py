@@ -12,7 +12,7 @@ from make_records import PER_GPU
 
 from milabench_ng.analysis.launch.steadiness import MIN_SLICES, odd_shape
 from milabench_ng.analysis.summary.folder import load
-from milabench_ng.plan import Launch
+from milabench_ng.model.plan import Launch
 from milabench_ng.records.window import SliceRow
 
 Course = Callable[[int], float]

@@ -17,14 +17,14 @@ import pytest
 
 from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.analysis.summary.summary import SUMMARY_SCHEMA
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.present.render.verification_tables import verification_document
 from milabench_ng.present.writers import write, write_report
 from milabench_ng.records.ledger import LEDGER_SCHEMA
 from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.report.reporting import make_report
-from milabench_ng.verification.checked import Demands, check_results
 from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verified_results import Demands, check_results
 from milabench_ng.verification.verify import verify
 
 STORED = Path(__file__).parents[1] / "data" / "stored"

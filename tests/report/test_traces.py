@@ -14,7 +14,6 @@ import pytest
 from make_records import PER_GPU, manifest, plan, record, steady, write
 from parts.trace_bands import FIRST, build, merge
 
-from milabench_ng import shipped
 from milabench_ng.analysis.launch import traces
 from milabench_ng.analysis.launch.traces import (
     Compared,
@@ -27,7 +26,8 @@ from milabench_ng.analysis.launch.traces import (
     strength,
 )
 from milabench_ng.analysis.summary.folder import load
-from milabench_ng.errors import InputError
+from milabench_ng.model import shipped
+from milabench_ng.model.errors import InputError
 from milabench_ng.present.render.statements import details
 from milabench_ng.present.render.traces_told import told
 from milabench_ng.records.marks import Mark

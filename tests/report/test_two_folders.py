@@ -17,8 +17,8 @@ from make_records import PER_GPU, PROGRESSION
 
 from milabench_ng.analysis.scoring.cost import PricePer, cost
 from milabench_ng.analysis.summary.folder import encode_summary, load
-from milabench_ng.errors import InputError
-from milabench_ng.plan import Launch
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plan import Launch
 from milabench_ng.present.writers import write_report
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, make_report

@@ -21,7 +21,7 @@ from milabench_ng.analysis.summary.provenance import ReducedFolder, suites_of
 from milabench_ng.analysis.summary.suites import by_suite
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.next_step import next_step
 from milabench_ng.present.render.tender_facts import tender_facts
@@ -34,8 +34,8 @@ from milabench_ng.tender.acceptance import accept
 from milabench_ng.tender.offers import compare_bids
 from milabench_ng.tender.tender import Tender
 from milabench_ng.verification.bundle import pack
-from milabench_ng.verification.checked import Demands, check_results
 from milabench_ng.verification.rules import Pin, Rules
+from milabench_ng.verification.verified_results import Demands, check_results
 from milabench_ng.verification.verify import verify
 
 WEIGHTS = {

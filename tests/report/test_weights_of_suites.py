@@ -18,8 +18,8 @@ from milabench_ng.analysis.summary.folder import decode_summary, encode_summary
 from milabench_ng.analysis.summary.suites import by_suite
 from milabench_ng.analysis.summary.summary import Summary, name_of_row, suite_of_row
 from milabench_ng.cli import call
-from milabench_ng.errors import InputError
-from milabench_ng.files import read_json
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import read_json
 from milabench_ng.report.reporting import build_report, with_suites
 
 

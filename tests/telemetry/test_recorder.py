@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milabench_ng.bounds import Spread
+from milabench_ng.model.bounds import Spread
 from milabench_ng.records.record import Gauge
 from milabench_ng.telemetry.messages import Dropped, Sample, Supported
 from milabench_ng.telemetry.recorder import Recorder

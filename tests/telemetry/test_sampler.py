@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from milabench_ng.requests import python_command
 from milabench_ng.telemetry.messages import AnyReport, Dropped, Sample, Supported, Watch, encode
 from milabench_ng.telemetry.sampler import ReportWriter, next_tick, portions
+from milabench_ng.worker.requests import python_command
 
 F_SETPIPE_SZ = 1031
 END_S = 10

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from milabench_ng.model.sources import loaded_elsewhere, package_digests
 from milabench_ng.records.proof import WheelCheck
-from milabench_ng.sources import loaded_elsewhere, package_digests
 from milabench_ng.worker.code_on_disk import check_wheels, first_of_name, installed, loaded_files, record_hash, required
 
 TEXT = "VALUE = 1\n"

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 import torch
 
-from milabench_ng.plan import Device
-from milabench_ng.requests import Seat
+from milabench_ng.model.plan import Device
 from milabench_ng.worker.rank import open_device
+from milabench_ng.worker.requests import RankSlot
 
-SEAT = Seat(slot="0", device=Device(index=0, kind="gpu", uuid="GPU-0"), entry={}, threads=1)
+SEAT = RankSlot(slot="0", device=Device(index=0, kind="gpu", uuid="GPU-0"), entry={}, threads=1)
 
 
 @pytest.fixture

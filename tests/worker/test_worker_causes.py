@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from milabench_ng.errors import DataError
+from milabench_ng.model.errors import DataError
 from milabench_ng.worker.causes import cause_of, told
 
 

@@ -10,7 +10,7 @@ import pytest
 
 ANSWER = """
 import os, socket
-from milabench_ng.requests import Describe
+from milabench_ng.worker.requests import Describe
 from milabench_ng.worker.answers import answer
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 {unread}
@@ -19,7 +19,7 @@ answer(Describe(id=1, asked=()), ours, os.getppid())
 """
 WARM = """
 import os, sys, msgspec
-from milabench_ng.requests import Task
+from milabench_ng.worker.requests import Task
 from milabench_ng.worker import warm
 task = msgspec.json.decode(sys.argv[1], type=Task)
 log = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)

@@ -15,7 +15,7 @@ from recording import Recording, bench_on
 from torch.nn.parallel import DistributedDataParallel
 
 from milabench_ng.datasets.tables.clicks import Clicks
-from milabench_ng.events import Done, Loss, Slice
+from milabench_ng.model.events import Done, Loss, Slice
 from milabench_ng.workloads.cv.cv_train_ddp import cv_train_ddp
 from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
 from milabench_ng.workloads.models.sharded_tables import ShardedTables

@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from milabench_ng.bench.precision import BF16Master
 from milabench_ng.datasets.text.token_stream import Tokens128k
-from milabench_ng.events import GradientNorm, Loss, Ready
+from milabench_ng.model.events import GradientNorm, Loss, Ready
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.llm_fsdp import llm_fsdp, share_out

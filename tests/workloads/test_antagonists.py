@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from recording import Recording, bench_on
 
-from milabench_ng.bench.storage import STORAGE_VARIABLE
-from milabench_ng.events import Done
-from milabench_ng.units import MIB
+from milabench_ng.model.events import Done
+from milabench_ng.model.units import MIB
+from milabench_ng.records.worker_variables import STORAGE_VARIABLE
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.antagonists import disk_read, disk_write, page_cache, pressing
 from milabench_ng.workloads.antagonists.loopback import connection, receive

@@ -18,12 +18,12 @@ from torchvision.models import resnet50
 from milabench_ng.bench import Bench
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
-from milabench_ng.errors import InputError
-from milabench_ng.events import Done, Loss, Ready, Slice
-from milabench_ng.memory_classes import REACHES
-from milabench_ng.profile import parse_profile
-from milabench_ng.shipped import profile_file
-from milabench_ng.units import parse_bytes
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.events import Done, Loss, Ready, Slice
+from milabench_ng.model.memory_classes import REACHES
+from milabench_ng.model.profile import parse_profile
+from milabench_ng.model.shipped import profile_file
+from milabench_ng.model.units import parse_bytes
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.cv.picture_feed import STEP, NoisePool, PictureFeed
 from milabench_ng.workloads.models.picture_networks import Classifier, Detector, Segmenter, network

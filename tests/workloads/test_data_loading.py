@@ -19,8 +19,8 @@ from torch import Tensor
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.datasets.spectra.hyperspectral import HsiRaw, HsiRaw16, HsiRaw32, Hyperspectral
 from milabench_ng.datasets.spectra.scenes import CLASSES
-from milabench_ng.errors import InputError
-from milabench_ng.events import Done, Loss, Ready
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.events import Done, Loss, Ready
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.io.augmentation import Affine, Change, changed, draw_change
 from milabench_ng.workloads.io.hsi_segmentation import network
@@ -53,11 +53,11 @@ class Raw16(HsiRaw16):
     shape, images = (32, 64, 100), 5
 
 
-Places = dict[str, tuple[Hyperspectral, Path]]
+TenantPlaces = dict[str, tuple[Hyperspectral, Path]]
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
+def places(tmp_path_factory: pytest.TempPathFactory) -> TenantPlaces:
     """Each form of the images, by name, and where it lies."""
     root = tmp_path_factory.mktemp("data")
     return {form.name: (form(), prepare(form(), root, 1, lambda *_: None, 1).path) for form in (Raw, Raw32, Raw16)}
@@ -71,12 +71,12 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def bench_for(places: Places, strategy: str, channel: Recording, **given: Any) -> Any:
+def bench_for(places: TenantPlaces, strategy: str, channel: Recording, **given: Any) -> Any:
     data_set, place = places[STORED.sets[strategy]]
     return bench_on(channel, data_set=data_set, data_path=place, **given)
 
 
-def train(places: Places, strategy: str, steps: int = 2, workers: int = 0, precision: str = "fp32") -> Recording:
+def train(places: TenantPlaces, strategy: str, steps: int = 2, workers: int = 0, precision: str = "fp32") -> Recording:
     channel = Recording(last=steps)
     WORKLOAD(
         bench_for(places, strategy, channel, workers=workers, precision=precision), strategy=strategy, batch_size=2
@@ -269,7 +269,7 @@ def test_epochs_are_cut_into_batches_of_one_size() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_the_ring_hands_over_what_the_loader_does(places: Places, workers: int) -> None:
+def test_the_ring_hands_over_what_the_loader_does(places: TenantPlaces, workers: int) -> None:
     """The same images in the same order, as far as the order depends on the seed alone; later ones are intact."""
     seen: dict[str, list[list[Tensor]]] = {}
     for strategy in ("gpu_aug", "ring_buffer"):
@@ -290,7 +290,7 @@ def test_each_strategy_reads_the_form_it_names() -> None:
     assert read == ["hsi-raw", "hsi-raw32", "hsi-raw16", "hsi-raw16", "hsi-raw16"]
 
 
-def test_strategies_of_one_augmentation_train_alike(places: Places, narrow: None) -> None:  # noqa: ARG001
+def test_strategies_of_one_augmentation_train_alike(places: TenantPlaces, narrow: None) -> None:  # noqa: ARG001
     """The same images and random numbers: only the way to the device differs."""
     assert losses(train(places, "original")) == losses(train(places, "blosc"))
     assert losses(train(places, "gpu_aug")) == losses(train(places, "ring_buffer"))
@@ -308,7 +308,7 @@ def test_the_cpus_of_the_tenant_decompress(
     assert threads_each(bench_on(Recording(last=1), workers=workers)) == threads
 
 
-def test_the_record_says_how_many_threads_decompress(places: Places, narrow: None) -> None:  # noqa: ARG001
+def test_the_record_says_how_many_threads_decompress(places: TenantPlaces, narrow: None) -> None:  # noqa: ARG001
     own = len(os.sched_getaffinity(0))
     original, ring = (train(places, strategy, 1, workers=1).one(Done) for strategy in ("original", "ring_buffer"))
     assert "decompression" not in original.kernels
@@ -327,7 +327,7 @@ def test_an_epoch_of_the_study_in_seconds() -> None:
 
 
 @pytest.mark.parametrize("entry", [name for name in PROFILE if name.endswith("_unlimited")])
-def test_each_strategy_of_the_profile_runs(entry: str, places: Places, narrow: None) -> None:  # noqa: ARG001
+def test_each_strategy_of_the_profile_runs(entry: str, places: TenantPlaces, narrow: None) -> None:  # noqa: ARG001
     """In small, through a loader process and in the profile's precision: the loss is finite, all images count."""
     arguments = PROFILE[entry]["arguments"]
     channel = train(places, arguments["strategy"], steps=3, workers=1, precision=arguments["precision"])
@@ -336,7 +336,7 @@ def test_each_strategy_of_the_profile_runs(entry: str, places: Places, narrow: N
     assert all(map(math.isfinite, losses(channel)))
 
 
-def test_the_network_trains(places: Places) -> None:
+def test_the_network_trains(places: TenantPlaces) -> None:
     channel = train(places, "ring_buffer", steps=2)
     assert channel.one(Ready).parameters == 31_260_515
     assert all(map(math.isfinite, losses(channel)))

@@ -13,8 +13,8 @@ import pytest
 
 import milabench_ng.workloads
 from milabench_ng import __version__
-from milabench_ng.errors import InputError
-from milabench_ng.orchestrator.planning.request import RunRequest, resolve_request
+from milabench_ng.model.errors import InputError
+from milabench_ng.run.planning.request import RunRequest, resolve_request
 from milabench_ng.worker import trial
 from milabench_ng.worker.discovery import BUILT_IN_SETS, builtin_workloads, describe, find_workload
 

@@ -17,7 +17,7 @@ from milabench_ng.analysis.launch.traces import ReferenceTrace, Traced, compare
 from milabench_ng.bench import Bench
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
-from milabench_ng.events import GradientNorm, Loss
+from milabench_ng.model.events import GradientNorm, Loss
 from milabench_ng.worker.discovery import builtin_workloads
 
 WORKLOADS = builtin_workloads()

@@ -12,12 +12,12 @@ import torch
 from recording import Recording, bench_on
 
 from milabench_ng.bench import storage
-from milabench_ng.builtin import read_builtin
-from milabench_ng.errors import DataError, InputError
-from milabench_ng.events import Digest, Done, Slice
-from milabench_ng.formula import evaluate
-from milabench_ng.requests import STORAGE_VARIABLE
-from milabench_ng.units import MIB
+from milabench_ng.model.builtin import read_builtin
+from milabench_ng.model.errors import DataError, InputError
+from milabench_ng.model.events import Digest, Done, Slice
+from milabench_ng.model.formula import evaluate
+from milabench_ng.model.units import MIB
+from milabench_ng.records.worker_variables import STORAGE_VARIABLE
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.modern import h2d as copies
 from milabench_ng.workloads.modern import shard_files

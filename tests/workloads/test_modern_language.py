@@ -25,10 +25,10 @@ from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.datasets.text.token_stream import Tokens32k, Tokens128k
-from milabench_ng.errors import InputError
-from milabench_ng.events import Done, GradientNorm, Loss, Phase, Ready
-from milabench_ng.memory_classes import DeviceMemory, choose_entries
-from milabench_ng.units import GIB
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.events import Done, GradientNorm, Loss, Phase, Ready
+from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
+from milabench_ng.model.units import GIB
 from milabench_ng.workloads.models.adapters import AdaptedTransformer
 from milabench_ng.workloads.models.chunked_loss import chunked_loss
 from milabench_ng.workloads.models.dimensions import Dimensions

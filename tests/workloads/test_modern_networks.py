@@ -18,9 +18,9 @@ from torchvision.models import VisionTransformer
 
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
-from milabench_ng.errors import InputError
-from milabench_ng.events import Done, Loss, Ready
-from milabench_ng.formula import evaluate
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.events import Done, Loss, Ready
+from milabench_ng.model.formula import evaluate
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.models import diffusion_transformer
 from milabench_ng.workloads.models.deep_cross import DeepCross

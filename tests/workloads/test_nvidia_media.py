@@ -16,11 +16,11 @@ from torch import Tensor
 from milabench_ng.bench.precision import AMP
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
-from milabench_ng.events import Done, Loss, Ready, Skips
-from milabench_ng.memory_classes import DeviceMemory, choose_entries
-from milabench_ng.profile import parse_profile
-from milabench_ng.shipped import profile_file
-from milabench_ng.units import GIB
+from milabench_ng.model.events import Done, Loss, Ready, Skips
+from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
+from milabench_ng.model.profile import parse_profile
+from milabench_ng.model.shipped import profile_file
+from milabench_ng.model.units import GIB
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.models import wave_glow
 from milabench_ng.workloads.nvidia.ssd_resnet50 import noise

@@ -22,8 +22,8 @@ from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.datasets.tables.ml_20m import Ratings
 from milabench_ng.datasets.text.bucketing import LengthClasses
-from milabench_ng.errors import InputError
-from milabench_ng.events import Done, Loss, Ready, Slice
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.events import Done, Loss, Ready, Slice
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.models.bert import VOCABULARY, SpanFinder, span_loss
 from milabench_ng.workloads.models.neumf import NeuMF

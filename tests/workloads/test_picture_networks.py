@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.picture_networks import Arch, check_size, network
 
 PARAMETERS = {

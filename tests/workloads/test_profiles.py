@@ -9,14 +9,14 @@ import pytest
 
 from milabench_ng.analysis.scoring.weights import read_weights
 from milabench_ng.analysis.summary.folder import load_baseline
-from milabench_ng.catalogue import Catalogue, resolve
-from milabench_ng.composing import make_plan
 from milabench_ng.datasets.tables.clicks import COLUMNS, FEATURES, TYPE, Clicks
-from milabench_ng.errors import InputError
-from milabench_ng.memory_classes import DeviceMemory, choose_entries
-from milabench_ng.plan import Device, ResolvedOptions
-from milabench_ng.profile import Test, build_profile, parse_profile
-from milabench_ng.units import GIB
+from milabench_ng.model.catalogue import Catalogue, resolve
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
+from milabench_ng.model.plan import Device, ResolvedOptions
+from milabench_ng.model.planner import make_plan
+from milabench_ng.model.profile import Test, build_profile, parse_profile
+from milabench_ng.model.units import GIB
 from milabench_ng.worker.discovery import describe
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.modern.dlrm import equal_shares

@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 from recording import Recording, bench_on
 
 from milabench_ng.bench import Bench
-from milabench_ng.errors import InputError
-from milabench_ng.events import Done, Ready
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.events import Done, Ready
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.standard import atari, cart, minigrid, ppo
 

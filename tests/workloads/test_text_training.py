@@ -11,8 +11,8 @@ from test_training import WORKLOADS, train
 
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
-from milabench_ng.errors import InputError
-from milabench_ng.events import Done, Ready, Skips, Slice
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.events import Done, Ready, Skips, Slice
 
 Put = Callable[..., Path]
 LETTERS = "abcdefghijklmnopqrst"

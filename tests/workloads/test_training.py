@@ -20,7 +20,7 @@ from milabench_ng.bench import Bench
 from milabench_ng.bench.precision import MODES
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
-from milabench_ng.events import Digest, Done, Ready, Slice
+from milabench_ng.model.events import Digest, Done, Ready, Slice
 from milabench_ng.records.precision_seen import TRAITS
 from milabench_ng.worker.discovery import builtin_workloads
 

@@ -20,8 +20,8 @@ from recording import Recording, bench_on
 from milabench_ng.bench import Bench
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.datasets.volumes.cremi import CLEFTS, RAW, Cremi, Volume
-from milabench_ng.errors import InputError
-from milabench_ng.events import Done, Loss, Ready, Skips
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.events import Done, Loss, Ready, Skips
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.models.unet3d import UNet3d, check_sides
 from milabench_ng.workloads.unet3d.blocks import Blocks, Patches, normalised

@@ -9,9 +9,9 @@ import msgspec
 from milabench_ng.analysis.scoring.score import Score
 from milabench_ng.analysis.summary.marked import count_marks
 from milabench_ng.analysis.summary.summary import Origin, Summary, TestSummary
-from milabench_ng.catalogue import Bound
-from milabench_ng.errors import InputError
-from milabench_ng.units import counted
+from milabench_ng.model.catalogue import Bound
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.units import counted
 
 
 def shortfalls(summary: Summary, scores: Mapping[str, Score]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.catalogue import DEVICE_PEAKS
+from milabench_ng.model.catalogue import DEVICE_PEAKS
 
 Architecture = Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna3", "cdna4"]
 Arithmetic = Literal["fp32", "tf32", "half"]

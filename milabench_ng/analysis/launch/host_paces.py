@@ -7,12 +7,12 @@ from typing import Annotated
 
 import msgspec
 
-from milabench_ng.bounds import LARGEST, Amount
-from milabench_ng.grouping import grouped
-from milabench_ng.plain import short
+from milabench_ng.model.bounds import LARGEST, Amount
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.plain import short
+from milabench_ng.model.stats import median
 from milabench_ng.records.host_pace import PACE_LIMIT, HostPace, moved
 from milabench_ng.records.record import Mnb
-from milabench_ng.stats import median
 
 Pace = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
 Named = Annotated[dict[str, "PaceStat"], msgspec.Meta(min_length=1)]

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from milabench_ng.analysis.launch.steadiness import Shape
+from milabench_ng.model.stats import median, robust_std
 from milabench_ng.records.window import SliceRow, Window, is_steady, worked_off
-from milabench_ng.stats import median, robust_std
 
 LEAST_COST = 0.02
 """Share of the window's time: a slice that cost or gained less is not reported."""

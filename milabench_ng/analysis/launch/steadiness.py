@@ -15,8 +15,8 @@ from typing import Literal
 
 import msgspec
 
+from milabench_ng.model.stats import mean, median
 from milabench_ng.records.window import SliceRow
-from milabench_ng.stats import mean, median
 
 MIN_CHANGE = 0.03
 """Relative change below which a launch has neither drift nor a change of level."""

@@ -14,15 +14,15 @@ from typing import Literal, get_args
 
 import msgspec
 
-from milabench_ng.catalogue import FirstLoss, Scalar
-from milabench_ng.errors import InputError
-from milabench_ng.files import convert_json, parse_json, read_content, refuse
+from milabench_ng.model.catalogue import FirstLoss, Scalar
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import convert_json, parse_json, read_content, refuse
+from milabench_ng.model.shipped import find
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.origin import release
 from milabench_ng.records.precision_seen import SCALED
 from milabench_ng.records.record import PROBED_STEPS, Mnb
 from milabench_ng.records.work import Work
-from milabench_ng.shipped import find
 
 TRACES_SCHEMA = 3
 TraceDevice = Literal["cpu", "gpu"]

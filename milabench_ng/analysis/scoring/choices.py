@@ -10,9 +10,9 @@ import msgspec
 
 from milabench_ng.analysis.scoring.scale import Scale, shipped_scale
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.files import read_content
-from milabench_ng.plain import plain
-from milabench_ng.shipped import find
+from milabench_ng.model.files import read_content
+from milabench_ng.model.plain import plain
+from milabench_ng.model.shipped import find
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ import msgspec
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.score import Score
 from milabench_ng.analysis.statistics.intervals import Interval
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 PricePer = Literal["node", "gpu"]
 

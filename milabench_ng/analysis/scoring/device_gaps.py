@@ -19,7 +19,7 @@ import msgspec
 
 from milabench_ng.analysis.statistics.intervals import t_quantile, t_tail
 from milabench_ng.analysis.summary.summary import TestSummary
-from milabench_ng.stats import mean
+from milabench_ng.model.stats import mean
 
 SLOWER_BY = 0.03
 """How far below the others a device may be without being called slow."""

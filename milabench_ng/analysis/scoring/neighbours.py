@@ -18,8 +18,8 @@ import msgspec
 from milabench_ng.analysis.statistics.effects import Effect, effects
 from milabench_ng.analysis.statistics.intervals import LogStat, WeightedStat, log_stat, stat_of_logs
 from milabench_ng.analysis.summary.summary import Pressing, TestSummary, name_of_row
-from milabench_ng.grouping import grouped
-from milabench_ng.stats import mean
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.stats import mean
 
 PACKED = "packed"
 PAIR = "pair"

@@ -12,7 +12,7 @@ import msgspec
 
 from milabench_ng.analysis.scoring.neighbours import Slowdown
 from milabench_ng.analysis.summary.summary import Pressing
-from milabench_ng.grouping import grouped
+from milabench_ng.model.grouping import grouped
 
 
 class PressureCurve(msgspec.Struct, frozen=True, kw_only=True):

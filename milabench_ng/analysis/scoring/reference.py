@@ -11,10 +11,10 @@ import msgspec
 from milabench_ng.analysis.scoring.weights import WeightsFile, WeightsHeader
 from milabench_ng.analysis.summary.folder import decode_summary
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.errors import InputError
-from milabench_ng.files import read_content
-from milabench_ng.plain import plain, short
-from milabench_ng.shipped import find
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import read_content
+from milabench_ng.model.plain import plain, short
+from milabench_ng.model.shipped import find
 
 REFERENCE = "reference.json"
 """The name of the reference in a bundle, next to its weights."""

@@ -17,7 +17,7 @@ from milabench_ng.analysis.scoring.scored import ScoredTest
 from milabench_ng.analysis.statistics.effects import holm
 from milabench_ng.analysis.statistics.intervals import LEVEL, t_tail
 from milabench_ng.analysis.summary.summary import TestSummary, progression_steps
-from milabench_ng.stats import mean, sample_std
+from milabench_ng.model.stats import mean, sample_std
 
 KNEE = 0.5
 """The knee is the number of devices beyond which another one adds less than this share of a single device's rate."""

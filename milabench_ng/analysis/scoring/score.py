@@ -30,9 +30,9 @@ from milabench_ng.analysis.statistics.intervals import (
 )
 from milabench_ng.analysis.statistics.jackknife import Jackknife, sum_by_group
 from milabench_ng.analysis.summary.summary import LEFT, Summary, TestSummary
-from milabench_ng.builtin import Declared, read_builtin
-from milabench_ng.stats import weighted_geometric_mean
-from milabench_ng.units import counted
+from milabench_ng.model.builtin import Declared, read_builtin
+from milabench_ng.model.stats import weighted_geometric_mean
+from milabench_ng.model.units import counted
 
 NO_SCORE = "there is no score above 0"
 

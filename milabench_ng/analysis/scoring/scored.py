@@ -16,7 +16,7 @@ from milabench_ng.analysis.statistics.intervals import Interval, LogStat, combin
 from milabench_ng.analysis.statistics.jackknife import Jackknife, jackknife
 from milabench_ng.analysis.summary.repeats import between_devices, run_to_run
 from milabench_ng.analysis.summary.summary import Summary, TestSummary
-from milabench_ng.stats import geometric_mean, mean, population_std
+from milabench_ng.model.stats import geometric_mean, mean, population_std
 
 ONE_AFTER_ANOTHER = "the repeats of a test ran one after another (--order file)"
 """Why there is no interval: what wanders on the node is the same in all of them."""

@@ -26,7 +26,7 @@ from milabench_ng.analysis.scoring.device_gaps import (
 from milabench_ng.analysis.statistics.effects import holm
 from milabench_ng.analysis.statistics.intervals import LEVEL, RANKED_FROM
 from milabench_ng.analysis.summary.summary import Summary, TestSummary
-from milabench_ng.grouping import grouped
+from milabench_ng.model.grouping import grouped
 
 SOUGHT = 0.05
 """How much slower a device is of which a report says how likely it would be noticed."""

@@ -23,8 +23,8 @@ from milabench_ng.analysis.scoring.scored import ScoredRows, ScoredTest, scored_
 from milabench_ng.analysis.scoring.weights import Groups, Weights
 from milabench_ng.analysis.statistics.intervals import Interval, combine
 from milabench_ng.analysis.summary.summary import Summary, name_of_row, progression_steps
-from milabench_ng.catalogue import Bound
-from milabench_ng.plain import plain
+from milabench_ng.model.catalogue import Bound
+from milabench_ng.model.plain import plain
 
 WITHOUT_PENALTY = "without the charge for spread"
 WITHOUT_SCALING = "without scaling"

@@ -13,10 +13,10 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from milabench_ng.analysis.summary.summary import Summary, progression_steps, suite_of_row
-from milabench_ng.errors import InputError
-from milabench_ng.files import convert_json, read_json
-from milabench_ng.plain import plain, short
-from milabench_ng.shipped import find
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import convert_json, read_json
+from milabench_ng.model.plain import plain, short
+from milabench_ng.model.shipped import find
 
 Weights = Mapping[str, float]
 

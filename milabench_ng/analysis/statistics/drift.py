@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from milabench_ng.stats import mean
+from milabench_ng.model.stats import mean
 
 KNOWN_FROM = 12
 """Fewest repeats whose correlation is estimated."""

@@ -19,9 +19,9 @@ import msgspec
 
 from milabench_ng.analysis.statistics.drift import inflation
 from milabench_ng.analysis.statistics.slow_repeats import usual
-from milabench_ng.bounds import SMALLEST
-from milabench_ng.grouping import grouped
-from milabench_ng.stats import mean, sample_std
+from milabench_ng.model.bounds import SMALLEST
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.stats import mean, sample_std
 
 LEVEL = 0.95
 """The probability that an interval contains the true value."""

@@ -21,8 +21,8 @@ import msgspec
 
 from milabench_ng.analysis.statistics.intervals import SESSIONS_FROM, LogStat, by_session, stat_of_logs
 from milabench_ng.analysis.statistics.slow_repeats import usual
-from milabench_ng.bounds import SMALLEST
-from milabench_ng.grouping import grouped
+from milabench_ng.model.bounds import SMALLEST
+from milabench_ng.model.grouping import grouped
 
 
 class Jackknife(msgspec.Struct, frozen=True):

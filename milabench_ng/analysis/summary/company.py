@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.summary import Pressing
-from milabench_ng.plan import Launch
-from milabench_ng.profile import name_of
+from milabench_ng.model.plan import Launch
+from milabench_ng.model.profile import name_of
+from milabench_ng.model.stats import mean
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.stats import mean
 
 BUSY = "busy"
 """The option of antagonists for the share of the time in which they press."""
-Beside = dict[str, float]
+NeighborRates = dict[str, float]
 """Items per second of the other tests that ran at the same time, by name; a failed launch counts as 0."""
 
 
-def company_of(manifests: Sequence[Manifest], results: Iterable[LaunchResult]) -> dict[str, Beside]:
+def company_of(manifests: Sequence[Manifest], results: Iterable[LaunchResult]) -> dict[str, NeighborRates]:
     """By row, who ran beside it on the node's other devices; nobody if it ran alone.
 
     Rows whose test ran on all slots at the same time, as usual, or uses all devices, are left out.

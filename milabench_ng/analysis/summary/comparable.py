@@ -9,11 +9,11 @@ import msgspec
 
 from milabench_ng.analysis.launch.host_paces import PACE_UNIT, Paces, differ
 from milabench_ng.analysis.summary.summary import Summary, TestSummary
-from milabench_ng.grouping import grouped
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.units import format_limit
 from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.work import AS_TODAY, OTHER, Aspect, WorkDifference, differing, joined, sides
-from milabench_ng.units import format_limit
 
 _PACE = ("torch", "cuda", "cudnn")
 """Packages whose major version, if changed, makes the same test a different computation."""

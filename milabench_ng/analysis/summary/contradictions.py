@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from milabench_ng.analysis.statistics.intervals import LogStat, session_stat
 from milabench_ng.analysis.summary.summary import OriginKind, Summary, TestSummary, suite_of_row
-from milabench_ng.bounds import SMALLEST
+from milabench_ng.model.bounds import SMALLEST
 
 _ALIKE = 1e-6
 """Tolerance between logarithms of the same numbers."""

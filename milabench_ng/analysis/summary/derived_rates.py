@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from milabench_ng.analysis.summary.summary import TestSummary
-from milabench_ng.catalogue import DEVICE_PEAKS, Derived
-from milabench_ng.errors import InputError
+from milabench_ng.model.catalogue import DEVICE_PEAKS, Derived
+from milabench_ng.model.errors import InputError
 
 
 class DerivedRate(msgspec.Struct, frozen=True, kw_only=True):

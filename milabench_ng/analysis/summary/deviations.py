@@ -11,10 +11,10 @@ import msgspec
 
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.provenance import node_devices
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plan import Plan
+from milabench_ng.model.profile import Test, build_profile, name_of, parse_profile
 from milabench_ng.node.inventory import Inventory
-from milabench_ng.plan import Plan
-from milabench_ng.profile import Test, build_profile, name_of, parse_profile
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.marks import Mark, MarkKind
 

@@ -9,10 +9,10 @@ import msgspec
 
 from milabench_ng.analysis.summary.provenance import ReducedFolder
 from milabench_ng.analysis.summary.summary import LEFT, Summary, TestSummary
-from milabench_ng.plan import session_of
+from milabench_ng.model.plan import session_of
+from milabench_ng.model.stats import median
 from milabench_ng.records.ledger import NOT_TRIED, Finished, Session, ended_by_itself
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.stats import median
 
 
 def interrupted(folder: ReducedFolder) -> bool:

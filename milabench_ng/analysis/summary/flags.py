@@ -10,8 +10,8 @@ from milabench_ng.analysis.launch.host_paces import PACE_UNIT
 from milabench_ng.analysis.statistics.slow_repeats import slow_places, usual
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.summary import LaunchFlag
+from milabench_ng.model.stats import median, robust_std
 from milabench_ng.records.host_pace import moved
-from milabench_ng.stats import median, robust_std
 
 OUTLIER_Z = 3.5
 """From Iglewicz and Hoaglin ("How to detect and handle outliers", 1993)."""

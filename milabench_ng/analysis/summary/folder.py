@@ -25,12 +25,14 @@ from milabench_ng.analysis.summary.summary import (
     check_counts,
     progression_steps,
 )
-from milabench_ng.bounds import Amount
-from milabench_ng.builtin import Declared, read_builtin
-from milabench_ng.errors import InputError
-from milabench_ng.files import LARGE, parse_json, read_content
-from milabench_ng.plain import plain, printed_json, short
-from milabench_ng.profile import Scheme, suite_of
+from milabench_ng.model.bounds import Amount
+from milabench_ng.model.builtin import Declared, read_builtin
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import LARGE, parse_json, read_content
+from milabench_ng.model.plain import plain, printed_json, short
+from milabench_ng.model.profile import Scheme, suite_of
+from milabench_ng.model.shipped import find, names
+from milabench_ng.model.similar import did_you_mean
 from milabench_ng.records.borders import asked
 from milabench_ng.records.folder import Folder, read_folder
 from milabench_ng.records.ledger import AnyLedgerEvent
@@ -38,8 +40,6 @@ from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.origin import require_schema
 from milabench_ng.records.reading import Read2020, ReadManifest, ReadRecord, read_record
 from milabench_ng.records.work import Work
-from milabench_ng.shipped import find, names
-from milabench_ng.similar import did_you_mean
 
 
 def load(source: Path, name: str = "") -> Summary:

@@ -14,9 +14,10 @@ from milabench_ng.analysis.launch.host_paces import PaceSeen, launch_paces
 from milabench_ng.analysis.launch.odd_slices import far_slice, stock
 from milabench_ng.analysis.launch.steadiness import Shape, odd_shape
 from milabench_ng.analysis.summary.power import DevicePower, launch_power
-from milabench_ng.bounds import LARGEST, SMALLEST, Latencies
-from milabench_ng.plan import Device
-from milabench_ng.profile import Scheme
+from milabench_ng.model.bounds import LARGEST, SMALLEST, Latencies
+from milabench_ng.model.plan import Device
+from milabench_ng.model.profile import Scheme
+from milabench_ng.model.stats import mean
 from milabench_ng.records.latency import merged
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.prefetched import prefetched
@@ -36,7 +37,6 @@ from milabench_ng.records.window import (
     wait_share,
 )
 from milabench_ng.records.work import Work
-from milabench_ng.stats import mean
 from milabench_ng.telemetry.messages import telemetry_key
 
 _TAIL = slice(-20, -2)

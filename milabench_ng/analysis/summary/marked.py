@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from milabench_ng.analysis.summary.summary import TestSummary
-from milabench_ng.grouping import grouped
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.units import counted
 from milabench_ng.records.marks import Mark, MarkKind, worst
-from milabench_ng.units import counted
 
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):

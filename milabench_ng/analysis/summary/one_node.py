@@ -18,12 +18,12 @@ from functools import reduce
 import msgspec
 
 from milabench_ng.analysis.summary.launches import LaunchResult
-from milabench_ng.errors import InputError
-from milabench_ng.grouping import grouped
-from milabench_ng.plain import plain, short
-from milabench_ng.plan import Device
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.plain import plain, short
+from milabench_ng.model.plan import Device
+from milabench_ng.model.units import format_bytes
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.units import format_bytes
 
 _NAMED = 2
 """How many GPUs of a run are named in a message."""

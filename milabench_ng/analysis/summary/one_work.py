@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milabench_ng.analysis.summary.launches import LaunchResult
-from milabench_ng.catalogue import AUTO
-from milabench_ng.errors import InputError
-from milabench_ng.grouping import grouped
-from milabench_ng.plain import plain, short
+from milabench_ng.model.catalogue import AUTO
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.plain import plain, short
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.work import declared
 

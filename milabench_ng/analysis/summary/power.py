@@ -13,11 +13,11 @@ from typing import Literal, get_args
 import msgspec
 
 from milabench_ng.analysis.summary.summary import TestSummary
-from milabench_ng.bounds import Spread
+from milabench_ng.model.bounds import Spread
+from milabench_ng.model.stats import mean
+from milabench_ng.model.units import counted
 from milabench_ng.records.record import Mnb, SamplingSpan
-from milabench_ng.stats import mean
 from milabench_ng.telemetry.messages import telemetry_key
-from milabench_ng.units import counted
 
 PowerBasis = Literal["energy counter", "samples", "counter and samples disagree", "few samples"]
 """What a power figure rests on, best first."""

@@ -12,13 +12,13 @@ import msgspec
 from milabench_ng.analysis.launch.host_paces import PaceSeen, without_pace
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.summary import Provenance
+from milabench_ng.model.plan import Plan
+from milabench_ng.model.profile import suite_of
+from milabench_ng.model.units import counted, format_bytes
 from milabench_ng.node.inventory import Inventory
-from milabench_ng.plan import Plan
-from milabench_ng.profile import suite_of
-from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Damaged, Enough, Finished, Resumed, Session
+from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Damaged, Finished, Resumed, Session, StoppedEarly
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.reading import Problem
-from milabench_ng.units import counted, format_bytes
 
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ def _ends(folder: ReducedFolder) -> Iterator[str]:
     """What a rule for stopping came to, and that its width was not reached where it was not."""
     rules = [manifest.stopping for manifest in folder.manifests if manifest.stopping is not None]
     wanted = next((f"to +-{100 * rule.width:.3g} %" for rule in rules if rule.width is not None), "")
-    ends = [event for event in folder.events if isinstance(event, Enough)]
+    ends = [event for event in folder.events if isinstance(event, StoppedEarly)]
     for event in ends:
         unmet = f"; its result was to be known {wanted}" if wanted and event.why == "budget" else ""
         yield f"ended after {counted(event.repeats, 'repeat')}, as asked: {event.detail}{unmet}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.summary import Stat, TestSummary
-from milabench_ng.stats import mean, sample_std
+from milabench_ng.model.stats import mean, sample_std
 
 Runs = Sequence[str | None]
 """The ids of a folder's runs of ``mnb``, in the order in which they started."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from milabench_ng.analysis.summary.summary import Summary, name_of_row
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 _SOFTWARE = ("mnb", "torch", "cuda", "cudnn")
 

@@ -50,10 +50,12 @@ from milabench_ng.analysis.summary.summary import (
     TestSummary,
     progression_steps,
 )
-from milabench_ng.errors import InputError
-from milabench_ng.grouping import grouped
-from milabench_ng.plan import Launch
-from milabench_ng.profile import Scheme, name_of
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.plan import Launch
+from milabench_ng.model.profile import Scheme, name_of
+from milabench_ng.model.stats import mean, median
+from milabench_ng.model.units import counted
 from milabench_ng.records import latency
 from milabench_ng.records.isolation import Tier, weakest_tier
 from milabench_ng.records.ledger import NOT_TRIED, LaunchKey, Session, attempts, recorded
@@ -64,8 +66,6 @@ from milabench_ng.records.record import Mnb, Rank
 from milabench_ng.records.retried import Good, Tried, made_up_for, superseded
 from milabench_ng.records.separate_sessions import session_at, session_starts
 from milabench_ng.records.work import Work
-from milabench_ng.stats import mean, median
-from milabench_ng.units import counted
 
 
 def summarise(folder: ReducedFolder) -> Summary:

@@ -14,8 +14,9 @@ import msgspec
 
 from milabench_ng.analysis.launch.host_paces import Paces
 from milabench_ng.analysis.statistics.intervals import LogStat
-from milabench_ng.bounds import Amount, Latencies, Utc
-from milabench_ng.profile import suite_of
+from milabench_ng.model.bounds import Amount, Latencies, Utc
+from milabench_ng.model.profile import suite_of
+from milabench_ng.model.stats import mean, population_std
 from milabench_ng.records.isolation import Tier, weakest_tier
 from milabench_ng.records.latency import batches, quantile_s
 from milabench_ng.records.ledger import NOT_TRIED
@@ -23,7 +24,6 @@ from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.records.work import Work
-from milabench_ng.stats import mean, population_std
 
 SUMMARY_SCHEMA = 2
 

@@ -19,7 +19,7 @@ from milabench_ng.datasets.audio.voice import SAMPLE_RATE, speech
 from milabench_ng.datasets.base import BINARY, DataSet, Progress, Samples, Size, Transform, random_stream
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.datasets.words import invent
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 TEXTS = "metadata.csv"
 UTTERANCES = 13_100

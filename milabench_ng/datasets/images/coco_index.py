@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 IMAGE = np.dtype([("file", "S64"), ("width", "i4"), ("height", "i4"), ("first", "i8"), ("boxes", "i8")])
 BOX = np.dtype([("corners", "f4", 4), ("label", "u1"), ("first", "i8"), ("rings", "i4")])

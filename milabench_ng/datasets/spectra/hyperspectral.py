@@ -24,7 +24,7 @@ from milabench_ng.datasets.cache import drop
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.datasets.spectra import scenes
 from milabench_ng.datasets.spectra.scenes import Cube
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 HEADER = struct.Struct(">3i")
 LEVEL = 5

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from milabench_ng.datasets.base import BINARY, DataSet, Progress, Samples, Size, Transform, random_stream
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.datasets.words import Integers, apportion, cut, draw, join, read_piece, zipf
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 RATINGS = "train-ratings.csv"
 USERS, ITEMS = 138_493, 26_744

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 from milabench_ng.datasets.base import DataSet, Progress, Samples, Size, Transform, random_stream
 from milabench_ng.datasets.parallel import for_each
 from milabench_ng.datasets.volumes import tissue
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 Box = tuple[slice, slice, slice]
 Shape = tuple[int, int, int]

@@ -11,12 +11,12 @@ import time
 
 import msgspec
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence.backends import none
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import OOM_SCORE_ADJ, FenceEntry
 from milabench_ng.fence.process_tracking import Owners
 from milabench_ng.fence.runs import Guardian
+from milabench_ng.model.errors import IsolationError
 from milabench_ng.records.isolation import GroupEvents, IoMethod, Share, Tier, Usage
 
 NAME = "affinity"

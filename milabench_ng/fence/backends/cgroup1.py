@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from milabench_ng.cgroupfs import Cpuset1, Group1
 from milabench_ng.fence.backends.cgroup2 import least_memory
 from milabench_ng.fence.backends.kernel_group import KernelGroup
 from milabench_ng.fence.cache_groups import CacheGroup, make_cache_group
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import CounterFiles
+from milabench_ng.fence.kernel.cgroupfs import Cpuset1, Group1
 from milabench_ng.fence.kernel.counters1 import Counters1, memory_limits
 from milabench_ng.fence.kernel.mounts import CgroupMount, find, parse_mountinfo
 from milabench_ng.fence.kernel.readings import host_text, refusals

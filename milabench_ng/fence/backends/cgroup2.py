@@ -8,18 +8,18 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from milabench_ng.cgroup_files import Ids
-from milabench_ng.cgroupfs import Group2
 from milabench_ng.fence.backends.kernel_group import KernelGroup
 from milabench_ng.fence.cache_groups import CacheGroup, make_cache_group
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import CounterFiles
+from milabench_ng.fence.kernel.cgroupfs import Group2
 from milabench_ng.fence.kernel.counters2 import Counters2, memory_limits
 from milabench_ng.fence.kernel.mounts import find, parse_mountinfo
 from milabench_ng.fence.kernel.occupants import LEAF, evacuate
 from milabench_ng.fence.kernel.readings import host_text, refusals
 from milabench_ng.fence.runs import RunGroups
 from milabench_ng.fence.sharing.shares import Bounds
+from milabench_ng.node.cgroup_files import Ids
 from milabench_ng.records.isolation import GroupsBy, IoMethod, MemoryLimit, Share, Tier
 
 NAME = "cgroup2"

@@ -12,11 +12,10 @@ import time
 
 import msgspec
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence import isolation_check
 from milabench_ng.fence.backends import affinity
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob
-from milabench_ng.fence.interface import OOM_SCORE_ADJ, CounterFiles, Door, FenceEntry, IsolationMismatch
+from milabench_ng.fence.interface import OOM_SCORE_ADJ, CounterFiles, FenceEntry, HolderAddress, IsolationMismatch
 from milabench_ng.fence.kernel.processes import Process
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.kernel.whereabouts import outside
@@ -24,8 +23,9 @@ from milabench_ng.fence.process_tracking import Followed, Owners
 from milabench_ng.fence.runs import Guardian
 from milabench_ng.fence.sharing.shares import Bounds
 from milabench_ng.fence.slurm_step.allocation import Step, described, step_groups, words_for
+from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.units import MIB
 from milabench_ng.records.isolation import Effective, GroupEvents, GroupsBy, IoMethod, ProcView, Share, Tier, Usage
-from milabench_ng.units import MIB
 
 NAME = "slurm"
 WARM_WORKERS = False
@@ -71,7 +71,7 @@ class SlurmGroup:
 
     @property
     def entry(self) -> FenceEntry:
-        door = Door(self._step.socket, *self._step.holder)
+        door = HolderAddress(self._step.socket, *self._step.holder)
         return FenceEntry(cpus=self.share.cpus, oom_score_adj=OOM_SCORE_ADJ, door=door)
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from milabench_ng.cgroupfs import Blkio1, Cpuacct1, Cpuset1, Group1, Group2, Memory1, Pids2
+from milabench_ng.fence.kernel.cgroupfs import Blkio1, Cpuacct1, Cpuset1, Group1, Group2, Memory1, Pids2
 from milabench_ng.fence.kernel.readings import host_oom_kills, pressure_of
 from milabench_ng.fence.kernel.watched import WatchedGroup
 from milabench_ng.node.held_file import held_if_there, number_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from milabench_ng.cgroupfs import Group2
+from milabench_ng.fence.kernel.cgroupfs import Group2
 from milabench_ng.fence.kernel.readings import host_oom_kills, io_bytes, pressure_of
 from milabench_ng.fence.kernel.watched import WatchedGroup
 from milabench_ng.records.isolation import Effective, GroupEvents, IoLimit, MemoryLimit, Usage

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from milabench_ng.cgroup_files import format_ids
 from milabench_ng.fence.kernel.processes import proc_threads
+from milabench_ng.node.cgroup_files import format_ids
 from milabench_ng.records.isolation import Scheduling
 
 _CLASSES = {os.SCHED_OTHER: "other", os.SCHED_FIFO: "fifo", os.SCHED_RR: "rr", os.SCHED_BATCH: "batch"}

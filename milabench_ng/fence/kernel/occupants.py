@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from milabench_ng.cgroupfs import Group2
+from milabench_ng.fence.kernel.cgroupfs import Group2
 from milabench_ng.fence.kernel.processes import below_us, identify
 
 LEAF = "mnb-main"

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from milabench_ng.cgroup_files import parse_ids
 from milabench_ng.fence.kernel.limits import read_scheduling
 from milabench_ng.fence.kernel.mounts import parse_mountinfo
 from milabench_ng.fence.kernel.processes import working_name
+from milabench_ng.node.cgroup_files import parse_ids
 from milabench_ng.records.isolation import Confinement, ProcView
 
 CAPABILITIES = (

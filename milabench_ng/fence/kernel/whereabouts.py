@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 
-from milabench_ng.cgroup_files import format_ids
 from milabench_ng.fence.kernel.mounts import parse_own_groups
 from milabench_ng.fence.kernel.processes import proc_text, proc_threads, read_stat, working_name
+from milabench_ng.node.cgroup_files import format_ids
 
 
 def outside(pid: int, groups: Mapping[str, str], cpus: Collection[int]) -> str:

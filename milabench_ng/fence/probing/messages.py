@@ -11,7 +11,7 @@ import msgspec
 
 from milabench_ng.fence.capabilities import Capabilities, Controller, name_of
 from milabench_ng.fence.kernel.mounts import CgroupMount, find
-from milabench_ng.units import GIB
+from milabench_ng.model.units import GIB
 
 _NO_PERMISSION = (errno.EACCES, errno.EPERM)
 _ORDER = ("cpuset", "cpu", "io", "memory", "pids")

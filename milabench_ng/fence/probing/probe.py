@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.cgroupfs import Cpuset1, Group1, Group2
 from milabench_ng.fence.capabilities import Capabilities, Controller
+from milabench_ng.fence.kernel.cgroupfs import Cpuset1, Group1, Group2
 from milabench_ng.fence.kernel.mounts import (
     CgroupMount,
     find,

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from milabench_ng.cgroup_files import format_ids
-from milabench_ng.errors import IsolationError
+from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.units import counted
+from milabench_ng.node.cgroup_files import format_ids
 from milabench_ng.node.resctrl import Resctrl
 from milabench_ng.records.isolation import CachePart, Share
-from milabench_ng.units import counted
 
 _WHOLE_PCT = 100
 _NONE = "isolation: --cache-shares cannot be held here"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from milabench_ng.errors import IsolationError
+from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.units import counted
 from milabench_ng.node.topology import Topology
-from milabench_ng.units import counted
 
 _ROUNDING = 1e-9
 """What floating point may lack of a whole core."""

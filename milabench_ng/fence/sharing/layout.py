@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from milabench_ng.fence.sharing.shares import Placement
-from milabench_ng.plan import Device, SlotId
+from milabench_ng.model.plan import Device, SlotId
 from milabench_ng.records.isolation import Share
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence.sharing.cores import Core, deal, usable_cores
+from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.units import GIB, format_bytes
 from milabench_ng.node.topology import NumaNode, Topology
 from milabench_ng.records.isolation import Share
-from milabench_ng.units import GIB, format_bytes
 
 # The kernel rounds limits down to a page; this is a multiple of the page of every architecture (64 KiB on ARM).
 PAGE_BYTES = 65536

@@ -20,10 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.cgroup_files import format_ids
-from milabench_ng.cgroupfs import Group2
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence.capabilities import SlurmJob
+from milabench_ng.fence.kernel.cgroupfs import Group2
 from milabench_ng.fence.kernel.counters1 import Counters1
 from milabench_ng.fence.kernel.counters2 import Counters2
 from milabench_ng.fence.kernel.mounts import CgroupMount, find, parse_mountinfo, parse_own_groups
@@ -32,8 +30,10 @@ from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.kernel.readings import host_text
 from milabench_ng.fence.killing import signal_child
 from milabench_ng.fence.slurm_step import step as step_program
+from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.units import MIB
+from milabench_ng.node.cgroup_files import format_ids
 from milabench_ng.records.isolation import Effective, ProcView
-from milabench_ng.units import MIB
 
 WAIT_S = 30
 """How long Slurm may take to find a step's resources, which the previous step has just released."""

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from milabench_ng import __version__
-from milabench_ng.plain import plain_lines, printed_json
+from milabench_ng.model.plain import plain_lines, printed_json
 from milabench_ng.present.html.charts import summary_charts
 from milabench_ng.present.html.details_tables import fence_section, plan_section, telemetry_section
 from milabench_ng.present.html.figures import Chart

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from milabench_ng.cgroup_files import format_ids
-from milabench_ng.grouping import grouped
-from milabench_ng.plan import Launch, Plan
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.plan import Launch, Plan
+from milabench_ng.model.units import format_bytes
+from milabench_ng.node.cgroup_files import format_ids
 from milabench_ng.present.html.folder_details import FolderDetails, SampledQuantity
 from milabench_ng.present.render.cells import Cell, number, whole
 from milabench_ng.present.render.sections import Heading, Section
 from milabench_ng.records.isolation import Isolation, cache_text
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.telemetry.messages import telemetry_key
-from milabench_ng.units import format_bytes
 
 _UNITS = {
     "_mib_per_s": "MiB/s", "_mib": "MiB", "_pct": "%", "_mhz": "MHz", "_w": "W", "_c": "°C", "_j": "J", "_s": "s",

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from milabench_ng.analysis.statistics.intervals import Interval
-from milabench_ng.plain import plain
+from milabench_ng.model.plain import plain
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "triangle-down", "hexagon")

@@ -8,13 +8,13 @@ import msgspec
 
 from milabench_ng.analysis.launch.load_course import LoadCourse, load_courses
 from milabench_ng.analysis.launch.timeline import Course, courses
-from milabench_ng.bounds import Spread
+from milabench_ng.model.bounds import Spread
+from milabench_ng.model.stats import mean
 from milabench_ng.present.layouts.data_loading import EPOCH, SUITE
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.reading import ReadRecord
-from milabench_ng.stats import mean
 
 
 class SampledQuantity(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from milabench_ng.analysis.scoring.comparison import ComparedTest, Comparison
-from milabench_ng.plain import plain
+from milabench_ng.model.plain import plain
 from milabench_ng.present.html.figures import INK, NEUTRAL, PlotTrace, View, label, layout, style, whiskers
 from milabench_ng.present.render.cells import ratio_text
 from milabench_ng.present.render.columns import span

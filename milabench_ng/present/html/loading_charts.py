@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from milabench_ng.analysis.launch.load_course import STEPS, LoadCourse
+from milabench_ng.model.stats import mean, population_std
 from milabench_ng.present.html.figures import Chart, PlotTrace, View, label, layout, line, style
 from milabench_ng.present.layouts.data_loading import LoadingResult, loading_results
 from milabench_ng.report.report import Report
-from milabench_ng.stats import mean, population_std
 
 
 def loading_charts(report: Report, courses: Sequence[LoadCourse]) -> Iterator[Chart]:

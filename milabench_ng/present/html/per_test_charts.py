@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from milabench_ng.analysis.launch.timeline import BatchKey, Course
 from milabench_ng.analysis.scoring.scaling import ScalingCurve
-from milabench_ng.grouping import grouped
+from milabench_ng.model.grouping import grouped
 from milabench_ng.present.html.figures import (
     FEWEST_POINTS,
     NEUTRAL,

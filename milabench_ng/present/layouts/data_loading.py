@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import msgspec
 
 from milabench_ng.analysis.summary.summary import TestSummary
+from milabench_ng.model.stats import mean, sample_std
+from milabench_ng.model.units import format_limit
 from milabench_ng.present.layouts.layout import SuiteLayout, chosen
 from milabench_ng.present.render.cells import Cell
 from milabench_ng.present.render.sections import Column, Section, section
 from milabench_ng.report.report import Line, Report
-from milabench_ng.stats import mean, sample_std
-from milabench_ng.units import format_limit
 
 SUITE = "io"
 STRATEGIES = ("original", "blosc", "fp16", "gpu_aug", "ring_buffer")

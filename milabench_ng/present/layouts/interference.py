@@ -16,13 +16,13 @@ from milabench_ng.analysis.scoring.neighbours import (
 )
 from milabench_ng.analysis.scoring.pressure import PressureCurve, busy, pressure_curves
 from milabench_ng.analysis.statistics.effects import Effect
-from milabench_ng.errors import InputError
-from milabench_ng.grouping import grouped
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.units import counted
 from milabench_ng.present.layouts.layout import SuiteLayout
 from milabench_ng.present.render.cells import Cell, figure
 from milabench_ng.present.render.sections import Column, Section, section
 from milabench_ng.report.report import Report
-from milabench_ng.units import counted
 
 SUITE = "interference"
 NOTE = "rate alone / rate in company, with its 95 % interval; *: slower beyond doubt, by more than 2 %"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from milabench_ng.analysis.summary.summary import Stat
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.present.render.sections import Section
 from milabench_ng.report.report import Line, Report
 

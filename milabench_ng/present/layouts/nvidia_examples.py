@@ -13,11 +13,11 @@ from itertools import product
 import msgspec
 
 from milabench_ng.analysis.scoring.comparison import Comparison
-from milabench_ng.batch_sizes import BATCH_SIZE
+from milabench_ng.model.batch_sizes import BATCH_SIZE
+from milabench_ng.model.profile import name_of
 from milabench_ng.present.layouts.layout import SuiteLayout, chosen, gpu_name
 from milabench_ng.present.render.cells import Cell
 from milabench_ng.present.render.sections import Column, Section, section
-from milabench_ng.profile import name_of
 from milabench_ng.report.report import Line, Report
 
 SUITE = "lambda"

@@ -10,11 +10,11 @@ from milabench_ng.analysis.scoring.failure_rate import FAILURE_LIMIT
 from milabench_ng.analysis.scoring.score import Score
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.model.shipped import names
+from milabench_ng.model.units import counted, format_seconds
 from milabench_ng.present.render.cells import Fact, brief, covered, device_word
 from milabench_ng.present.render.choices_told import choices_told, devices_told
 from milabench_ng.report.report import Report
-from milabench_ng.shipped import names
-from milabench_ng.units import counted, format_seconds
 
 NOT_COMPARABLE = "NOT COMPARABLE"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from milabench_ng.analysis.summary.summary import Stat, Summary, TestSummary
-from milabench_ng.plain import printed_json
+from milabench_ng.model.plain import printed_json
 
 
 def encode_2020(summary: Summary) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from milabench_ng.plain import plain
+from milabench_ng.model.plain import plain
 from milabench_ng.present.render.cells import NOT_MEASURED, Cell
 from milabench_ng.present.render.columns import file_columns
 from milabench_ng.present.render.sections import Section, section

@@ -8,7 +8,7 @@ import msgspec
 
 from milabench_ng.analysis.scoring.comparison import ComparedTest, Comparison
 from milabench_ng.analysis.scoring.neighbours import contentiousness, cost_of_neighbours, worth_of_fence
-from milabench_ng.plain import printed_json
+from milabench_ng.model.plain import printed_json
 from milabench_ng.report.report import Line, Report
 
 REPORT_SCHEMA = 3

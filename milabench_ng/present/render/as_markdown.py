@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TextIO
 
-from milabench_ng.plain import plain, plain_lines
+from milabench_ng.model.plain import plain, plain_lines
 from milabench_ng.present.render.alarms import alarms_of_launches
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.columns import section_of_tests

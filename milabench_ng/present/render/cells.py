@@ -11,7 +11,7 @@ from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.reference import CLASSIC_UNIT
 from milabench_ng.analysis.statistics.effects import DIFFERS
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.units import counted
+from milabench_ng.model.units import counted
 
 Cell = str | int | float | None
 Tone = Literal["plain", "good", "fair", "poor", "bad", "strong", "faint"]

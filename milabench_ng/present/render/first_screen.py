@@ -20,6 +20,7 @@ from milabench_ng.analysis.scoring.neighbours import (
 )
 from milabench_ng.analysis.scoring.subsets import OF_GROUP
 from milabench_ng.analysis.statistics.effects import unusual
+from milabench_ng.model.units import counted
 from milabench_ng.present.render.alarms import alarms
 from milabench_ng.present.render.cells import Fact, Tone, brief, covered, device_word, four_digits, money, unit_told
 from milabench_ng.present.render.columns import span
@@ -27,7 +28,6 @@ from milabench_ng.present.render.look_at import look_at
 from milabench_ng.present.render.next_step import next_step
 from milabench_ng.present.render.ratio_statements import span_of_money
 from milabench_ng.report.report import NOT_RECORDED, Report
-from milabench_ng.units import counted
 
 NO_POINTS = "points are of all tests: see the ratio over the same tests of a baseline"
 """Why a partial score has no value: over other tests, it is a number of another kind."""

@@ -13,14 +13,14 @@ import msgspec
 from rich.cells import cell_len
 from rich.text import Text
 
-from milabench_ng.plain import plain
+from milabench_ng.model.plain import plain
+from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.first_screen import FirstScreen, first_screen
 from milabench_ng.present.render.fitting import UNLIMITED
 from milabench_ng.present.render.next_step import next_step
 from milabench_ng.present.render.terminal import fact_lines
 from milabench_ng.report.report import Report
-from milabench_ng.units import counted
 
 LINES = 12
 """Half of a terminal of 80 x 24."""

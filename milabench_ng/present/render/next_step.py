@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
+from milabench_ng.model.shipped import names
+from milabench_ng.model.units import counted
 from milabench_ng.report.report import Report
-from milabench_ng.shipped import names
-from milabench_ng.units import counted
 
 TENDER = "jobs standard --repeat 5 --sessions 3 --session-gap 6h"
 """What the shipped rules ask of a bid."""

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from milabench_ng.plain import plain
+from milabench_ng.model.plain import plain
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.first_screen import Answer, FirstScreen, KindRatio
 from milabench_ng.present.render.fitting import TOGETHER

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from milabench_ng.analysis.launch.traces import COMPARED
 from milabench_ng.analysis.summary.power import lost_samples, power_doubts
 from milabench_ng.analysis.summary.summary import name_of_row
-from milabench_ng.grouping import grouped
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.stats import median
+from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.choices_told import choices_told
 from milabench_ng.present.render.ratio_statements import charged_ratios, ratios
 from milabench_ng.present.render.traces_told import told
 from milabench_ng.report.report import Report
-from milabench_ng.stats import median
-from milabench_ng.units import counted
 
 _ON_FIRST_SCREEN = ("processors", "memory")
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from milabench_ng.plain import plain, plain_lines
+from milabench_ng.model.plain import plain, plain_lines
 from milabench_ng.present.render.cells import Fact, Tone
 from milabench_ng.present.render.fitting import GAP, UNLIMITED, WORDS, blocks, fitting, wrapped
 from milabench_ng.present.render.sections import Facts, Heading, Part, Section

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from milabench_ng.analysis.launch.traces import COMPARED, STRENGTHS
-from milabench_ng.units import counted
+from milabench_ng.model.units import counted
 
 _GROUPS = 4
 """How many kinds of missing references are named; the rest are counted."""

@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from milabench_ng.catalogue import Scalar, normal_name
-from milabench_ng.errors import InputError
-from milabench_ng.memory_classes import choose_entries
-from milabench_ng.plan import Launch, smallest_memory
-from milabench_ng.profile import IoShare, Profile, name_of
+from milabench_ng.model.catalogue import Scalar, normal_name
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.memory_classes import choose_entries
+from milabench_ng.model.plan import Launch
+from milabench_ng.model.profile import IoShare, Profile, name_of
+from milabench_ng.model.units import parse_bytes_per_second
+from milabench_ng.node.gpus import smallest_memory
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Record
-from milabench_ng.units import parse_bytes_per_second
 from milabench_ng.verification.checks.check_plan import read_stated
 from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import Finding, judged

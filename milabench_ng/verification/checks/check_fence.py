@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from milabench_ng.plan import slots_of
+from milabench_ng.model.plan import slots_of
+from milabench_ng.model.units import format_bytes
 from milabench_ng.records.isolation import Effective, Isolation, ProcView, weakest_tier
 from milabench_ng.records.ledger import Attempt, Company
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.record import Record
 from milabench_ng.records.retried import lost_neighbours
-from milabench_ng.units import format_bytes
 from milabench_ng.verification.checks.own_shares import own_shares
 from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import Finding, judged

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from milabench_ng.builtin import Declared
-from milabench_ng.catalogue import numbers
-from milabench_ng.errors import InputError
-from milabench_ng.formula import evaluate
+from milabench_ng.model.builtin import Declared
+from milabench_ng.model.catalogue import numbers
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.formula import evaluate
 from milabench_ng.records.latency import batches
 from milabench_ng.records.record import Mnb, Rank
 from milabench_ng.records.work import declared

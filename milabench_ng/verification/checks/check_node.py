@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from milabench_ng.analysis.baselines.peaks import peak
+from milabench_ng.model.units import counted
 from milabench_ng.node.conditions import Conditions, throttled_fraction
 from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.records.ledger import Resumed
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.units import counted
 from milabench_ng.verification.checks.changed_settings import (
     changed_settings,
     overclocked,

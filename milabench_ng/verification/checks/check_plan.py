@@ -9,10 +9,11 @@ from datetime import datetime
 
 import msgspec
 
-from milabench_ng.composing import make_plan
-from milabench_ng.errors import InputError
-from milabench_ng.plan import Launch, Plan, ResolvedOptions, smallest_memory, tenant_memory
-from milabench_ng.profile import Profile, build_profile, name_of, parse_profile
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plan import Launch, Plan, ResolvedOptions, tenant_memory
+from milabench_ng.model.planner import make_plan
+from milabench_ng.model.profile import Profile, build_profile, name_of, parse_profile
+from milabench_ng.node.gpus import smallest_memory
 from milabench_ng.records.ledger import Attempt, Recorded
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Record

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from milabench_ng.grouping import grouped
-from milabench_ng.known_twins import KnownTwin
+from milabench_ng.model.grouping import grouped
+from milabench_ng.model.known_twins import KnownTwin
 from milabench_ng.node.edge import Edge
 from milabench_ng.records.ledger import AnyLedgerEvent, Chain, CodeSeen, DataSeen, Session, Started
 from milabench_ng.records.proof import CodeProof, DataProof

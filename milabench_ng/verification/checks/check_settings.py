@@ -11,8 +11,7 @@ from pathlib import PurePath
 
 from milabench_ng.records.ledger import Chain, CodeSeen
 from milabench_ng.records.record import Mnb, Record
-from milabench_ng.records.worker_variables import listed
-from milabench_ng.requests import STORAGE_VARIABLE
+from milabench_ng.records.worker_variables import STORAGE_VARIABLE, listed
 from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import OFF, Finding, judged
 

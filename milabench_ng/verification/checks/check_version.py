@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from milabench_ng import __version__
 from milabench_ng.records.ledger import LEDGER_SCHEMA, Chain, Started
 from milabench_ng.records.origin import release
-from milabench_ng.verification.checks.left_out import left_out
+from milabench_ng.verification.checks.missing_evidence import left_out
 from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import Finding, judged, unknown
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator
 
 import msgspec
 
-from milabench_ng.catalogue import data_set_of
+from milabench_ng.model.catalogue import data_set_of
 from milabench_ng.node.conditions import CLOCK_LIMIT_S
 from milabench_ng.node.storage import UNKNOWN, Storage, StorageKind, in_memory
 from milabench_ng.records.isolation import handicaps

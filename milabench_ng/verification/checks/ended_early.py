@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from milabench_ng.analysis.scoring.narrowness import as_of, headline
 from milabench_ng.records.borders import date_of, narrow, spent
-from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Chain, Enough, LaunchKey, LedgerLine, Recorded
+from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Chain, LaunchKey, LedgerLine, Recorded, StoppedEarly
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.stopping import LEAST, Stopping
 from milabench_ng.verification.evidence import Evidence
@@ -18,7 +18,7 @@ _DECIDING_S = 60.0
 def wrongly_ended(evidence: Evidence) -> Iterator[str]:
     """What is wrong with the end of the run, by its rule, its records and its ledger."""
     rule, entries = evidence.manifest.stopping, (evidence.ledger or Chain()).entries
-    ends = [place for place, entry in enumerate(entries) if isinstance(entry.what, Enough)]
+    ends = [place for place, entry in enumerate(entries) if isinstance(entry.what, StoppedEarly)]
     if rule is None:
         yield from [f"the ledger ends the run by a rule for stopping, and {MANIFEST} has none"] if ends else []
         return
@@ -43,7 +43,7 @@ def _borders(evidence: Evidence, rule: Stopping, entries: Sequence[LedgerLine], 
             yield f"it went on after {repeats} repeats, when {end.detail}"
     for place in ends:
         event = entries[place].what
-        assert isinstance(event, Enough)
+        assert isinstance(event, StoppedEarly)
         took_s = (date_of(entries[place]) - date_of(entries[place - 1])).total_seconds()
         if took_s > _DECIDING_S:
             yield f"it was idle for {took_s:.0f} s before its rule ended it"
@@ -54,7 +54,7 @@ def _borders(evidence: Evidence, rule: Stopping, entries: Sequence[LedgerLine], 
 
 def _end(
     evidence: Evidence, rule: Stopping, entries: Sequence[LedgerLine], repeats: int, last: LedgerLine
-) -> Enough | None:
+) -> StoppedEarly | None:
     """The end that the rule asks for after ``repeats``, when the ledger held ``entries``, at the time of ``last``."""
     known = headline(as_of(evidence.summary.tests, _done(entries)))
     return narrow(rule, repeats, known) or spent(rule, repeats, entries, date_of(last))

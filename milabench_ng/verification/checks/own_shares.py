@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from milabench_ng.model.units import MIB
 from milabench_ng.records.isolation import IoLimit, Isolation, Share
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Mnb
-from milabench_ng.units import MIB
 from milabench_ng.verification.evidence import Evidence
 
 _RESUMED = 0.01

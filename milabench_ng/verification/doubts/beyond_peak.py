@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from milabench_ng.analysis.baselines.peaks import peaks_in_formulas
-from milabench_ng.catalogue import DEVICE_PEAKS, Derived
-from milabench_ng.errors import InputError
-from milabench_ng.formula import names
+from milabench_ng.model.catalogue import DEVICE_PEAKS, Derived
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.formula import names
 from milabench_ng.records.record import Mnb
 from milabench_ng.records.window import launch_perf
 from milabench_ng.verification.doubts.doubt import Doubt

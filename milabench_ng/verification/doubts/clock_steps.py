@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
-from milabench_ng.grouping import grouped
+from milabench_ng.model.grouping import grouped
 from milabench_ng.node.conditions import CLOCK_LIMIT_S
 from milabench_ng.records.record import Record
 from milabench_ng.verification.checks.clocks import Span, seconds, set_by_s, spans_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.analysis.baselines.peaks import peak
-from milabench_ng.memory_classes import REACHES
-from milabench_ng.units import GIB, format_bytes
+from milabench_ng.model.memory_classes import REACHES
+from milabench_ng.model.units import GIB, format_bytes
 from milabench_ng.verification.doubts.doubt import Doubt
 from milabench_ng.verification.evidence import Evidence
 

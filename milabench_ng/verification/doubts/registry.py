@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from milabench_ng.errors import InputError
-from milabench_ng.plain import plain
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain
 from milabench_ng.verification import doubts
 from milabench_ng.verification.absurd import ABSURD, incomputable
 from milabench_ng.verification.doubts.doubt import CORPUS, Doubt

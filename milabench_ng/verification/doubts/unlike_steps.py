@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
-from milabench_ng.grouping import grouped
+from milabench_ng.model.grouping import grouped
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.record import Mnb
 from milabench_ng.records.window import items_per_step

@@ -3,7 +3,7 @@
 import socket
 
 from milabench_ng.bench import Bench, Count, workload
-from milabench_ng.units import MIB
+from milabench_ng.model.units import MIB
 from milabench_ng.workloads.antagonists.pressing import Busy, Crew, paced
 
 

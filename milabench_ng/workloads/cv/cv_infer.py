@@ -6,7 +6,7 @@ import torch
 from msgspec import Meta
 
 from milabench_ng.bench import Bench, Count, workload
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.cv.picture_feed import FILES, NATIVE, PictureFeed, Source
 from milabench_ng.workloads.models.picture_networks import Classifier, Detector, check_size, network
 

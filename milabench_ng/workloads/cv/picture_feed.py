@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from milabench_ng.bench import Bench, DataBy, Derived
 from milabench_ng.datasets.images.imagenet import ImageNet, training_transform
-from milabench_ng.units import MIB
+from milabench_ng.model.units import MIB
 
 Source = Literal["resident", "memory", "loader"]
 """``resident``: one batch that stays on the device. ``memory``: noise from loader processes. ``loader``: files."""

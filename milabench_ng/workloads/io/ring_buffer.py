@@ -20,8 +20,8 @@ from torch.utils.data import get_worker_info
 
 from milabench_ng.bench.bench import PREFETCH
 from milabench_ng.bench.feeding import LOOK_S
-from milabench_ng.errors import InputError
-from milabench_ng.units import format_bytes
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.units import format_bytes
 
 RAM_VARIABLE = "MNB_RAM_BYTES"
 """The tenant's share of RAM, as its environment tells it."""

@@ -7,7 +7,7 @@ from typing import Literal
 import torchvision
 from torch import nn
 
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 Classifier = Literal[
     "resnet50",

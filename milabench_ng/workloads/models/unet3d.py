@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 FEATURES = (32, 64, 128, 256, 512)
 """Channels of each level; the last is the bottleneck's."""

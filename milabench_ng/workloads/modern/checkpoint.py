@@ -10,8 +10,8 @@ from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, workload
 from milabench_ng.datasets.cache import resident_fraction
-from milabench_ng.errors import DataError
-from milabench_ng.units import MIB
+from milabench_ng.model.errors import DataError
+from milabench_ng.model.units import MIB
 from milabench_ng.workloads.modern.shard_files import load, save
 
 MODEL_MIB = 96.4e9 / MIB

@@ -7,8 +7,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, workload
-from milabench_ng.errors import InputError
-from milabench_ng.units import KIB, MIB
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.units import KIB, MIB
 
 SMALL, LARGE, ROUNDS = 64, 8, 2
 """All-reduces of the two sizes in a step; rounds of all-gather and reduce-scatter, and of all-to-all."""

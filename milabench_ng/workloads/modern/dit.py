@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 
 from milabench_ng.bench import Bench, Count, FirstLoss, Rate, workload
 from milabench_ng.datasets.images.latents import SHAPE, Latents
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.diffusion_transformer import (
     FLOP,
     PATCH,

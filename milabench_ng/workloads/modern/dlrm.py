@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from milabench_ng.bench import Bench, Count, Derived, FirstLoss, Rate, workload
 from milabench_ng.datasets.tables.clicks import COUNTS, FEATURES, HOT, ClickRows, Clicks
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.deep_cross import BOTTOM, CROSSES, RANK, TOP, DeepCross, click_loss
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
 from milabench_ng.workloads.modern.work_formulas import flop_rates

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, workload
-from milabench_ng.errors import DataError
-from milabench_ng.units import MIB
+from milabench_ng.model.errors import DataError
+from milabench_ng.model.units import MIB
 
 
 @workload(

@@ -6,8 +6,8 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from milabench_ng.bench import Bench, Count, Rate, workload
 from milabench_ng.datasets.text.token_stream import Tokens128k
-from milabench_ng.errors import InputError
-from milabench_ng.units import format_bytes
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.units import format_bytes
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.training import CHUNK, adamw, train

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from milabench_ng.bench import Bench, Count, Derived, workload
 from milabench_ng.datasets.text.token_stream import Tokens128k
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.float8_linear import LEAST_CAPABILITY, calibrating, to_float8
 from milabench_ng.workloads.models.transformer import Transformer

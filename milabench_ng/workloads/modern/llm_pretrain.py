@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from milabench_ng.bench import Bench, Count, Rate, workload
 from milabench_ng.datasets.text.token_stream import Tokens32k
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.chunked_loss import chunked_loss
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.transformer import Transformer

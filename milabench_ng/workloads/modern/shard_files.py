@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from milabench_ng.datasets.cache import drop
-from milabench_ng.errors import DataError
+from milabench_ng.model.errors import DataError
 
 
 def save(path: Path, content: Tensor) -> None:

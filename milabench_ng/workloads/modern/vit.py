@@ -10,7 +10,7 @@ from torchvision.transforms import Compose, PILToTensor, RandomHorizontalFlip, R
 
 from milabench_ng.bench import Bench, Count, FirstLoss, Rate, workload
 from milabench_ng.datasets.images.imagenet import CLASSES, ImageNet
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.vision_transformer import PlainVisionTransformer
 from milabench_ng.workloads.modern.training import adamw
 from milabench_ng.workloads.modern.work_formulas import flop_rates

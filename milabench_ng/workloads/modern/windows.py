@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from milabench_ng.bench import Bench
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 
 def windows(bench: Bench, batch_size: int, length: int, vocabulary: int) -> Iterator[tuple[Tensor, Tensor]]:

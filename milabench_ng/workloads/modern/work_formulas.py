@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from milabench_ng.bench import Derived, FirstLoss
-from milabench_ng.catalogue import Scalar
+from milabench_ng.model.catalogue import Scalar
 
 BF16: dict[str, Scalar] = {"precision": "bf16_master"}
 """The option with which the weights are in bf16, two bytes each, and the device works in it."""

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from milabench_ng.bench import Bench, Count, Derived, FromZero, Rate, workload
 from milabench_ng.datasets.text.squad import Squad
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.bert import SpanFinder, span_loss
 from milabench_ng.workloads.nvidia.weight_decay import decayed
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from milabench_ng.bench import Bench, Count, Derived, Fraction, Rate, WholeNumber, workload
 from milabench_ng.datasets.tables.ml_20m import MovieLens, Ratings
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.neumf import NeuMF
 
 WIDTHS = (256, 256, 128, 64)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, Fraction, FromZero, Rate, WholeNumber, workload
 from milabench_ng.datasets.text.wikitext_103 import WikiText103
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.transformer_xl import TransformerXL, next_word_loss, remembered
 from milabench_ng.workloads.nvidia.lamb import Lamb
 

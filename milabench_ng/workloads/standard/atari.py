@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Legacy2020, workload
 from milabench_ng.workloads.standard import ppo
 
 UPDATES = 10_000_000 // 2048
@@ -93,8 +93,8 @@ class Emulators:
     extra="rl",
     requires=("gymnasium", "ale_py"),
     classic_factor=1 / 128,
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.atari:main",
             options={
                 "env_name": "env",

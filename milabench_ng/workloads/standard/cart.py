@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Legacy2020, workload
 
 EPISODE_STEPS = 200
 """Longest episode, as in CartPole-v0 of 2020."""
@@ -52,8 +52,8 @@ def reinforce_loss(log_probabilities: Sequence[Tensor], returns: Sequence[float]
     extra="rl",
     requires=("gymnasium",),
     cpu_only=True,
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.cart_pole:main",
             options={"episode_length": "steps", "gamma": "discount"},
             ignored=("render", "no_render"),

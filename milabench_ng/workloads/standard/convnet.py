@@ -7,7 +7,7 @@ import torchvision
 from msgspec import Meta
 from torch.nn import functional as F
 
-from milabench_ng.bench import Bench, Classic, Count, Rate, workload
+from milabench_ng.bench import Bench, Count, Legacy2020, Rate, workload
 from milabench_ng.datasets.images.imagenet import ImageNet, training_transform
 
 
@@ -16,8 +16,8 @@ from milabench_ng.datasets.images.imagenet import ImageNet, training_transform
     data=ImageNet,
     bound="gpu-compute",
     ram_gib=5.5,
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.convnet:conv_simple",
             options={"lr": "learning_rate"},
             implied={"half": {"precision": "half_master"}},

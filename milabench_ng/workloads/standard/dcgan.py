@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Legacy2020, workload
 from milabench_ng.datasets.images.imagenet import ImageNet
 
 SIDE = 64  # pixels: 4, doubled four times
@@ -51,8 +51,8 @@ def taken_for(logits: Tensor, real: bool) -> Tensor:
     bound="cpu",
     ram_gib=1.5,
     data=ImageNet,
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.dcgan:main",
             options={"nz": "noise", "lr": "learning_rate"},
             implied={"": {"batch_size": 64}},

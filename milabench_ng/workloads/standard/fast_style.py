@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from torchvision.models.vgg import cfgs, make_layers
 from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Legacy2020, workload
 from milabench_ng.datasets.images.imagenet import ImageNet
 
 TAPS = (3, 8, 15, 22)
@@ -94,8 +94,8 @@ def style_picture(side: int) -> Tensor:
     bound="gpu-compute",
     ram_gib=1.5,
     data=ImageNet,
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.neural_style:main",
             options={"lr": "learning_rate"},
             implied={"": {"batch_size": 64, "image_size": 256, "style_size": 1024}},  # that of its painting

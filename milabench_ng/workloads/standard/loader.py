@@ -1,6 +1,6 @@
 """The input pipeline alone: read, decode, augment, copy to the device."""
 
-from milabench_ng.bench import Bench, Classic, Count, workload
+from milabench_ng.bench import Bench, Count, Legacy2020, workload
 from milabench_ng.datasets.images.imagenet import ImageNet
 
 
@@ -9,7 +9,7 @@ from milabench_ng.datasets.images.imagenet import ImageNet
     data=ImageNet,
     bound="cpu",
     ram_gib=7.0,
-    classic=(Classic(experiment="milarun.models.loader:main"),),
+    legacy_2020=(Legacy2020(experiment="milarun.models.loader:main"),),
 )
 def loader(bench: Bench, *, batch_size: Count = 256) -> None:
     """Load ImageNet as a training job does, without a model: bound by JPEG decoding, then by the disk.

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from milabench_ng.bench import Bench, Classic, workload
-from milabench_ng.errors import InputError
+from milabench_ng.bench import Bench, Legacy2020, workload
+from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.standard import ppo
 
 WIDTH = 128
@@ -151,8 +151,8 @@ class Worlds:
     ram_gib=1.5,
     extra="rl",
     requires=("gymnasium", "minigrid"),
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.minigrid:main",
             options={"procs": "environments", "frames_per_proc": "steps", "lr": "learning_rate"},
         ),

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import Dataset, Sampler
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Legacy2020, workload
 from milabench_ng.datasets.base import random_stream
 from milabench_ng.datasets.shuffled import shuffled
 from milabench_ng.datasets.tables.ml_20m import MovieLens, Ratings
@@ -78,8 +78,8 @@ class Batches:
     data=MovieLens,
     bound="launch",
     ram_gib=1.0,
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.recommendation:main",
             options={"_f": "factors", "_l": "learning_rate", "_n": "negatives", "negative_samples": "negatives"},
             implied={"": {"batch_size": 128, "factors": 8, "layers": "64,32,16,8", "learning_rate": 1e-3}},

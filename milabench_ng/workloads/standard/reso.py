@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.transforms import functional as V
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Legacy2020, workload
 from milabench_ng.datasets.images.bsds500 import Bsds500
 
 
@@ -55,8 +55,8 @@ class SmallAndLarge:
     ram_gib=1.0,
     data=Bsds500,
     classic_factor=256 / 200,
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.subpixel:main",
             options={"upscale_factor": "upscale", "lr": "learning_rate"},
             implied={"": {"learning_rate": 0.1}},

@@ -9,7 +9,7 @@ from msgspec import Meta
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from milabench_ng.bench import Bench, Classic, Count, Rate, workload
+from milabench_ng.bench import Bench, Count, Legacy2020, Rate, workload
 
 
 @workload(
@@ -17,8 +17,8 @@ from milabench_ng.bench import Bench, Classic, Count, Rate, workload
     distributed=True,
     bound="gpu-compute",
     ram_gib=1.0,
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.scaling:main",
             options={"network": "arch", "lr": "learning_rate"},
             implied={"fp16": {"precision": "half_master"}},

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torchvision.models.resnet import BasicBlock, ResNet
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Legacy2020, workload
 from milabench_ng.datasets.images.coco import Coco
 from milabench_ng.workloads.models.ssd300 import SSD300
 from milabench_ng.workloads.models.ssd_boxes import multibox_loss
@@ -19,8 +19,8 @@ BLOCKS = {"resnet10": (1, 1, 1, 1), "resnet18": (2, 2, 2, 2), "resnet34": (3, 4,
     bound="cpu",
     ram_gib=3.5,
     data=Coco,
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.ssd:main",
             options={"lr": "learning_rate"},
             implied={"": {"batch_size": 32, "workers": 4}},

@@ -8,7 +8,7 @@ from msgspec import Meta
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from milabench_ng.bench import Bench, Classic, Count, Rate, workload
+from milabench_ng.bench import Bench, Count, Legacy2020, Rate, workload
 
 HELD_OUT = 3
 
@@ -47,8 +47,8 @@ def sine_waves(samples: int, length: int = 1000, period: int = 20) -> Tensor:
     bound="launch",
     ram_gib=0.5,
     classic_factor=100 / 97,
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.sine_wave:main",
             implied={"dtype=float32": {}, "dtype=float16": {"precision": "half"}},
         ),

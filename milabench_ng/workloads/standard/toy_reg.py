@@ -6,15 +6,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from milabench_ng.bench import Bench, Classic, Count, Rate, workload
+from milabench_ng.bench import Bench, Count, Legacy2020, Rate, workload
 
 
 @workload(
     unit="samples",
     bound="launch",
     ram_gib=0.5,
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.polynome:main",
             options={"poly_degree": "degree"},
             implied={"": {"batch_size": 64}},

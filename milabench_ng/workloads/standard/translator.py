@@ -2,7 +2,7 @@
 
 import torch
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Legacy2020, workload
 from milabench_ng.datasets.text.bucketing import Buckets, collate
 from milabench_ng.datasets.text.parallel_text import PAD
 from milabench_ng.datasets.text.wmt16 import Wmt16
@@ -14,8 +14,8 @@ from milabench_ng.workloads.models.recurrent_translator import GNMT, smoothed
     data=Wmt16,
     bound="gpu-compute",
     ram_gib=1.5,
-    classic=(
-        Classic(
+    legacy_2020=(
+        Legacy2020(
             experiment="milarun.models.rnn_translator:main",
             options={"max_length_train": "longest", "grad_clip": "clip_norm"},
             ignored=("target_bleu",),

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from milabench_ng.bench import Bench, Classic, Count, Rate, workload
+from milabench_ng.bench import Bench, Count, Legacy2020, Rate, workload
 from milabench_ng.datasets.images.mnist import Mnist
 
 
@@ -38,7 +38,7 @@ def negative_elbo(logits: Tensor, pixels: Tensor, mean: Tensor, log_variance: Te
     data=Mnist,
     bound="cpu",
     ram_gib=1.0,
-    classic=(Classic(experiment="milarun.models.vae:main", implied={"": {"batch_size": 256, "workers": 1}}),),
+    legacy_2020=(Legacy2020(experiment="milarun.models.vae:main", implied={"": {"batch_size": 256, "workers": 1}}),),
 )
 def vae(bench: Bench, *, batch_size: Count = 128, learning_rate: Rate = 1e-3) -> None:
     """Variational auto-encoder on MNIST digits (Kingma & Welling, arXiv:1312.6114): bound by the loader's CPU core.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from milabench_ng.bench import Bench, Classic, workload
+from milabench_ng.bench import Bench, Legacy2020, workload
 from milabench_ng.datasets.text.wikitext_2 import WikiText2
 
 IGNORED = ("epochs", "log_interval", "save")
@@ -51,9 +51,9 @@ def detached(state: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
     bound="gpu-compute",
     ram_gib=1.0,
     classic_factor=1 / 35,
-    classic=(
-        Classic(experiment="milarun.models.wlm:main", options=OPTIONS_OF_2020, ignored=IGNORED),
-        Classic(
+    legacy_2020=(
+        Legacy2020(experiment="milarun.models.wlm:main", options=OPTIONS_OF_2020, ignored=IGNORED),
+        Legacy2020(
             experiment="milarun.models.wlm:main_fp16",
             options=OPTIONS_OF_2020,
             ignored=IGNORED,

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from milabench_ng.datasets.volumes.cremi import Volume
-from milabench_ng.errors import InputError
+from milabench_ng.model.errors import InputError
 
 Corner = tuple[int, int, int]
 EPSILON = 1e-6

@@ -14,15 +14,15 @@ import msgspec
 import pytest
 from fence_waiting import process_of, wait_for
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence import isolation_check
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
 from milabench_ng.fence.kernel.processes import is_there
 from milabench_ng.fence.killing import OwnGroup
 from milabench_ng.fence.sharing.shares import disjoint
+from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.units import MIB
 from milabench_ng.records.isolation import Share
-from milabench_ng.units import MIB
 
 Start = Callable[[Group, str], "subprocess.Popen[str]"]
 Shares = tuple[Share, ...]

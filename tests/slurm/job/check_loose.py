@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from fence_waiting import process_of, wait_for
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import choose
 from milabench_ng.fence.interface import Fence, Group
 from milabench_ng.fence.sharing.shares import disjoint
+from milabench_ng.model.errors import IsolationError
 from milabench_ng.records.isolation import Effective, Share
 
 Start = Callable[[Group, str], "subprocess.Popen[str]"]

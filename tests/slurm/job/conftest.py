@@ -16,9 +16,9 @@ from milabench_ng.fence.choosing import bounds, open_fence
 from milabench_ng.fence.interface import Fence, Group
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.fence.sharing.shares import Placement, allocate
+from milabench_ng.model.units import MIB
 from milabench_ng.node.topology import read_topology
 from milabench_ng.records.isolation import Share
-from milabench_ng.units import MIB
 
 sys.path.append(str(Path(__file__).parents[2] / "fence"))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from milabench_ng.errors import IsolationError
 from milabench_ng.fence.choosing import choose, open_fence
 from milabench_ng.fence.probing.probe import probe
+from milabench_ng.model.errors import IsolationError
 from milabench_ng.records.isolation import Share
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.cgroupfs import Group2
 from milabench_ng.fence.choosing import bounds, open_fence
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
+from milabench_ng.fence.kernel.cgroupfs import Group2
 from milabench_ng.fence.kernel.processes import identify
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.fence.sharing.shares import Placement, Policy, allocate
+from milabench_ng.model.units import MIB
 from milabench_ng.node.topology import read_topology
 from milabench_ng.records.isolation import Share
-from milabench_ng.units import MIB
 
 TELL = (
     "from milabench_ng.fence.probing.probe import probe; import msgspec; print(msgspec.json.encode(probe()).decode())"

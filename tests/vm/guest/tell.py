@@ -16,8 +16,8 @@ from milabench_ng.fence import isolation_check
 from milabench_ng.fence.choosing import enter_scope, open_fence, reap
 from milabench_ng.fence.kernel.processes import identify
 from milabench_ng.fence.probing.probe import probe
+from milabench_ng.model.units import MIB
 from milabench_ng.records.isolation import Share
-from milabench_ng.units import MIB
 
 MEMORY = 128 * MIB
 GREEDY = f"input(); x = b'x' * {3 * MEMORY // 2}; import time; time.sleep(5)"

@@ -1,0 +1,147 @@
+"""Run a request and print how it ended: shared by the commands that run workloads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.cli.showing import shown
+from milabench_ng.fence.choosing import enter_scope
+from milabench_ng.model.errors import InputError, MnbError
+from milabench_ng.model.plain import plain
+from milabench_ng.model.signals import exit_code
+from milabench_ng.model.units import format_seconds, utc_now
+from milabench_ng.records.names import MANIFEST, write_atomically
+from milabench_ng.records.stopping import Headline
+from milabench_ng.run.jobs import Ahead, RunOutcome, jobs
+from milabench_ng.run.persistence.resuming import resumed_request
+from milabench_ng.run.persistence.sessions import Unwritten, refuse_unwritable
+from milabench_ng.run.planning.planned_run import PlannedRun
+from milabench_ng.run.planning.request import RunRequest, suites_asked
+
+COSTS = "Ctrl-C: the batch under way counts as interrupted, mnb resume measures it again"
+
+
+def require_weights(weights: Path | None, request: RunRequest) -> None:
+    """Find mistakes in a file of weights before hours of work, not after."""
+    if weights is None:
+        return
+    from milabench_ng.analysis.scoring.scale import load_scale
+    from milabench_ng.analysis.scoring.weights import read_weights, weighed_suites
+
+    file = read_weights(weights, request.suite)
+    load_scale(file)
+    chosen, left_out = suites_asked(request)
+    if chosen - {request.suite}:
+        weighed_suites(file, chosen, left_out)
+
+
+def execute(request: RunRequest, weights: Path | None = None) -> int:
+    """Run it, print how it ended with these weights or the suite's, and return the exit code."""
+    from milabench_ng.present.writers import write_last_screen
+    from milabench_ng.report.reporting import make_report
+
+    enter_scope(request.isolation, request.cgroup_parent)
+    outcome = _run(request, partial(_ahead, weights))
+    write_last_screen(make_report(outcome.folder, weights=weights), sys.stdout)
+    return _exit_code(outcome)
+
+
+def execute_into_file(request: RunRequest) -> int:
+    """Run one launch and keep its record in the file that the request names."""
+    if os.path.lexists(request.outdir):
+        raise InputError(f"-o {request.outdir}: the file exists, and a record is evidence; name another file")
+    if not os.path.isdir(request.outdir.parent):
+        raise InputError(f"-o {request.outdir}: the folder {request.outdir.parent} does not exist")
+    refuse_unwritable(request.outdir, request.outdir.parent)
+    enter_scope(request.isolation, request.cgroup_parent)
+    folder = Path(tempfile.mkdtemp(prefix="mnb-run-"))
+    try:
+        outcome = _run(msgspec.structs.replace(request, outdir=folder / "results"), partial(_marked, None))
+        _keep_record(outcome.folder, request.outdir)
+    except Unwritten:
+        raise
+    except MnbError:
+        shutil.rmtree(folder)
+        raise
+    shutil.rmtree(folder)  # after any other error, it may hold the only results
+    print(f"record: {plain(request.outdir)}")
+    return _exit_code(outcome)
+
+
+def _keep_record(folder: Path, file: Path) -> None:
+    """Copy the one record of a result folder, and its log, to ``file``. Raises Unwritten if that fails."""
+    records = [path for path in folder.glob("*.json") if path.name != MANIFEST]
+    if len(records) != 1:
+        raise InputError(f"-o {file}: {len(records)} records, a file holds one; name a folder")
+    target = file.parent.resolve() / file.name
+    try:
+        write_atomically(target, records[0].read_bytes())
+        for log in folder.glob("logs/*"):
+            write_atomically(target.with_suffix(".log"), log.read_bytes())
+    except OSError as error:
+        raise Unwritten(f"-o {file}: {error.strerror}; the record is in {folder}") from None
+
+
+def _ahead(weights: Path | None, planned: PlannedRun) -> Iterator[str]:
+    """What a user should know before hours of work."""
+    yield from _marked(weights, planned)
+    yield COSTS
+
+
+def _marked(weights: Path | None, planned: PlannedRun) -> Iterator[str]:
+    from milabench_ng.cli.foreseen import foreseen
+
+    if found := foreseen(planned, weights):
+        yield f"will be marked: {found}"
+
+
+def _run(request: RunRequest, ahead: Ahead) -> RunOutcome:
+    """Run all its sessions, one after the other: each is like a run that is resumed."""
+    outcome = _session(request, ahead)
+    for _ in range(1, request.sessions):
+        if outcome.interrupted or not outcome.missing:
+            break
+        if request.session_gap_s:
+            begins = utc_now() + timedelta(seconds=request.session_gap_s)
+            print(
+                f"results so far: {plain(outcome.folder)}\nthe next session begins at {begins:%Y-%m-%d %H:%M} UTC, in "
+                f"{format_seconds(request.session_gap_s)}; to begin it at another time: Ctrl-C, then\n"
+                f"         mnb resume {shlex.quote(plain(outcome.folder))}",
+                flush=True,
+            )
+            time.sleep(request.session_gap_s)
+        given = {"retry": request.retry, "spool": request.spool}
+        outcome = _session(resumed_request(outcome.folder, None, request.accept, **given), ahead)
+    return outcome
+
+
+def _session(request: RunRequest, ahead: Ahead) -> RunOutcome:
+    with shown() as bus:
+        return asyncio.run(jobs(request, bus, tuple(sys.argv), judge, ahead))
+
+
+def judge(folder: Path) -> Headline:
+    """What is known of the headline of a result folder, as its report has it."""
+    from milabench_ng.analysis.scoring.narrowness import headline
+    from milabench_ng.analysis.summary.folder import load
+
+    try:
+        return headline(load(folder).tests)
+    except InputError:  # of what cannot be read now, nothing is known, and the run goes on
+        return Headline("its headline", None)
+
+
+def _exit_code(outcome: RunOutcome) -> int:
+    return exit_code(outcome.interrupted) if outcome.interrupted else int(outcome.failed > 0)

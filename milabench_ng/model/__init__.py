@@ -1,0 +1,1 @@
+"""The vocabulary: types and pure functions that every room above uses."""

@@ -1,0 +1,42 @@
+"""What workloads declare, for readers that must not import them; `scripts/builtin` writes that of the built-in ones."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.model.catalogue import Declarations, Scalar, Workload
+
+FILE = Path(__file__).with_suffix(".json")
+GROUP = "milabench_ng.workloads"
+"""Of the entry points of other packages' workloads."""
+
+
+def installed() -> tuple[str, ...]:
+    """The names of the workloads of other packages."""
+    return tuple(dict.fromkeys(entry.name for entry in entry_points(group=GROUP)))
+
+
+class Declared(Declarations, frozen=True, kw_only=True, omit_defaults=True):
+    """What a workload counts and reads, and its options where a profile states none."""
+
+    defaults: dict[str, Scalar | None]
+
+
+def declared(workload: Workload) -> Declared:
+    """The part of ``workload`` that a reader of records compares with."""
+    same = {field: getattr(workload, field) for field in Declarations.__struct_fields__}
+    return Declared(defaults={option.name: option.default for option in workload.options}, **same)
+
+
+def read_builtin() -> dict[str, Declared]:
+    """What the built-in workloads of this version declare, by name."""
+    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, Declared])
+
+
+def encode_builtin(workloads: dict[str, Workload]) -> bytes:
+    """The content of the file."""
+    found = {name: declared(workloads[name]) for name in sorted(workloads)}
+    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"

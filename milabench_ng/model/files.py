@@ -1,0 +1,248 @@
+"""Untrusted files: reading every JSON file, and making files in folders that others can write to.
+
+A file is read only if it is regular and not too large, and its JSON only if it is unambiguous: UTF-8 (RFC 8259), no
+duplicate keys in an object, only finite numbers, whole ones of at most 64 bits, no deep nesting. Errors are InputErrors
+with file and place.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeVar
+
+import msgspec
+
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import short
+
+MIB = 1 << 20
+SMALL = 4 * MIB
+"""Largest profile, file of weights or manifest of a data set, in bytes."""
+RECORD = 20 * MIB
+"""Largest record that a reader decodes, in bytes: a day of slices. Decoded, it may take twenty times as much."""
+LARGE = 64 * MIB
+"""Largest summary, ledger or manifest of a run, in bytes."""
+GZIP = b"\x1f\x8b"
+"""How a compressed file begins, as a bundle is (RFC 1952)."""
+DEEPEST = 64
+"""Deepest nesting of objects and lists."""
+
+Numbers = Literal["finite", "any"]
+"""``any``: also ``NaN`` and ``Infinity``, which are not JSON, and which records of 2020 hold."""
+
+T = TypeVar("T")
+
+_NESTS = (dict, list)
+_WHOLE = range(-(2**63), 2**64)
+"""Of 64 bits, signed or not, as the kernel counts. Larger ones are no counts, and fit into no float."""
+_LONG = re.compile(rb"(?:\A|[-\s:,\[])[0-9]{19}")
+"""Where such a number may begin: never in what mnb writes, whose digits in a row are those behind a point."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+
+
+def read_json(path: Path, largest: int = SMALL) -> Any:
+    """The value of the JSON file ``path`` of at most ``largest`` bytes."""
+    return parse_json(read_content(path, largest), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of the file ``path`` of at most ``SMALL`` bytes."""
+    return decode_text(read_content(path), str(path))
+
+
+def read_content(path: Path, largest: int = SMALL, flags: int = 0) -> bytes:
+    """The bytes of a regular file of at most ``largest`` bytes; ``flags`` for open(2), such as ``O_NOFOLLOW``.
+
+    Never waits for a pipe and never reads a device.
+    """
+    try:
+        # A FIFO would block open(2), a terminal could become ours.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | flags)
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                refuse(path, f"{_kind(found.st_mode)}, and not a file")
+            content = file.read(largest + 1)
+    except IsADirectoryError:
+        refuse(path, "a folder, and not a file")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        refuse(path, getattr(error, "strerror", None) or str(error))
+    if content.startswith(GZIP):
+        refuse(path, "compressed, as bundles are, and no text; to use a file that is in it, unpack it first: tar -xzf")
+    if len(content) > largest:
+        refuse(path, f"larger than the {largest // MIB} MiB that such a file may have")
+    return content
+
+
+def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
+    """The value of a JSON text; ``source`` is the file's name, for errors."""
+    text = decode_text(content, source)
+    refuse_large_numbers(content, source)
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            left = dict(made)
+            twice = next(key for key, _ in pairs if left.pop(key, left) is left)
+            refuse(source, f"{short(repr(twice))} stands twice in the same object")
+        return made
+
+    def constant(word: str) -> NoReturn:
+        refuse(source, f"not JSON: {word} is no JSON number")
+
+    def finite(digits: str) -> float:
+        value = float(digits)
+        if math.isinf(value):
+            refuse(source, f"the number {short(digits)} is too large")
+        return value
+
+    hooks: dict[str, Any] = {} if numbers == "any" else {"parse_constant": constant, "parse_float": finite}
+    try:
+        value = json.loads(text, object_pairs_hook=unique, **hooks)
+    except json.JSONDecodeError as error:
+        other = "" if error.pos else "; is it the file that you mean? mnb schema describes those that mnb reads"
+        refuse(source, f"not JSON: {error.msg} (line {error.lineno}, column {error.colno}){other}")
+    except RecursionError:
+        refuse(source, f"nested too deeply (more than {DEEPEST} levels)")
+    if _depth(value) > DEEPEST:
+        refuse(source, f"nested too deeply (more than {DEEPEST} levels)")
+    if _SURROGATE.search(text):
+        _require_characters(value, source)
+    return value
+
+
+def refuse_large_numbers(content: bytes, source: str) -> None:
+    """Raise an InputError for a JSON text with a whole number of more than 64 bits; other errors are the decoder's."""
+
+    def whole(digits: str) -> int:
+        if len(digits) > 20 or int(digits) not in _WHOLE:
+            shown = digits if len(digits) <= 20 else f"{digits[:20]}..."
+            refuse(source, f"the whole number {shown} has more than 64 bits")
+        return int(digits)
+
+    if _LONG.search(content):
+        with suppress(ValueError, RecursionError):
+            json.loads(content, parse_int=whole)
+
+
+def convert_json(value: Any, kind: type[T], source: str, advice: str = "") -> T:
+    """Convert ``value`` of `parse_json` to ``kind``; ``advice`` says what to do if that fails."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        refuse(source, f"{short(error)}{advice and '; '}{advice}")
+
+
+def decode_text(content: bytes, source: str) -> str:
+    """UTF-8 text without a byte order mark."""
+    for mark, encoding in _MARKS.items():
+        if content.startswith(mark):
+            refuse(source, f"begins with the byte order mark of {encoding}; save it as UTF-8 without one")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        refuse(source, f"not UTF-8 text ({error.reason} at byte {error.start})")
+
+
+def refuse(source: Path | str, reason: str) -> NoReturn:
+    """Raise an InputError about a file."""
+    raise InputError(f"{short(source)}: {reason}") from None
+
+
+def _depth(value: Any) -> int:
+    """Nesting depth of lists and objects, counted as far as it matters."""
+    depth, level = 0, [value] if isinstance(value, _NESTS) else []
+    while level and depth <= DEEPEST:
+        depth += 1
+        insides = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [child for inside in insides for child in inside if isinstance(child, _NESTS)]
+    return depth
+
+
+def _require_characters(value: Any, source: str) -> None:
+    """``"\\ud83d"`` alone is half of a character, which cannot be printed or written."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        refuse(source, "a string holds half of a surrogate pair, which is no character")
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return kinds.get(stat.S_IFMT(mode), "something else")
+
+
+def nearest(path: Path) -> Path:
+    """The path, or the nearest folder above it that exists."""
+    return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+
+
+@contextmanager
+def opened_folder(path: Path) -> Iterator[int]:
+    """A descriptor of the folder ``path``, not a symbolic link: names are looked up in it and nowhere else."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def open_to_write(name: str, folder: int, flags: int) -> int:
+    """A descriptor of the file ``name`` in ``folder``, created if missing; never through a symbolic link.
+
+    The owner of a result folder may put links there, and this process may be root's. A new file gets the mode that the
+    user's umask leaves.
+    """
+    flags |= os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(name, flags, 0o666, dir_fd=folder)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of ``content``; after a partial write, writing the rest raises the reason."""
+    while content:
+        content = content[os.write(descriptor, content) :]
+
+
+def no_current_folder() -> str:
+    """Why this process has no current folder, as one that was deleted; empty if it has one.
+
+    Libraries that workers import look for it; oneMKL ends the process if there is none.
+    """
+    try:
+        os.getcwd()
+    except OSError as error:
+        return f"the current folder is gone ({error.strerror}): it was deleted; start mnb in another one"
+    return ""
+
+
+def is_locked(path: Path, flags: int = 0) -> bool:
+    """Whether another process has an exclusive flock(2) on ``path``; False if there is no such file.
+
+    Raises OSError if that cannot be seen.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

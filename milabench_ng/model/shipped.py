@@ -1,0 +1,56 @@
+"""The files shipped with ``mnb``: profiles, weights, baselines, rules.
+
+A checkout has them next to the package, an installed wheel inside it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import short
+from milabench_ng.model.similar import did_you_mean
+
+ShippedKind = Literal["profiles", "weights", "baselines", "baselines/rates", "baselines/traces", "rules"]
+
+_PACKAGE = Path(__file__).parents[1]
+_PLACES = (_PACKAGE.parent, _PACKAGE / "share")
+
+
+def find(kind: ShippedKind, name: str) -> Path | None:
+    """The shipped file of that kind called ``name`` (without ``.json``), the checkout's first; None if missing."""
+    if name not in names(kind):  # a suite's name may come from a file, and is not a path
+        return None
+    found = (place / kind / f"{name}.json" for place in _places())
+    return next(path for path in found if path.is_file())
+
+
+def names(kind: ShippedKind) -> tuple[str, ...]:
+    """The names of the shipped files of that kind."""
+    return tuple(sorted({path.stem for place in _places() for path in (place / kind).glob("*.json")}))
+
+
+def profile_file(profile: Path) -> Path:
+    """``profile`` itself if it exists, otherwise the shipped profile of that name.
+
+    Raises InputError, with the names of the shipped ones, if there is none.
+    """
+    if os.path.lexists(profile):
+        return profile
+    bare = len(profile.parts) == 1 and not profile.suffix
+    found = find("profiles", profile.name) if bare else None
+    if found is None:
+        shipped = names("profiles")
+        raise InputError(
+            f"{short(profile)}: no such file, and no profile of that name is shipped"
+            f"{did_you_mean(profile.stem, shipped)}; there are {', '.join(shipped)}"
+        )
+    return found
+
+
+def _places() -> tuple[Path, ...]:
+    """Where to look. A site-packages folder is not a checkout, even if it has a folder called ``weights``."""
+    checkout, share = _PLACES
+    return (checkout, share) if (checkout / "pyproject.toml").is_file() else (share,)

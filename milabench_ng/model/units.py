@@ -1,0 +1,123 @@
+"""Units: parse what users write, print what users read. Bytes are binary (KiB, MiB, GiB), time is in seconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import short
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+_FACTORS = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": KIB,
+    "mib": MIB,
+    "gib": GIB,
+    "tib": 1 << 40,
+    "k": KIB,
+    "m": MIB,
+    "g": GIB,
+    "t": 1 << 40,
+}
+_DURATION = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(s|min|h)\s*")
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
+
+
+def parse_bytes(text: str, what: str) -> int:
+    """Bytes of a size such as ``"256 GiB"``, ``"256g"`` or ``"1e9"``-free plain digits.
+
+    ``what`` names the option or key in the error.
+    """
+    match = _SIZE.fullmatch(text)
+    factor = _FACTORS.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        shown = short(repr(text))
+        raise InputError(f"{what}: {shown} is not a size; write a number and a unit, such as 512MiB or 256GiB")
+    size = float(match[1]) * factor
+    if size >= 1 << 63:
+        raise InputError(f"{what}: {short(text)} is more than any machine has")
+    return int(size)
+
+
+def parse_bytes_per_second(text: str, what: str) -> int:
+    """Bytes per second of a bandwidth such as ``"1000 MiB/s"``."""
+    size, slash, second = text.partition("/")
+    if not slash or second.strip() != "s":
+        raise InputError(f"{what}: {short(repr(text))} is not a bandwidth; write a size per second, such as 1000MiB/s")
+    return parse_bytes(size, what)
+
+
+def parse_share(text: str, what: str) -> float:
+    """A fraction, such as 0.02 from ``"2%"`` or ``"0.02"``. ``what`` names the option in the error."""
+    number, factor = (text.strip().removesuffix("%"), 0.01) if text.strip().endswith("%") else (text, 1.0)
+    try:
+        return float(number) * factor
+    except ValueError:
+        raise InputError(f"{what}: {text!r} is not a share; write a percentage such as 2%") from None
+
+
+def parse_seconds(text: str, what: str) -> float:
+    """Seconds of a duration such as ``"30min"``, ``"1.5 h"`` or ``"90s"``. ``what`` names the option in the error."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not float(match[1]):
+        raise InputError(
+            f"{what}: {short(repr(text))} is not a duration; write a number and s, min or h, such as 30min"
+        )
+    return float(match[1]) * {"s": 1, "min": 60, "h": 3600}[match[2]]
+
+
+def format_bytes(size: float) -> str:
+    """``"1.5 GiB"``: the largest unit that leaves a number of at least 1."""
+    for unit, factor in (("TiB", 1 << 40), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if abs(size) >= factor:
+            return f"{Decimal(size) / factor:.1f} {unit}"  # a foreign record may exceed the range of a float
+    return f"{size:.0f} B"
+
+
+def format_limit(bytes_per_s: float) -> str:
+    """``"1000 MiB/s"``, as one writes a limit: no decimal that says nothing."""
+    size, unit = format_bytes(bytes_per_s).split(" ")
+    return f"{size.removesuffix('.0')} {unit}/s"
+
+
+def counted(count: int, noun: str) -> str:
+    """``"1 test"``, ``"2 tests"``, ``"2 launches"``."""
+    ending = "es" if noun.endswith(("ch", "sh", "s", "x")) else "s"
+    return f"{count} {noun}{'' if count == 1 else ending}"
+
+
+def format_seconds(seconds: float) -> str:
+    """``"0.8 s"``, ``"42 s"``, ``"3 min 20 s"``, ``"2 h 5 min"``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def utc_iso(moment: datetime) -> str:
+    """``"2026-01-06T16:00:00.123456Z"``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def utc_stamp(moment: datetime) -> str:
+    """The date in file names, as in 2020: ``"20260106-160000-123456"`` (UTC)."""
+    return moment.astimezone(UTC).strftime("%Y%m%d-%H%M%S-%f")
+
+
+def utc_now() -> datetime:
+    """The date, in UTC. Durations come from the monotonic clock, never from this."""
+    return datetime.now(UTC)

@@ -1,0 +1,206 @@
+"""Resumes a run where an earlier session ended: same plan, same node, same software, same isolation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from milabench_ng import __version__
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import LARGE, parse_json, read_content
+from milabench_ng.model.plain import short
+from milabench_ng.records.isolation import Share
+from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Torn, check_chain
+from milabench_ng.records.manifest import Manifest
+from milabench_ng.records.names import (
+    LEDGER,
+    LOG_NAME,
+    ResultFolder,
+    file_digest,
+    give_name,
+    sync_folder,
+    temporary_name,
+    whole_content,
+    write_atomically,
+)
+from milabench_ng.records.reading import to_manifest
+from milabench_ng.run.persistence.result_writer import ResultWriter
+from milabench_ng.run.persistence.spooling import forget, spooled
+from milabench_ng.run.planning.request import RunRequest
+
+DifferenceKind = Literal["node", "software", "isolation"]
+"""What may differ between two sessions if the user accepts it. The plan may not."""
+MEMORY_TOLERANCE = 0.01
+"""A kernel reports a little more or less RAM after a reboot."""
+
+
+class SessionDifference(msgspec.Struct, frozen=True):
+    """A difference from the first session."""
+
+    kind: DifferenceKind
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a result folder. Raises InputError if there is none that can be resumed."""
+    path = ResultFolder(folder).manifest
+    try:
+        raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))
+    except InputError as error:
+        raise InputError(f"{error}; name the folder of a run") from None
+    unfit = f"{folder}: {path.name} is no manifest that can be gone on with"
+    manifest = to_manifest(raw, str(path), unfit)
+    if not manifest.request:
+        raise InputError(f"{folder}: made by mnb {manifest.version}: it cannot be resumed; start a new run")
+    return manifest
+
+
+def resumed_request(
+    folder: Path, profile_text: str | None, accept: Collection[DifferenceKind] = (), **given: object
+) -> RunRequest:
+    """The first session's request, updated with what is ``given`` now. ``profile_text``: must be the same if not None.
+
+    Raises InputError for a folder of another version, unless ``accept`` has the software; nothing is touched yet.
+    """
+    manifest = read_manifest(folder)
+    if manifest.version != __version__ and "software" not in accept:
+        raise InputError(
+            f"{folder}: made by mnb {manifest.version}, and this is mnb {__version__}; go on with that "
+            "version, start a new run, or accept the difference, and it will be recorded: --accept-difference software"
+        )
+    if profile_text is not None and profile_text != manifest.profile.text:
+        raise InputError(
+            f"{folder}: the profile differs from {manifest.profile.file} as it was; leave the profile out, "
+            "or start a new run"
+        )
+    asked = {**manifest.request, "profile_text": manifest.profile.text, "outdir": folder.absolute()}
+    try:
+        request = msgspec.convert(asked, RunRequest, dec_hook=_decode_path)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{folder}: run.json: request: {short(error)}; was it changed?") from None
+    return msgspec.structs.replace(request, resume=True, accept=tuple(accept), **given)
+
+
+def _decode_path(kind: type, value: object) -> object:
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    raise TypeError(f"{value!r} is no {kind.__name__}")
+
+
+def open_writer(folder: ResultFolder, spool: Path | None) -> ResultWriter:
+    """Open an existing folder for writing: check the ledger, remove an incomplete line, give records their names.
+
+    Raises InputError if another process writes or the chain is broken.
+    """
+    content = read_content(folder.ledger, LARGE, os.O_NOFOLLOW) if os.path.lexists(folder.ledger) else b""
+    chain = check_chain(content)
+    if chain.problems:
+        raise InputError(f"{folder.ledger}: {chain.problems[0]}; the folder was changed, start a new run")
+    found = spooled(spool) if spool is not None else {}
+    writer = ResultWriter(folder, content.removesuffix(chain.torn), chain, None if spool and spool.is_file() else spool)
+    try:
+        if chain.torn:
+            os.truncate(folder.ledger, len(content) - len(chain.torn))
+        if spool is not None and found:
+            _fetch(writer, spool, found)  # first: what was spooled goes on where the whole lines end
+        if chain.torn:
+            writer.keep((), Torn(text=chain.torn.decode(errors="replace")))
+        give_names(folder, writer.chain.events)
+    except BaseException:
+        writer.close()
+        raise
+    for event in writer.chain.events:
+        if isinstance(event, Recorded):
+            writer.trust(event)
+    return writer
+
+
+def _fetch(writer: ResultWriter, spool: Path, found: Mapping[str, bytes]) -> None:
+    """Fetch what an earlier session left in ``spool``, if it belongs to this run's ledger."""
+    content = writer.folder.ledger.read_bytes()
+    there = set(content.splitlines())
+    lines = b"".join(line + b"\n" for line in found.get(LEDGER, b"").splitlines() if line not in there)
+    chain = check_chain(content + lines)
+    if chain.problems or chain.torn:
+        raise InputError(
+            f"--spool {spool}: this spool belongs to another run, or to an earlier state of {writer.folder.path}"
+        )
+    sums = {event.file: event.sha256 for event in chain.events if isinstance(event, Recorded)}
+    for name, one in found.items():
+        if sums.get(name) == file_digest(one) or LOG_NAME.fullmatch(name):
+            write_atomically(writer.folder.path / name, one)
+    writer.adopt(lines, chain)
+    forget(spool, found)
+
+
+def give_names(folder: ResultFolder, events: Collection[AnyLedgerEvent]) -> None:
+    """Finish what a crash interrupted: name the records that the ledger knows, delete other temporary files."""
+    for event in events:
+        if not isinstance(event, Recorded):
+            continue
+        path = folder.path / event.file
+        if not path.exists() and whole_content(temporary_name(path), event.sha256) is not None:
+            give_name(path)
+    for left in folder.path.glob(".*.tmp"):
+        left.unlink()
+    sync_folder(folder.path)
+
+
+def check_same(then: Manifest, now: Manifest, accept: Collection[DifferenceKind]) -> tuple[SessionDifference, ...]:
+    """Return the differences from the first session. Raises InputError for one that is not accepted."""
+    if then.plan.sha256 != now.plan.sha256:
+        raise InputError(
+            "cannot go on: the plan is not what it was: other devices, or other options of the workloads in this "
+            f"version of mnb (then {then.version}, now {now.version}); start a new run"
+        )
+    found = tuple(differences(then, now))
+    refused = [difference for difference in found if difference.kind not in accept]
+    if refused:
+        kinds = " ".join(f"--accept-difference {kind}" for kind in dict.fromkeys(one.kind for one in refused))
+        listed = "; ".join(map(str, refused))
+        raise InputError(f"cannot go on: {listed}. Undo that, or accept it, and it will be recorded: {kinds}")
+    return found
+
+
+def differences(then: Manifest, now: Manifest) -> Iterator[SessionDifference]:
+    """All differences between the sessions. Pure."""
+    pairs = (
+        ("hostname", then.inventory.hostname, now.inventory.hostname),
+        ("CPUs", then.inventory.cpus, now.inventory.cpus),
+        ("devices", then.plan.devices, now.plan.devices),
+    )
+    for name, before, after in pairs:
+        if before != after:
+            yield SessionDifference("node", f"{name} was {before} and is {after}")
+    versions = {"mnb": then.version, **then.software}, {"mnb": now.version, **now.software}
+    for name in sorted(versions[0].keys() | versions[1].keys()):
+        before_version, after_version = versions[0].get(name, "absent"), versions[1].get(name, "absent")
+        if before_version != after_version:
+            yield SessionDifference("software", f"{name} was {before_version} and is {after_version}")
+    for name, old, new in (
+        ("driver", then.inventory.nvidia_driver, now.inventory.nvidia_driver),
+        ("kernel", then.inventory.kernel, now.inventory.kernel),
+    ):
+        if old != new:
+            yield SessionDifference("software", f"{name} was {old} and is {new}")
+    for workload in sorted(then.declared.keys() | now.declared.keys()):
+        if then.declared.get(workload) != now.declared.get(workload):
+            yield SessionDifference("software", f"what the workload {workload} declares is not what it was")
+    fences = (then.fence.tier, then.fence.backend), (now.fence.tier, now.fence.backend)
+    if fences[0] != fences[1]:
+        yield SessionDifference("isolation", f"the fence was {' by '.join(fences[0])} and is {' by '.join(fences[1])}")
+    for slot in then.shares.keys() & now.shares.keys():
+        if not _alike(then.shares[slot], now.shares[slot]):
+            yield SessionDifference("isolation", f"the share of device {slot} differs")
+
+
+def _alike(one: Share, other: Share) -> bool:
+    close = abs(one.memory_bytes - other.memory_bytes) <= MEMORY_TOLERANCE * one.memory_bytes
+    return close and (one.cpus, one.mems, one.cache) == (other.cpus, other.mems, other.cache)

@@ -1,0 +1,259 @@
+"""One session of a run: opens and locks the folder, enters the ledger, ends the session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import tempfile
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from milabench_ng.model.errors import InputError, MnbError
+from milabench_ng.model.files import LARGE, read_content
+from milabench_ng.model.plan import Plan
+from milabench_ng.model.units import counted, utc_now
+from milabench_ng.node.inventory import read_inventory
+from milabench_ng.node.pci_gpus import kernel_text
+from milabench_ng.records.borders import asked
+from milabench_ng.records.ledger import (
+    AnyLedgerEvent,
+    Rebooted,
+    Resumed,
+    Session,
+    Started,
+    check_chain,
+    ended_by_itself,
+)
+from milabench_ng.records.manifest import Manifest, encode_manifest
+from milabench_ng.records.names import LEDGER, RECORD_NAME, ResultFolder
+from milabench_ng.run.execution.interruption import Interruption
+from milabench_ng.run.persistence.result_writer import ResultWriter
+from milabench_ng.run.persistence.resuming import SessionDifference, check_same, open_writer, read_manifest
+from milabench_ng.run.persistence.run_progress import standing
+from milabench_ng.run.planning.request import RunRequest
+
+SETTLE_S = 5.0
+"""How long the end of a run waits for a failing disk before it writes elsewhere."""
+RETRY_S = 1.0
+"""Between two attempts to write."""
+
+
+class Unwritten(MnbError):  # noqa: N818  (what it holds, or says where it is)
+    """Results that could not be written to their folder."""
+
+
+class SessionName(msgspec.Struct, frozen=True):
+    """The run, and the number of the orchestrator's start within it."""
+
+    run_id: str
+    session: int
+
+    @property
+    def group(self) -> str:
+        """Name of what is the session's own: its groups may be made while a dead session's are still being removed."""
+        return self.run_id if self.session == 1 else f"{self.run_id}-{self.session}"
+
+
+class LedgerSession(msgspec.Struct, frozen=True):
+    """A session that is in the ledger."""
+
+    name: SessionName
+    differences: tuple[str, ...]
+    """Differences from the first session that the user accepted."""
+
+
+def name_session(request: RunRequest) -> SessionName:
+    """A new run, or the next session of the one in the folder."""
+    if not request.resume:
+        return SessionName(f"{utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(4)}", 1)
+    run_id = read_manifest(request.outdir).run_id
+    try:
+        chain = check_chain(read_content(ResultFolder(request.outdir).ledger, LARGE, os.O_NOFOLLOW))
+    except InputError as error:
+        raise InputError(f"{error}; start a new run") from None
+    records = sum(RECORD_NAME.fullmatch(path.name) is not None for path in request.outdir.iterdir())
+    if records and not chain.entries:
+        raise InputError(
+            f"{request.outdir}: {LEDGER} is empty, but the folder holds {counted(records, 'record')}, so "
+            "attempts cannot be counted. Restore it, or start a new run in another folder"
+        )
+    return SessionName(run_id, len(chain.sessions) + 1)
+
+
+def check_node(request: RunRequest, planned: Plan) -> None:
+    """Raise InputError if a resumed run would go on elsewhere, or with another plan: found before data are made."""
+    if request.resume:
+        then = read_manifest(request.outdir)
+        check_same(then, msgspec.structs.replace(then, plan=planned, inventory=read_inventory()), request.accept)
+
+
+@contextmanager
+def opened(request: RunRequest) -> Iterator[ResultWriter]:
+    """The writer of the request's folder: a new one, or with ``--resume`` the existing one."""
+    made = not os.path.lexists(request.outdir)
+    # The user's own links in the path are followed here; none is from here on.
+    folder = ResultFolder(request.outdir.resolve()) if request.resume else make_folder(request.outdir)
+    writer = open_writer(folder, request.spool)
+    try:
+        yield writer
+    finally:
+        writer.close()
+        if not writer.chain.events:  # the run never began
+            with suppress(OSError):
+                folder.ledger.unlink()
+                folder.logs.rmdir()
+                if made:
+                    folder.path.rmdir()
+
+
+def make_folder(path: Path) -> ResultFolder:
+    """Make an empty result folder. Raises InputError if ``path`` is not empty or cannot be made."""
+    refuse_outdir(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        folder = ResultFolder(path.resolve())
+        folder.logs.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"-o {path}: {error.strerror}") from None
+    return folder
+
+
+def refuse_unwritable(path: Path, there: Path) -> None:
+    """Raise InputError if nothing can be made in ``there``, the folder that ``path`` will lie in."""
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".mnb-", dir=there))
+    except OSError as error:
+        raise InputError(f"-o {path}: {there} cannot be written ({error.strerror}); name a folder elsewhere") from None
+
+
+def refuse_outdir(path: Path) -> None:
+    """Raise InputError for what cannot become a result folder, or holds more than what a run that never began left."""
+    there = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise InputError(f"-o {path}: {there} is not a folder; name a new one")
+    refuse_unwritable(path, there)
+    folder = ResultFolder(path.resolve())
+    entries = folder.path.iterdir() if folder.path.is_dir() else ()
+    taken = [entry.name for entry in entries if not _is_empty_part(entry, folder)]
+    if taken:
+        raise InputError(
+            f"-o {path}: holds {taken[0]!r} already; name a new folder, or go on with the run in it: mnb resume {path}"
+        )
+
+
+def _is_empty_part(entry: Path, folder: ResultFolder) -> bool:
+    """Whether a run that never began left this."""
+    return not entry.is_symlink() and (entry == folder.logs or (entry == folder.ledger and not entry.stat().st_size))
+
+
+def begin(
+    request: RunRequest, writer: ResultWriter, manifest: Manifest, name: SessionName, command_line: tuple[str, ...]
+) -> LedgerSession:
+    """Enter the session in the ledger. Raises InputError if a resumed run would differ, or nothing can be written."""
+    session = Session(
+        number=name.session,
+        hostname=socket.gethostname(),
+        boot_id=kernel_text(Path("/proc/sys/kernel/random/boot_id")) or "unknown",
+        pid=os.getpid(),
+        command_line=command_line,
+    )
+    if not request.resume:
+        writer.promise(encode_manifest(manifest), *first_events(manifest, session))
+        return LedgerSession(name, ())
+    first = read_manifest(request.outdir)
+    found = check_same(first, manifest, request.accept)
+    events = writer.chain.events
+    if not events:  # killed after the manifest, before the ledger's first line
+        writer.promise(encode_manifest(first), *first_events(first, session))
+        return LedgerSession(name, ())
+    done = standing(writer)
+    missing = sum((launch.label, launch.job_id) not in done for launch in asked(first.plan, events).measured)
+    before = writer.chain.sessions[-1]
+    planned = missing > 0 and request.sessions > 1 and ended_by_itself(events)
+    writer.promise(encode_manifest(first), *later_events(before, session, missing, found, planned=planned))
+    accepted = [text for event in writer.chain.events if isinstance(event, Resumed) for text in event.accepted]
+    return LedgerSession(name, tuple(dict.fromkeys(accepted)) if found else ())
+
+
+async def settle(
+    writer: ResultWriter,
+    name: SessionName,
+    interrupted: Interruption,
+    _kind: type[BaseException] | None,
+    error: BaseException | None,
+    _trace: TracebackType | None,
+) -> None:
+    """Write everything at the end of a session, which ``error`` ended if it is not None.
+
+    Raises Unwritten if the folder does not take it all; the error says where the rest is, or holds it.
+    """
+    cancelled = isinstance(error, asyncio.CancelledError)
+    elsewhere = await _elsewhere(writer, name, interrupted, at_once=cancelled)
+    if elsewhere and error is not None and not cancelled and not isinstance(error, MnbError):
+        error.add_note(elsewhere)
+    elif elsewhere:
+        ending = f"{interrupted.error() if cancelled else error}\n" if error else ""
+        raise Unwritten(f"{ending}{elsewhere}") from None
+
+
+async def _elsewhere(writer: ResultWriter, name: SessionName, interrupted: Interruption, *, at_once: bool) -> str:
+    """Where unwritten results were saved; as a last resort, the results as text. Empty if everything is written.
+
+    Retries until a signal, and for at least `SETTLE_S`, unless ``at_once``.
+    """
+    folder, began_s = writer.folder.path, time.monotonic()
+    place = writer.spool or Path(tempfile.gettempdir(), f"mnb-spool-{name.group}")
+    back = f"free some space, then run: mnb resume {folder} --spool"
+    with suppress(asyncio.CancelledError):  # by a second signal
+        while not writer.flush():
+            late = at_once or time.monotonic() - began_s >= SETTLE_S
+            files = counted(writer.waiting, "unsaved file")
+            if (late or interrupted.is_set()) and writer.rescue(place):
+                return f"cannot write to {folder}. {place} holds {files}. To bring them back, {back} {place}"
+            if late and interrupted.is_set():
+                break
+            if late:
+                writer.tell_once(
+                    f"cannot write to {folder} or {place}. mnb holds {files} in memory and keeps retrying. Free some "
+                    "space. A signal (Ctrl-C) stops the retries and prints the files"
+                )
+            await asyncio.sleep(RETRY_S)
+        else:
+            return ""
+    return (
+        f"cannot write to {folder} or {place}. The lines below hold {counted(writer.waiting, 'unsaved file')}. Save "
+        f"them as FILE, {back} FILE\n{writer.printed()}"
+    )
+
+
+def first_events(manifest: Manifest, session: Session) -> tuple[AnyLedgerEvent, ...]:
+    """The first events of a ledger."""
+    started = Started(
+        run_id=manifest.run_id,
+        version=manifest.version,
+        plan_sha256=manifest.plan.sha256,
+        profile_sha256=manifest.profile.sha256,
+        launches=len(manifest.plan.launches),
+        order=manifest.plan.order,
+        nonce=manifest.plan.nonce,
+        stopping=manifest.stopping,
+    )
+    return started, session
+
+
+def later_events(
+    before: Session, session: Session, missing: int, accepted: Collection[SessionDifference], *, planned: bool
+) -> tuple[AnyLedgerEvent, ...]:
+    """The first events of a later session; ``planned``: nothing went wrong before, and the plan has more of them."""
+    rebooted = Rebooted(before=before.boot_id, after=session.boot_id)
+    resumed = Resumed(missing=missing, accepted=tuple(map(str, accepted)))
+    if before.boot_id != session.boot_id:
+        return session, rebooted, resumed
+    return (session,) if planned and not accepted else (session, resumed)

@@ -1,0 +1,85 @@
+"""Chooses a run's devices: the named GPUs, those visible to the caller, or CPU partitions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+
+import msgspec
+
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plan import Device
+from milabench_ng.node.gpus import Gpu, select
+from milabench_ng.run.planning.request import RunRequest
+
+CPU_TENANTS = 2
+"""Tenants on a node without a GPU, unless told otherwise."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """The devices of a run."""
+
+    devices: tuple[Device, ...]
+    notes: tuple[str, ...] = ()
+    """What the user should know about the choice."""
+
+
+def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int, environ: Mapping[str, str]) -> Chosen:
+    """The first ``--tenants`` of the GPUs that ``--gpus`` names, else of those that `VISIBLE` names, else of all.
+
+    If there is none, or `VISIBLE` hides all, the tenants are CPU partitions, at most ``cpus``, the node's number of
+    CPUs. Raises InputError for missing devices and for more tenants than devices.
+    """
+    tenants = request.tenants
+    if tenants is not None and tenants < 1:
+        raise InputError(f"--tenants {tenants}: at least 1")
+    if not gpus and request.gpus:
+        raise InputError(f"--gpus {','.join(request.gpus)}: this node shows no GPU; mnb doctor says what it sees")
+    visible = environ.get(VISIBLE)
+    named = request.gpus or _first_names(visible)
+    if not gpus:
+        return Chosen(_partitions(tenants, cpus))
+    if not named and visible is not None:
+        return Chosen(_partitions(tenants, cpus), (_hidden(gpus, visible),))
+    return Chosen(_first(select(gpus, named, "--gpus" if request.gpus else VISIBLE), tenants))
+
+
+def _first_names(visible: str | None) -> tuple[str, ...]:
+    """The names in `VISIBLE` up to the first invalid one, as CUDA reads it.
+
+    An empty name, a negative number and ``NoDevFiles`` (which Slurm writes for a step without GPUs) end the list.
+    """
+    names = (name.strip() for name in (visible or "").split(","))
+    return tuple(takewhile(lambda name: name and not name.startswith("-") and name != "NoDevFiles", names))
+
+
+def _hidden(gpus: Sequence[Gpu], visible: str) -> str:
+    value = f"is {visible!r}" if visible.strip() else "is empty"
+    there = "1 GPU found" if len(gpus) == 1 else f"{len(gpus)} GPUs found"
+    return (
+        f"{there} and none selected, as {VISIBLE} {value}: the tenants are CPU partitions; "
+        "unset it for all GPUs, or name some with --gpus"
+    )
+
+
+def _first(chosen: Sequence[Gpu], tenants: int | None) -> tuple[Device, ...]:
+    if tenants is not None and tenants > len(chosen):
+        raise InputError(f"--tenants {tenants}: there are {len(chosen)} GPUs, and each tenant has one")
+    return tuple(
+        Device(
+            index=gpu.index,
+            kind="mig" if gpu.mig else "gpu",
+            uuid=gpu.uuid,
+            name=gpu.name,
+            numa_node=gpu.numa_node,
+            part=gpu.part or msgspec.UNSET,
+        )
+        for gpu in chosen[:tenants]
+    )
+
+
+def _partitions(tenants: int | None, cpus: int) -> tuple[Device, ...]:
+    if (tenants or 1) > cpus:
+        raise InputError(f"--tenants {tenants}: this node has {cpus} CPUs, and each tenant needs one")
+    return tuple(Device(index=index, kind="cpu") for index in range(tenants or min(CPU_TENANTS, cpus)))

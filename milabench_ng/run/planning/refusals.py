@@ -1,0 +1,141 @@
+"""What is refused before anything starts: options, packages and variables that a run cannot begin with."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Collection
+
+from milabench_ng.model.batch_sizes import BATCH_SIZE
+from milabench_ng.model.builtin import installed, read_builtin
+from milabench_ng.model.catalogue import AUTO, unknown_workload
+from milabench_ng.model.errors import InputError, IsolationError
+from milabench_ng.model.memory_classes import DeviceMemory
+from milabench_ng.model.plain import encodable, short
+from milabench_ng.model.plan import Plan
+from milabench_ng.model.profile import Test, name_of
+from milabench_ng.records.isolation import Tier
+from milabench_ng.run.planning.request import ResolvedRequest, RunRequest, profile_ahead, selected
+from milabench_ng.worker.requests import Asked
+
+
+def tests_ahead(request: RunRequest) -> dict[str, Test]:
+    """The selected tests before torch is imported; none of a profile of 2020, which needs a catalogue.
+
+    Raises InputError for mistakes that show already: names of tests and workloads.
+    """
+    profile = profile_ahead(request)
+    if profile is None:
+        return {}
+    known = {*read_builtin(), *installed()}
+    tests = selected(profile, request)
+    for name, test in tests.items():
+        if test.workload not in known and ":" not in test.workload:
+            raise unknown_workload(test.workload, known, f"{request.profile_source}: test {name!r}")
+    return tests
+
+
+def refuse_several_steps(plan: Plan) -> None:
+    """Raise IsolationError for a launch over several devices: one process tree cannot be in several steps."""
+    spread = tuple(dict.fromkeys(launch.test for launch in plan.launches if len(launch.devices) > 1))
+    if spread:
+        raise IsolationError(
+            f"isolation: {', '.join(spread)} run over several devices, and in a Slurm allocation each tenant is a step "
+            "of its own, which a launch cannot spread over. Name the other tests after the profile, or accept "
+            "--isolation affinity (results are marked NOT ISOLATED)."
+        )
+
+
+def refuse_unsearchable(resolved: ResolvedRequest, memory: DeviceMemory | None, tier: Tier) -> None:
+    """Raise InputError for an automatic batch size that cannot be found.
+
+    ``memory``: of the smallest device, None for CPU partitions; ``tier``: of the fence.
+    """
+    for name, test in resolved.tests.items():
+        if resolved.arguments[name].arguments.get(BATCH_SIZE) != AUTO:
+            continue
+        where = f"{resolved.where(name)}: batch_size auto"
+        if test.partition_scheme.type.steps:
+            raise InputError(
+                f"{where}: all numbers of devices of a {test.partition_scheme.type.value} must do the same work per "
+                "device; find the size with partition scheme 'normal', and state it"
+            )
+        on_cpu = memory is None or resolved.catalogue.workloads[test.workload].cpu_only
+        if on_cpu and tier == "none":
+            raise InputError(
+                f"{where}: on the CPU it is found by filling a tenant's RAM, and without a fence nothing keeps it from "
+                "filling the node's; state a number, or leave out --isolation none"
+            )
+        if not on_cpu and memory is not None and not memory.bytes:
+            raise InputError(f"{where}: the driver does not tell how much memory {memory.device} has; state a number")
+
+
+def refuse_missing_packages(resolved: ResolvedRequest) -> None:
+    """Raise InputError before anything starts if a selected test needs a package that is not installed."""
+    for name, test in resolved.tests.items():
+        workload = resolved.catalogue.workloads[test.workload]
+        if workload.missing:
+            raise InputError(
+                f"{resolved.where(name)}: workload {test.workload!r} needs "
+                f"{', '.join(workload.missing)}, not installed here: {workload.remedy}, or choose tests with --name"
+            )
+
+
+def options_asked(resolved: ResolvedRequest, plan: Plan) -> tuple[Asked, ...]:
+    """What the workloads are asked before anything starts: whether the options of their launches go together. Pure."""
+    widths = dict.fromkeys((name_of(launch.test), len(launch.devices)) for launch in plan.launches)
+    return tuple(
+        Asked(
+            where=resolved.where(name),
+            workload=resolved.tests[name].workload,
+            arguments=resolved.arguments[name].arguments,
+            devices=devices,
+        )
+        for name, devices in widths
+    )
+
+
+def refuse_no_borders(request: RunRequest) -> None:
+    """Raise InputError for a rule for stopping that the rest of the request leaves no border of a repeat to."""
+    rule = request.stopping
+    if rule is None:
+        return
+    option = "--budget" if rule.width is None else "--narrow"
+    if request.order == "file":
+        raise InputError(
+            f"{option} --order file: it ends a run between repeats, which this order has not; leave it out"
+        )
+    if request.sessions > 1:
+        raise InputError(f"{option} --sessions {request.sessions}: it ends a run of one session; leave one of them out")
+    if rule.width is not None and not 0 < rule.width < 1:
+        raise InputError(f"--narrow {rule.width:g}: above 0 and below 100 %, such as 2%")
+    if rule.width is not None and request.repeat <= rule.least:
+        raise InputError(
+            f"--narrow --repeat {request.repeat}: the interval decides from {rule.least} repeats on, and --repeat is "
+            f"the most; give more, such as --repeat {2 * rule.least}"
+        )
+    if request.repeat == 1:
+        raise InputError(f"{option} --repeat 1: --repeat is the most repeats that there can be; give more")
+
+
+def refuse_undecodable(request: RunRequest) -> None:
+    """Raise InputError for folders and options with bytes that are not UTF-8, which no record can name as they are."""
+    named = [
+        ("-o", request.outdir),
+        ("-d", request.dataroot),
+        ("--spool", request.spool or ""),
+        ("--nonce", request.nonce or ""),
+        ("the current folder", os.getcwd()),
+        ("TMPDIR", tempfile.gettempdir()),
+        *(("the workloads' option", flag) for flag in request.flags),
+    ]
+    for what, text in named:
+        if encodable(str(text)) != str(text):
+            raise InputError(f"{what} {short(text)}: holds bytes that are not UTF-8; give it another name")
+
+
+def refuse_unset(names: Collection[str]) -> None:
+    """Raise InputError for a variable that the workers are to get and that there is not."""
+    unset = sorted(set(names) - os.environ.keys())
+    if unset:
+        raise InputError(f"--pass-env {unset[0]}: this variable is not set")

@@ -1,0 +1,175 @@
+"""Rules on the books: every launch has its record, every attempt is known, and there were not too many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from milabench_ng.model.plan import Role
+from milabench_ng.model.units import counted
+from milabench_ng.records.ledger import (
+    Attempt,
+    Chain,
+    Interrupted,
+    Recorded,
+    Resumed,
+    Session,
+    Started,
+    attempts,
+    lost_attempts,
+    recorded,
+)
+from milabench_ng.records.names import MANIFEST
+from milabench_ng.verification.checks.clocks import undated
+from milabench_ng.verification.checks.ended_early import wrongly_ended
+from milabench_ng.verification.evidence import Evidence
+from milabench_ng.verification.findings import OFF, Finding, judged, unknown
+
+
+def complete(evidence: Evidence) -> Finding:
+    """Every planned launch has a readable record, there are no others, and the run ended where its rule has it."""
+    return judged([*_gaps(evidence), *wrongly_ended(evidence)])
+
+
+def _gaps(evidence: Evidence) -> Iterator[str]:
+    if evidence.going_on:
+        yield "the run still goes on"
+    left = evidence.failures.left
+    if left:
+        yield f"it was interrupted with {counted(left, 'launch')} left: mnb resume runs them"
+    yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
+    yield from _unread_by_the_report(evidence)
+    unread = {(problem.test, problem.job_id) for problem in evidence.unreadable}
+    planned = {
+        (one.label, one.job_id, one.known_role, batch.number): (one.test, one.job_id)
+        for batch in evidence.asked.batches
+        for one in batch.launches
+    }
+    gone = {place for place, name in planned.items() if name not in unread}
+    records = (kept.record for kept in evidence.records)
+    there = Counter((one.mnb.label, one.job_id, one.mnb.launch.known_role, one.mnb.batch) for one in records)
+    for label, job_id, role, _ in sorted(gone - there.keys()):
+        yield f"{label} J{job_id}: it was planned{_as(role)} and has no record"
+    for label, job_id, role, _ in sorted(there.keys() - planned.keys()):
+        yield f"{label} J{job_id}: it has a record{_as(role)} and was not planned"
+    tried = attempts(evidence.ledger.events) if evidence.ledger else Counter()
+    for (label, job_id, role, _), count in sorted(there.items()):
+        if role == "measured" and count > max(1, tried[label, job_id]):
+            yield f"{label} J{job_id}: {count} records of {max(1, tried[label, job_id])} attempts"
+    run_id = evidence.manifest.run_id
+    for kept in evidence.records:
+        if kept.record.mnb.run_id != run_id:
+            yield f"{kept.file}: it is of run {kept.record.mnb.run_id}, {MANIFEST} of {run_id}"
+    strays = set(evidence.strays)
+    for name in evidence.foreign:
+        if name.endswith(".json") and name not in strays:
+            yield f"{name}: it belongs to no run"
+
+
+def _as(role: Role) -> str:
+    return "" if role == "measured" else f" as {role}"
+
+
+def _unread_by_the_report(evidence: Evidence) -> Iterator[str]:
+    """Files that are complete records but hold numbers that the report refuses."""
+    known = {*(problem.file for problem in evidence.unreadable), *evidence.strays}
+    rows = evidence.summary.tests.values()
+    failed = ((one.file, one.detail) for row in rows for one in row.failed if one.cause == "unreadable")
+    loose = ((problem.file, problem.reason) for problem in evidence.summary.problems)
+    yield from (f"{file}: {reason}" for file, reason in (*failed, *loose) if file not in known)
+
+
+def ledger(evidence: Evidence) -> Finding:
+    """The chain of the ledger is sound, and every attempt in it has the record that it names."""
+    chain = evidence.ledger
+    if chain is None:
+        missing = "there is no ledger.jsonl: attempts that left no record cannot be seen"
+        written = evidence.same_version
+        if written:
+            missing += f"; mnb {evidence.version} writes one in every run"
+        return judged([missing]) if written or evidence.rules.ledger else unknown(missing)
+    return judged(
+        [
+            *chain.problems,
+            *_beginning(evidence, chain),
+            *_records(evidence, chain),
+            *_sessions(evidence, chain),
+            *undated(evidence),
+        ]
+    )
+
+
+def _beginning(evidence: Evidence, chain: Chain) -> Iterator[str]:
+    if chain.torn:
+        yield "its last line is cut short"
+    manifest = evidence.manifest
+    for event in chain.events:
+        if isinstance(event, Started):
+            stated = (event.run_id, event.plan_sha256, event.profile_sha256, event.nonce)
+            if event.stopping != manifest.stopping:
+                yield f"the rule for stopping in {MANIFEST} is not the one that it began with"
+            if stated != (manifest.run_id, manifest.plan.sha256, manifest.profile.sha256, manifest.plan.nonce):
+                yield f"run, plan, profile or nonce in {MANIFEST} are not those that it began with"
+            if event.version != manifest.version:
+                yield f"the run was begun by mnb {event.version}, {MANIFEST} says {manifest.version}"
+
+
+def _records(evidence: Evidence, chain: Chain) -> Iterator[str]:
+    sums = {kept.file: kept.sha256 for kept in evidence.records} | {one.file: "" for one in evidence.unreadable}
+    noted = {event.file: event for event in chain.events if isinstance(event, Recorded)}
+    for file, event in noted.items():
+        if file not in sums:
+            failed = f" (it failed: {event.cause})" if event.cause else ""
+            yield f"{event.label} J{event.job_id}: attempt {event.number} was recorded{failed}, and {file} is not there"
+        elif sums[file] != event.sha256:
+            yield f"{file}: it is not the file that was recorded; it was changed afterwards"
+    yield from (f"{file}: no attempt is noted that made it" for file in sums if file not in noted)
+
+
+def _sessions(evidence: Evidence, chain: Chain) -> Iterator[str]:
+    """Records of a session that others than it noted: sessions vouch for the spread between them."""
+    stated = {kept.file: kept.record.mnb.session for kept in evidence.records}
+    number = 0
+    for event in chain.events:
+        if isinstance(event, Session):
+            number = event.number
+        elif isinstance(event, Recorded) and stated.get(event.file, number) != number:
+            yield f"{event.file}: it is of session {stated[event.file]}, and session {number} noted it"
+
+
+def caps(evidence: Evidence) -> Finding:
+    """Failures, retries, resumes and sessions stay within what is allowed."""
+    rules, rate = evidence.rules, evidence.failures
+    wanted = (rules.failure_rate, rules.retries, rules.resumes, rules.sessions)
+    if all(cap is None for cap in wanted):
+        return OFF
+    reasons = []
+    if rules.failure_rate is not None and rate.exceeds(rules.failure_rate):
+        reasons.append(f"{rate.text}; {100 * rules.failure_rate:g} % are allowed")
+    if evidence.ledger is not None:
+        events = evidence.ledger.events
+        counted = (
+            ("retries", rules.retries, sum(count - 1 for count in attempts(events).values())),
+            ("resumes", rules.resumes, sum(isinstance(event, Resumed) for event in events)),
+            ("sessions", rules.sessions, evidence.summary.starts),
+        )
+        reasons += [
+            f"{count} {what}, {cap} are allowed" for what, cap, count in counted if cap is not None and count > cap
+        ]
+    elif any(cap is not None for cap in wanted[1:]):
+        reasons.append("retries, resumes and sessions are limited, and there is no ledger.jsonl that counts them")
+    return judged(reasons)
+
+
+def attempts_fact(evidence: Evidence) -> str:
+    """The ledger in one line."""
+    if evidence.ledger is None:
+        return "not recorded"
+    events = evidence.ledger.events
+    tried = sum(isinstance(event, Attempt) for event in events)
+    failed = sum(event.cause is not None for event in recorded(events))
+    interrupted = sum(isinstance(event, Interrupted) for event in events)
+    return (
+        f"{counted(tried, 'attempt')}, {failed} failed, {len(lost_attempts(events))} without a record, "
+        f"{counted(interrupted, 'interruption')}, {counted(evidence.summary.starts, 'session')}"
+    )
