@@ -14,6 +14,7 @@ from milabench_ng.cli.shares import share_section
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.fence.sharing.layout import lay_out
 from milabench_ng.model.plan import slots_of
+from milabench_ng.model.profile import Profile
 from milabench_ng.model.units import GIB, counted, format_bytes
 from milabench_ng.node.conditions import read_conditions
 from milabench_ng.node.gpus import Gpu, open_nvml
@@ -71,7 +72,7 @@ def doctor(
         dataroot=dataroot,
     )
     enter_scope("auto", cgroup_parent)
-    checkup = examine(node.request(suite="", text="", source="mnb doctor"))
+    checkup = examine(node.request(Profile("", {}, "", "mnb doctor")))
     found = () if asked is None else _ahead(asked, checkup, node)
     write(_document(checkup, slots_per_device, found), form, sys.stdout)
     return 0 if checkup.ready and not any(one.result == "fail" for one in found) else 1

@@ -27,7 +27,7 @@ def _marks(planned: PlannedRun) -> Iterator[Mark]:
     tier = choose(planned.capabilities, planned.isolation).tier(planned.capabilities) or "none"
     yield from marking.foreseen(planned, tier, read_storage(planned.request.dataroot))
     scaled = {one.test for one in planned.plan.measured if _scalable(planned, one)}
-    yield from deviations.foreseen(planned.plan, planned.request.profile_text, read_inventory(), scaled)
+    yield from deviations.foreseen(planned.plan, planned.request.profile, read_inventory(), scaled)
 
 
 def _scalable(planned: PlannedRun, launch: Launch) -> bool:

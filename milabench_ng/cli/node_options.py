@@ -30,7 +30,7 @@ from milabench_ng.fence.io import rate_of
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text
 from milabench_ng.model.plain import plain, short
-from milabench_ng.model.profile import IoShare, TimeLimits, parse_profile
+from milabench_ng.model.profile import AnyProfile, IoShare, TimeLimits, parse_profile
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.model.units import parse_bytes, utc_now
 from milabench_ng.records.window import MEASURED_BY, WindowRule
@@ -119,18 +119,14 @@ class NodeOptions:
     def profile_request(self, profile: Path) -> RunRequest:
         """The request made of these options and a profile, given as a file or a shipped profile's name."""
         file = profile_file(profile)
-        text, source = read_text(file), plain(file)
-        parse_profile(text, source)  # mistakes in it show before torch is imported
-        return self.request(suite=file.stem, text=text, source=source)
+        return self.request(parse_profile(file.stem, read_text(file), plain(file)))
 
-    def request(self, *, suite: str, text: str, source: str) -> RunRequest:
+    def request(self, profile: AnyProfile) -> RunRequest:
         """The request made of these options and a profile."""
         for option, limit in (("--io-read", self.io_read), ("--io-write", self.io_write)):
             rate_of(limit, option)  # a mistake is the option's, and not the profile's
         return RunRequest(
-            suite=suite,
-            profile_text=text,
-            profile_source=source,
+            profile=profile,
             tenants=self.tenants,
             slots_per_device=self.slots_per_device,
             gpus=tuple(name for name in self.gpus.split(",") if name),

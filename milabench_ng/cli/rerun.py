@@ -9,6 +9,7 @@ import msgspec
 
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.run_and_report import execute
+from milabench_ng.model.profile import parse_profile
 from milabench_ng.run.planning.rerun import profile_of
 
 
@@ -36,5 +37,5 @@ def rerun(
         cache_shares=node.cache_shares or again.cache_shares,
     )
     beside = same if same.tenants or same.gpus else dataclasses.replace(same, tenants=again.tenants)
-    request = beside.request(suite="rerun", text=again.text, source=str(record))
+    request = beside.request(parse_profile("rerun", again.text, str(record)))
     return execute(msgspec.structs.replace(request, flags=flags))

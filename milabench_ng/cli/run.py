@@ -9,6 +9,7 @@ import msgspec
 
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.run_and_report import execute, execute_into_file
+from milabench_ng.model.profile import parse_profile
 
 
 def run(
@@ -33,7 +34,7 @@ def run(
     alone = node if node.tenants is not None or node.gpus else dataclasses.replace(node, tenants=1)
     test = workload.rpartition(":")[2]
     text = json.dumps({test: {"workload": workload}})
-    request = alone.request(suite="run", text=text, source=f"mnb run {workload}")
+    request = alone.request(parse_profile("run", text, f"mnb run {workload}"))
     request = msgspec.structs.replace(request, flags=flags)
     if request.outdir.suffix == ".json":
         return execute_into_file(request)

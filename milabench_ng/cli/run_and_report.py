@@ -40,10 +40,10 @@ def require_weights(weights: Path | None, request: RunRequest) -> None:
     from milabench_ng.analysis.scoring.scale import load_scale
     from milabench_ng.analysis.scoring.weights import read_weights, weighed_suites
 
-    file = read_weights(weights, request.suite)
+    file = read_weights(weights, request.profile.suite)
     load_scale(file)
     chosen, left_out = suites_asked(request)
-    if chosen - {request.suite}:
+    if chosen - {request.profile.suite}:
         weighed_suites(file, chosen, left_out)
 
 

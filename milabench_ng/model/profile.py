@@ -162,12 +162,14 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The suite that it is scored in, if that is not the profile's."""
 
 
-class Profile(msgspec.Struct, frozen=True):
+class Profile(msgspec.Struct, frozen=True, tag=True):
     """A profile as read: its tests in file order, with the defaults merged in."""
 
     suite: str
     tests: dict[str, Test]
     text: str
+    source: str
+    """The file's name, for errors."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -192,6 +194,18 @@ class Profile(msgspec.Struct, frozen=True):
 RawTests = dict[str, dict[str, Any]]
 
 
+class Profile2020(msgspec.Struct, frozen=True, tag=True):
+    """A profile of the 2020 tool: only a catalogue says what its tests mean (`convert_2020`)."""
+
+    suite: str
+    tests: RawTests
+    text: str
+    source: str
+
+
+AnyProfile = Profile | Profile2020
+
+
 def name_of(test: str) -> str:
     """The name in its profile of the test with the id ``test``."""
     return test.rpartition(".")[2]
@@ -202,11 +216,16 @@ def suite_of(test: str) -> str:
     return test.rpartition(".")[0]
 
 
-def parse_profile(text: str, source: str) -> tuple[RawTests, bool]:
-    """The tests of a profile's ``text`` with the defaults merged in, and whether it is one of 2020.
+def parse_profile(suite: str, text: str, source: str) -> AnyProfile:
+    """The profile in ``text``. Raises InputError, which names ``source``, test, key and valid keys."""
+    tests = _raw_tests(text, source)
+    if any("experiment" in definition for definition in tests.values()):
+        return Profile2020(suite, tests, text, source)
+    return build_profile(suite, tests, text, source)
 
-    ``source`` is the file's name, for errors.
-    """
+
+def _raw_tests(text: str, source: str) -> RawTests:
+    """The tests with the defaults merged in."""
     if len(text) > SMALL:  # that of a manifest
         raise InputError(f"{source}: larger than the {SMALL // MIB} MiB that a profile may have")
     raw = parse_json(text.encode(), source)
@@ -226,14 +245,13 @@ def parse_profile(text: str, source: str) -> tuple[RawTests, bool]:
         tests[name] = {**defaults, **definition}
     if not tests:
         raise InputError(f"{source}: no tests")
-    return tests, any("experiment" in definition for definition in tests.values())
+    return tests
 
 
 def read_profile(path: Path) -> Profile:
     """The profile in a file of today's form. Raises InputError for anything else."""
     text = read_text(path)
-    tests, _ = parse_profile(text, str(path))
-    return build_profile(path.stem, tests, text, str(path))
+    return build_profile(path.stem, _raw_tests(text, str(path)), text, str(path))
 
 
 def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings: tuple[str, ...] = ()) -> Profile:
@@ -267,7 +285,7 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
         typed[name] = test
     _check_devices(typed, source)
     check_company(typed, source)
-    return Profile(suite, typed, text, warnings)
+    return Profile(suite, typed, text, source, warnings)
 
 
 def _check_devices(tests: Mapping[str, Test], source: str) -> None:

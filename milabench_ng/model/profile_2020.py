@@ -6,11 +6,12 @@ Each workload of the catalogue says how 2020 named it; this module only applies 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from milabench_ng.model.catalogue import Catalogue, Legacy2020, Workload, normal_name
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.profile import RawTests
+from milabench_ng.model.profile import Profile, Profile2020, RawTests, build_profile
 
 _MAX_COUNT = 1000
 """Items of 2020 after which a test of 2020 stopped by default."""
@@ -22,15 +23,20 @@ _REPLACED = {
 }
 
 
-def convert_2020(tests: RawTests, catalogue: Catalogue, source: str) -> tuple[RawTests, tuple[str, ...]]:
-    """The tests in today's terms, and a warning for every line of the old profile that is not executed."""
+def convert_2020(profile: Profile2020, catalogue: Catalogue, names: Collection[str] = ()) -> Profile:
+    """The tests called ``names`` in today's terms, with a warning for every line that is not executed.
+
+    Others need not be known: a profile may hold tests that no workload here matches. All, if none has such a name.
+    """
+    source = profile.source
     warnings: dict[str, None] = {}
     converted: RawTests = {}
-    for name, definition in tests.items():
+    chosen = {name: profile.tests[name] for name in profile.tests if name in names} or profile.tests
+    for name, definition in chosen.items():
         converted[name] = _convert_test(definition, catalogue, f"{source}: test {name!r}")
         for key in _replaced_keys(definition):
             warnings[f"{source}: the 2020 key {key!r} is not executed: {_REPLACED[key]}"] = None
-    return converted, tuple(warnings)
+    return build_profile(profile.suite, converted, profile.text, source, tuple(warnings))
 
 
 def _replaced_keys(definition: dict[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ import msgspec
 from milabench_ng.model.builtin import Declared
 from milabench_ng.model.plain import whole_json
 from milabench_ng.model.plan import Plan
+from milabench_ng.model.profile import AnyProfile, parse_profile
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.node.resctrl import Resctrl
 from milabench_ng.node.storage import Storage
@@ -72,6 +73,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The folders that the workers import from; they get those of ``PYTHONPATH`` only in this way."""
     software_key: str
     """What two runs must share for their digests to be comparable: devices, driver and numeric libraries."""
+
+    def stated_profile(self) -> AnyProfile:
+        """The profile. Raises InputError if the text is none."""
+        return parse_profile(self.plan.suite, self.profile.text, "run.json: profile")
 
     @property
     def sessions(self) -> int:

@@ -13,6 +13,7 @@ import pytest
 from milabench_ng.datasets.images.mnist import Mnist
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.profile import Profile
 from milabench_ng.records.names import write_atomically
 from milabench_ng.run.execution.logs import Log
 from milabench_ng.run.persistence.resuming import open_writer
@@ -94,9 +95,7 @@ def test_a_lock_of_a_data_set_is_no_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("tenants", "right"), [(2, True), (3, False), (100_000, False), (0, False), (-1, False)])
 def test_a_node_without_gpus_has_a_tenant_per_cpu_at_most(tmp_path: Path, tenants: int, right: bool) -> None:
-    request = RunRequest(
-        suite="s", profile_text="", profile_source="", tenants=tenants, dataroot=tmp_path, outdir=tmp_path
-    )
+    request = RunRequest(profile=Profile("s", {}, "", ""), tenants=tenants, dataroot=tmp_path, outdir=tmp_path)
     if right:
         assert len(choose_devices((), request, 2, {}).devices) == tenants
         return

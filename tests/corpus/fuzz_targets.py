@@ -32,7 +32,7 @@ from milabench_ng.model.memory_classes import choose_entries
 from milabench_ng.model.plain import plain, plain_json, plain_lines
 from milabench_ng.model.plan import Device, ResolvedOptions
 from milabench_ng.model.planner import make_plan
-from milabench_ng.model.profile import build_profile, parse_profile
+from milabench_ng.model.profile import Profile, parse_profile
 from milabench_ng.model.profile_2020 import convert_2020
 from milabench_ng.model.units import parse_bytes, parse_bytes_per_second
 from milabench_ng.present.render.tender_tables import tender_document
@@ -131,11 +131,8 @@ CATALOGUE = Catalogue(
 def profile(content: bytes) -> None:
     """A profile, of today or of 2020, up to its plan."""
     text = decode_text(content, "p.json")
-    tests, of_2020 = parse_profile(text, "p.json")
-    warnings: tuple[str, ...] = ()
-    if of_2020:
-        tests, warnings = convert_2020(tests, CATALOGUE, "p.json")
-    made = build_profile("p", tests, text, "p.json", warnings)
+    read = parse_profile("p", text, "p.json")
+    made = read if isinstance(read, Profile) else convert_2020(read, CATALOGUE)
     arguments: dict[str, Any] = {}
     for name, test in made.tests.items():
         options = CATALOGUE.workload(test.workload, name).options

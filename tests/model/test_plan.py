@@ -20,6 +20,7 @@ PROFILE = Profile(
         "whole": Test("scaling", partition_scheme=PartitionScheme(Scheme.NORMAL)),
     },
     "{}",
+    "suite.json",
 )
 ARGUMENTS = {
     "vae": ResolvedOptions({"batch_size": 64, "seed": 7}, ("seed",)),
@@ -56,7 +57,7 @@ def test_repeats_are_outside_and_tests_inside() -> None:
     assert made.omitted == ()
 
 
-WIDE = Profile("suite", {**PROFILE.tests, "wide": Test("scaling", least_devices=2)}, "{}")
+WIDE = Profile("suite", {**PROFILE.tests, "wide": Test("scaling", least_devices=2)}, "{}", "suite.json")
 
 
 @pytest.mark.parametrize(

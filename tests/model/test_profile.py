@@ -18,7 +18,6 @@ from milabench_ng.model.profile import (
     Profile,
     Scheme,
     Test,
-    build_profile,
     parse_profile,
 )
 
@@ -26,9 +25,9 @@ SHIPPED = Path(__file__).parents[2] / "profiles"
 
 
 def profile(text: str) -> Profile:
-    tests, of_2020 = parse_profile(text, "p.json")
-    assert not of_2020
-    return build_profile("p", tests, text, "p.json")
+    made = parse_profile("p", text, "p.json")
+    assert isinstance(made, Profile)
+    return made
 
 
 def one(**definition: Any) -> Test:

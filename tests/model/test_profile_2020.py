@@ -12,7 +12,7 @@ import pytest
 from milabench_ng.model.catalogue import Catalogue, resolve
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text
-from milabench_ng.model.profile import RawTests, build_profile, parse_profile
+from milabench_ng.model.profile import Profile, Profile2020, RawTests, Test, parse_profile, read_profile
 from milabench_ng.model.profile_2020 import convert_2020
 from milabench_ng.worker.discovery import describe
 
@@ -28,55 +28,55 @@ def catalogue() -> Catalogue:
 
 @pytest.fixture(scope="module")
 def old() -> RawTests:
-    tests, of_2020 = parse_profile(read_text(OLD), "old.json")
-    assert of_2020
-    assert len(tests) == 18
-    return tests
+    profile = parse_profile("standard", read_text(OLD), "old.json")
+    assert isinstance(profile, Profile2020)
+    assert len(profile.tests) == 18
+    return profile.tests
 
 
-def converted(catalogue: Catalogue, **definition: Any) -> dict[str, Any]:
-    tests, _ = parse_profile(json.dumps({"t": definition}), "old.json")
-    return convert_2020(tests, catalogue, "old.json")[0]["t"]
+def today(catalogue: Catalogue, tests: RawTests) -> Profile:
+    return convert_2020(Profile2020("standard", tests, "", "old.json"), catalogue)
+
+
+def converted(catalogue: Catalogue, **definition: Any) -> Test:
+    return today(catalogue, json.loads(json.dumps({"t": definition}))).tests["t"]
 
 
 def test_the_suite_of_2020_is_our_standard_profile(catalogue: Catalogue, old: RawTests) -> None:
-    chosen, _ = convert_2020({name: old[name] for name in NAMES}, catalogue, "old.json")
-    text = read_text(REPOSITORY / "profiles/standard.json")
-    ours = build_profile("standard", parse_profile(text, "standard.json")[0], text, "standard.json").tests
-    today = build_profile("standard", chosen, text, "old.json").tests
-    assert {name: today[name] for name in NAMES} == {name: ours[name] for name in NAMES}
-    assert today["toy_lstm"].arguments["max_count"] == 7760  # 8000 of 2020, which counted 100 for 97
+    ours = read_profile(REPOSITORY / "profiles/standard.json").tests
+    then = convert_2020(Profile2020("standard", old, "", "old.json"), catalogue, NAMES).tests
+    assert then == {name: ours[name] for name in then}
+    assert sorted(then) == sorted(NAMES)
+    assert then["toy_lstm"].arguments["max_count"] == 7760  # 8000 of 2020, which counted 100 for 97
 
 
 def test_standard_has_the_arguments_of_2020_but_for_one(catalogue: Catalogue, old: RawTests) -> None:
     """All options of all eighteen tests, those that a profile leaves out with their defaults."""
-    ours = parse_profile(read_text(REPOSITORY / "profiles/standard.json"), "standard.json")[0]
+    ours = read_profile(REPOSITORY / "profiles/standard.json").tests
     differ = {}
-    for name, test in convert_2020(old, catalogue, "old.json")[0].items():
-        workload = catalogue.workloads[test["workload"]]
-        then = resolve(workload.options, test["arguments"], "old.json")
-        now = resolve(workload.options, ours[name]["arguments"], "standard.json")
+    for name, test in today(catalogue, old).tests.items():
+        workload = catalogue.workloads[test.workload]
+        then = resolve(workload.options, test.arguments, "old.json")
+        now = resolve(workload.options, ours[name].arguments, "standard.json")
         differ |= {(name, option): (then[option], now[option]) for option in then if then[option] != now[option]}
-        assert ours[name]["workload"] == test["workload"]
+        assert ours[name].workload == test.workload
     assert differ == {("reso", "learning_rate"): (0.1, 0.001)}
 
 
 def test_every_key_that_is_not_executed_is_named_once(catalogue: Catalogue, old: RawTests) -> None:
-    _, warnings = convert_2020({name: old[name] for name in NAMES}, catalogue, "old.json")
+    warnings = today(catalogue, {name: old[name] for name in NAMES}).warnings
     assert [warning.split(":")[1] for warning in warnings] == [
         f" the 2020 key {key!r} is not executed" for key in ("prepare", "exec_prefix", "cgroup")
     ]
-    _, warnings = convert_2020({"scaling": {**old["scaling"], "prepare": []}}, catalogue, "old.json")
+    warnings = today(catalogue, {"scaling": {**old["scaling"], "prepare": []}}).warnings
     assert len(warnings) == 2  # its own partition scheme has no cgroup
-    assert convert_2020({"t": {"experiment": "milarun.models.vae:main"}}, catalogue, "old.json")[1] == ()
+    assert today(catalogue, {"t": {"experiment": "milarun.models.vae:main"}}).warnings == ()
 
 
 def test_nothing_of_it_is_executed(catalogue: Catalogue, old: RawTests, tmp_path: Path) -> None:
     line = f"touch {tmp_path}/executed"
     test = {**old["vae"], "prepare": [line], "exec_prefix": ["sh", "-c", line]}
-    made, warnings = convert_2020({"vae": test}, catalogue, "old.json")
-    build_profile("p", made, "", "old.json", warnings)
-    assert line not in str(made)
+    assert line not in str(today(catalogue, {"vae": test}).tests)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -85,7 +85,7 @@ def test_nothing_of_it_is_executed(catalogue: Catalogue, old: RawTests, tmp_path
 )
 def test_counts_are_true_items(catalogue: Catalogue, old_count: int, count: int) -> None:
     made = converted(catalogue, experiment="milarun.models.sine_wave:main", arguments={"--max-count": old_count})
-    assert made["arguments"] == {"max_count": count}
+    assert made.arguments == {"max_count": count}
 
 
 WORD_MODEL = {
@@ -190,8 +190,8 @@ def test_defaults_are_known_of_every_experiment(catalogue: Catalogue) -> None:
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_what_a_profile_leaves_out_is_the_default_of_2020(catalogue: Catalogue, name: str) -> None:
     made = converted(catalogue, experiment=experiment(name))
-    options = catalogue.workloads[made["workload"]].options
-    resolved = {option.name: option.default for option in options} | made["arguments"]
+    options = catalogue.workloads[made.workload].options
+    resolved = {option.name: option.default for option in options} | made.arguments
     expected = {"precision": "fp32", "workers": 8, "max_count": 1000} | DEFAULTS[name]
     assert {name: value for name, value in resolved.items() if name not in ELSEWHERE} == expected
 
@@ -203,16 +203,16 @@ ELSEWHERE = ("seed", "sample_duration", "max_seconds")
 def test_what_a_profile_says_counts_more_than_a_default(catalogue: Catalogue, name: str) -> None:
     said = {"--max-count": 300, **({} if name in ("cart_pole", "sine_wave", "atari") else {"--batch-size": 3})}
     made = converted(catalogue, experiment=experiment(name), arguments=said)
-    factor = catalogue.workloads[made["workload"]].classic_factor
-    assert made["arguments"]["max_count"] == math.ceil(round(300 / factor, 6))
-    assert "--batch-size" not in said or made["arguments"]["batch_size"] == 3
+    factor = catalogue.workloads[made.workload].classic_factor
+    assert made.arguments["max_count"] == math.ceil(round(300 / factor, 6))
+    assert "--batch-size" not in said or made.arguments["batch_size"] == 3
 
 
 def test_atari_of_2020_without_an_algorithm_is_refused(catalogue: Catalogue) -> None:
     """It was a2c, which is not here."""
     made = converted(catalogue, experiment="milarun.models.atari:main")
     with pytest.raises(InputError, match="algorithm is 'a2c'; it takes one of ppo"):
-        resolve(catalogue.workloads["atari"].options, made["arguments"], "old.json")
+        resolve(catalogue.workloads["atari"].options, made.arguments, "old.json")
 
 
 @pytest.mark.parametrize(
@@ -231,13 +231,13 @@ def test_options_that_mean_a_precision(
     catalogue: Catalogue, name: str, arguments: dict[str, Any], precision: str | None
 ) -> None:
     made = converted(catalogue, experiment=experiment(name), arguments=arguments)
-    assert made["arguments"].get("precision") == precision
+    assert made.arguments.get("precision") == precision
 
 
 def test_a_type_that_nobody_computes_in_is_not_taken_for_fp32(catalogue: Catalogue) -> None:
     made = converted(catalogue, experiment=experiment("sine_wave"), arguments={"--dtype": "float64"})
     with pytest.raises(InputError, match="unknown option 'dtype'"):
-        resolve(catalogue.workloads["toy_lstm"].options, made["arguments"], "old.json")
+        resolve(catalogue.workloads["toy_lstm"].options, made.arguments, "old.json")
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,6 @@ def test_what_cannot_be_converted(catalogue: Catalogue, definition: dict[str, An
 def test_wrong_values_stay_wrong(catalogue: Catalogue) -> None:
     """They are refused later, against the workload's options, and are not made fit here."""
     made = converted(catalogue, experiment="milarun.models.vae:main", arguments={"--max-count": True, "--bogus": "x"})
-    assert made["arguments"] == {"batch_size": 256, "workers": 1, "max_count": True, "bogus": "x"}
-    made = converted(catalogue, experiment="milarun.models.vae:main", partition_scheme="per-gpu", requrie="full")
+    assert made.arguments == {"batch_size": 256, "workers": 1, "max_count": True, "bogus": "x"}
     with pytest.raises(InputError, match="unknown key 'requrie'"):
-        build_profile("p", {"t": made}, "", "old.json")
+        converted(catalogue, experiment="milarun.models.vae:main", partition_scheme={"type": "per-gpu"}, requrie="full")

@@ -9,6 +9,7 @@ import pytest
 from fake_nvml import LOST, NOT_FOUND, FakeGpu, FakeNvml
 
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.profile import Profile
 from milabench_ng.node.gpus import Gpus, open_nvml, read_gpus, select
 from milabench_ng.node.pci_gpus import pci_gpus
 from milabench_ng.run.planning.devices import choose_devices
@@ -117,9 +118,7 @@ def test_unequal_instances_tell_their_profile_and_their_part_of_the_gpu(sysfs: P
         (None, None, None),
     ]
     assert shown[2].name == "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "unequal instances are different models"
-    request = RunRequest(
-        suite="s", profile_text="{}", profile_source="s.json", dataroot=Path("/data"), outdir=Path("/results")
-    )
+    request = RunRequest(profile=Profile("s", {}, "", "s.json"), dataroot=Path("/data"), outdir=Path("/results"))
     chosen = choose_devices(shown, request, 16, {}).devices
     assert [(one.kind, one.known_part) for one in chosen] == [
         ("mig", 4 / 7),

@@ -68,6 +68,7 @@ def plan(
         suite,
         {name: Test(workload=name, partition_scheme=scheme, suite=suites.get(name)) for name, scheme in tests.items()},
         text="{}",
+        source="made",
     )
     arguments = {name: ResolvedOptions(arguments_of(name)) for name in names or tests}
     chosen = [device(index) for index in range(devices)]

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from milabench_ng.cli.run_and_report import judge
+from milabench_ng.model.profile import parse_profile
 from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, check_chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST
@@ -114,9 +115,7 @@ def run_profile(tmp_path_factory: pytest.TempPathFactory, data_root: Path, one_s
             "outdir": tmp_path_factory.mktemp("run") / "results",
         }
         request = RunRequest(
-            suite="trial",
-            profile_text=json.dumps({"*": {"data_scale": 0.002}, **tests}),
-            profile_source="trial.json",
+            profile=parse_profile("trial", json.dumps({"*": {"data_scale": 0.002}, **tests}), "trial.json"),
             **{**defaults, **options},  # type: ignore[arg-type]
         )
         with contextlib.nullcontext() if own_server else one_server.lent():

@@ -47,15 +47,14 @@ def init(folder: Path, lies: list[list[str]], words: list[str]) -> None:
 
 def mnb(folder: Path, isolation: str, batches: int) -> None:
     """Run the lies."""
+    from milabench_ng.model.profile import parse_profile
     from milabench_ng.run.execution import pacing
     from milabench_ng.run.planning.request import RunRequest
     from tests.run.conftest import BRIEF, finish
 
     pacing.PAUSE_S = 0.0
     request = RunRequest(
-        suite="trial",
-        profile_text=json.dumps({"lies": {"workload": "tests.run.hostile:lies"}}),
-        profile_source="trial.json",
+        profile=parse_profile("trial", json.dumps({"lies": {"workload": "tests.run.hostile:lies"}}), "trial.json"),
         tenants=2,
         repeat=batches,
         rule=BRIEF,

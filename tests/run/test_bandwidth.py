@@ -14,7 +14,7 @@ from milabench_ng.fence.choosing import Backend, choose
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.model.catalogue import Catalogue
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.profile import IoShare, build_profile
+from milabench_ng.model.profile import IoShare, Profile, build_profile
 from milabench_ng.model.units import MIB
 from milabench_ng.records.marks import Mark
 from milabench_ng.run.planning.request import ResolvedRequest, RunRequest, io_shares
@@ -27,9 +27,7 @@ def shares(given: IoShare, names: tuple[str, ...] = (), backend: Backend = none)
     """Read and write rates and the override mark by test, of a profile with one limited and one free test."""
     tests = {"limited": {"workload": "a", "io": {"read": "2MiB/s"}}, "free": {"workload": "b"}}
     request = RunRequest(
-        suite="s",
-        profile_text="",
-        profile_source="s.json",
+        profile=Profile("s", {}, "", "s.json"),
         names=names,
         io=given,
         dataroot=Path("/proc"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.profile import Profile
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.run.planning.devices import Chosen, choose_devices
 from milabench_ng.run.planning.request import RunRequest
@@ -22,9 +23,7 @@ def chosen(
 ) -> Chosen:
     """On a node of four CPUs; ``named``: by ``--gpus``."""
     request = RunRequest(
-        suite="s",
-        profile_text="",
-        profile_source="",
+        profile=Profile("s", {}, "", ""),
         dataroot=Path(),
         outdir=Path(),
         tenants=tenants,

@@ -47,14 +47,12 @@ def facts(
 ) -> SessionFacts:
     """A run on two GPUs and an instance of the second, with nothing to mark."""
     request = RunRequest(
-        suite="s",
-        profile_text="",
-        profile_source="s.json",
+        profile=Profile("s", {}, "", "s.json"),
         dataroot=Path("/data"),
         outdir=Path("/results"),
         rule=rule,
     )
-    profile = Profile("s", {}, "")
+    profile = Profile("s", {}, "", "s.json")
     catalogue = Catalogue(workloads={}, data_sets={})
     devices = {slot: Device(index=int(slot), kind="gpu", uuid=f"GPU-{slot}") for slot in BOARDS}
     own = {slot: fence(int(slot), "run").requested for slot in BOARDS} | dict(shares)

@@ -16,6 +16,7 @@ import pytest
 
 from milabench_ng.cli import run_and_report
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.profile import Profile
 from milabench_ng.records.ledger import Attempt, Damaged, Recorded, check_chain
 from milabench_ng.records.names import EVENTS, LEDGER, MANIFEST, RECORD_NAME, is_result_file
 from milabench_ng.report.reporting import make_report
@@ -126,9 +127,7 @@ def test_a_record_survives_an_error_of_mnb_itself(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(run_and_report, "jobs", fail)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     request = RunRequest(
-        suite="run",
-        profile_text="{}",
-        profile_source="here",
+        profile=Profile("run", {}, "", "here"),
         dataroot=tmp_path,
         outdir=tmp_path / "toy.json",
         isolation="none",

@@ -13,7 +13,7 @@ from milabench_ng.model.catalogue import Catalogue
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.memory_classes import DeviceMemory
 from milabench_ng.model.plan import Device
-from milabench_ng.model.profile import TimeLimits, build_profile
+from milabench_ng.model.profile import TimeLimits, build_profile, parse_profile
 from milabench_ng.model.shipped import find
 from milabench_ng.model.units import GIB, MIB
 from milabench_ng.records.isolation import Tier
@@ -45,10 +45,8 @@ def catalogue() -> Catalogue:
     return describe(())
 
 
-def request_for(tests: dict[str, object] = TESTS, **options: object) -> RunRequest:
-    made = RunRequest(
-        suite="s", profile_text=json.dumps(tests), profile_source="s.json", dataroot=Path("/"), outdir=Path("/")
-    )
+def request_for(tests: dict[str, object] = TESTS, suite: str = "s", **options: object) -> RunRequest:
+    made = RunRequest(profile=parse_profile(suite, json.dumps(tests), "s.json"), dataroot=Path("/"), outdir=Path("/"))
     return msgspec.structs.replace(made, **options)
 
 

@@ -21,7 +21,7 @@ from tests.run.test_resume import STEADY, Interrupt, kinds
 
 
 def planned(order: Order) -> Plan:
-    profile = Profile("s", {name: Test(workload=name) for name in ("a", "b")}, text="{}")
+    profile = Profile("s", {name: Test(workload=name) for name in ("a", "b")}, text="{}", source="s.json")
     options = dict.fromkeys(("a", "b"), ResolvedOptions({}))
     return make_plan(profile, options, [Device(index=0, kind="cpu")], 6, order)
 

@@ -21,7 +21,7 @@ from milabench_ng.datasets.prepare import prepare
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.events import Done, Loss, Ready, Slice
 from milabench_ng.model.memory_classes import REACHES
-from milabench_ng.model.profile import parse_profile
+from milabench_ng.model.profile import read_profile
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.model.units import parse_bytes
 from milabench_ng.worker.discovery import builtin_workloads
@@ -179,13 +179,13 @@ def test_bytes_become_numbers_from_0_to_1_in_the_models_type_and_format(channels
 
 
 def test_the_profile_names_every_network_in_three_precisions_with_one_batch_size_each() -> None:
-    tests = parse_profile(profile_file(Path("cv")).read_text(), "cv")[0]
+    tests = read_profile(profile_file(Path("cv"))).tests
     batches: dict[tuple[str, str], set[str]] = {}
     for name, test in tests.items():
-        given = test["arguments"]
-        assert name.startswith(f"{test['workload']}_{given['arch']}_{given['precision']}")
+        given = test.arguments
+        assert name.startswith(f"{test.workload}_{given['arch']}_{given['precision']}")
         if "source" not in given:
-            batches.setdefault((test["workload"], given["arch"]), set()).add(str(given["batch_size"]))
+            batches.setdefault((test.workload, str(given["arch"])), set()).add(str(given["batch_size"]))
     everything = {("cv_train", arch) for arch in (*get_args(Classifier), *get_args(Segmenter))} | {
         ("cv_infer", arch) for arch in (*get_args(Classifier), *get_args(Detector))
     }
@@ -202,8 +202,9 @@ LARGEST_TENSOR = 2**31 - 1
 def test_the_batches_of_training_fill_the_memory_of_their_class_in_fp32(arch: str) -> None:
     """By the tensors that training saves, counted on the meta device, and three of the largest on the way back."""
     parameters, saved, largest = bytes_of(arch)
-    test = parse_profile(profile_file(Path("cv")).read_text(), "cv")[0][f"cv_train_{arch}_fp32"]
-    for name, batch in test["arguments"]["batch_size"].items():
+    batches = read_profile(profile_file(Path("cv"))).tests[f"cv_train_{arch}_fp32"].arguments["batch_size"]
+    assert isinstance(batches, dict)
+    for name, batch in batches.items():
         smallest = REACHES * parse_bytes(name, "class")
         needed = 4 * parameters + batch * (saved + 3 * largest)
         assert needed <= 0.9 * smallest

@@ -14,6 +14,7 @@ import pytest
 import milabench_ng.workloads
 from milabench_ng import __version__
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.profile import parse_profile
 from milabench_ng.run.planning.request import RunRequest, resolve_request
 from milabench_ng.worker import trial
 from milabench_ng.worker.discovery import BUILT_IN_SETS, builtin_workloads, describe, find_workload
@@ -116,7 +117,7 @@ def request(source: str) -> RunRequest:
     """A run of the workload that reads holes, or looks at the sky."""
     test = {"workload": "dunes", "arguments": {"source": source}}
     text = json.dumps({"dig": test})
-    return RunRequest(suite="s", profile_text=text, profile_source="here", dataroot=Path("/"), outdir=Path("/"))
+    return RunRequest(profile=parse_profile("s", text, "here"), dataroot=Path("/"), outdir=Path("/"))
 
 
 def refused(name: str) -> str:

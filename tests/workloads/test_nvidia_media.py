@@ -18,7 +18,7 @@ from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare
 from milabench_ng.model.events import Done, Loss, Ready, Skips
 from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
-from milabench_ng.model.profile import parse_profile
+from milabench_ng.model.profile import read_profile
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.model.units import GIB
 from milabench_ng.worker.discovery import builtin_workloads
@@ -40,10 +40,8 @@ PARAMETERS = {
 }
 """Those of WaveGlow and SSD300 are counted in the tests of the networks: here they are small ones."""
 ITEMS = {"ssd_resnet50": 2, "resnet50": 2, "maskrcnn": 1, "tacotron2": 30, "waveglow": 8_000}
-PROFILE: dict[str, Any] = {
-    name: test
-    for name, test in parse_profile(profile_file(Path("lambda")).read_text(), "lambda")[0].items()
-    if test["workload"] in SMALL
+PROFILE = {
+    name: test for name, test in read_profile(profile_file(Path("lambda"))).tests.items() if test.workload in SMALL
 }
 
 
@@ -78,7 +76,7 @@ def run(name: str, steps: int, place: Callable[[str], Path], precision: str = "f
 @pytest.mark.slow
 @pytest.mark.parametrize("entry", PROFILE)
 def test_each_entry_runs(entry: str, place: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    name, arguments = PROFILE[entry]["workload"], PROFILE[entry]["arguments"]
+    name, arguments = PROFILE[entry].workload, PROFILE[entry].arguments
     precision = arguments["precision"]
     if precision == "amp":  # convolutions in fp16 take a CPU minutes; the loss scale stays
         monkeypatch.setattr(AMP, "context", lambda _self: nullcontext())
@@ -115,13 +113,13 @@ def test_entries_are_in_all_precisions_with_the_batches_of_the_published_runs() 
     small = {"ssd_amp_loader": [64] * 3, "resnet50_amp_loader": [256] * 3}  # loaders hand large ones over in bursts
     for entry, test in PROFILE.items():
         example, mode = entry.split("_")[:2]
-        arguments = {"batch_size": test["arguments"]["batch_size"]}
+        arguments = {"batch_size": test.arguments["batch_size"]}
         sizes = [
             choose_entries(arguments, DeviceMemory(device="", bytes=memory * GIB), entry)[0]["batch_size"]
             for memory in (16, 80, 140)
         ]
         assert sizes == (smaller | small).get(entry, published[example][mode in ("amp", "bf16")]), entry
-        assert test["arguments"]["precision"] == mode
+        assert test.arguments["precision"] == mode
 
 
 @pytest.mark.slow

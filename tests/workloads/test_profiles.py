@@ -15,7 +15,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.model.plan import Device, ResolvedOptions
 from milabench_ng.model.planner import make_plan
-from milabench_ng.model.profile import Test, build_profile, parse_profile
+from milabench_ng.model.profile import Test, read_profile
 from milabench_ng.model.units import GIB
 from milabench_ng.worker.discovery import describe
 from milabench_ng.workloads.models.dimensions import Dimensions
@@ -56,8 +56,7 @@ def catalogue() -> Catalogue:
 
 
 def entries_of(name: str) -> dict[str, Test]:
-    text = (ROOT / "profiles" / f"{name}.json").read_text()
-    return build_profile(name, parse_profile(text, name)[0], text, name).tests
+    return read_profile(ROOT / "profiles" / f"{name}.json").tests
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -131,8 +130,7 @@ def test_dlrm_is_planned_where_its_tables_divide(suite: str) -> None:
 
 @pytest.mark.parametrize("devices", [1, 2, 8])
 def test_modern_lite_is_planned_on_small_gpus_and_on_none(devices: int, catalogue: Catalogue) -> None:
-    text = (ROOT / "profiles" / "modern-lite.json").read_text()
-    profile = build_profile("modern-lite", parse_profile(text, "")[0], text, "")
+    profile = read_profile(ROOT / "profiles" / "modern-lite.json")
     for memory in (None, *(DeviceMemory("device 0 (small)", size * 10**9) for size in (8, 11, 16, 24))):
         options = {}
         for name, entry in profile.tests.items():

@@ -13,7 +13,7 @@ from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.provenance import node_devices
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Plan
-from milabench_ng.model.profile import Test, build_profile, name_of, parse_profile
+from milabench_ng.model.profile import AnyProfile, Profile, Test, name_of
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.marks import Mark, MarkKind
@@ -42,7 +42,10 @@ class _Run(msgspec.Struct, frozen=True):
 
 
 def _of_manifest(manifest: Manifest) -> _Run:
-    stated = _stated(manifest.plan, manifest.profile.text)
+    try:
+        stated = _stated(manifest.stated_profile())
+    except InputError:  # the rules on the plan refuse such a manifest
+        stated = {}
     return _Run(
         marks=tuple(_of_run(manifest.plan, manifest.inventory)),
         scales={test: one.data_scale for test, one in stated.items()},
@@ -56,9 +59,9 @@ def _marked(result: LaunchResult, run: _Run) -> LaunchResult:
     return msgspec.structs.replace(result, marks=(*result.marks, *added))
 
 
-def foreseen(planned: Plan, text: str, inventory: Inventory, scaled: Collection[str]) -> Iterator[Mark]:
-    """How a planned run departs from its profile, whose text is ``text``; ``scaled``: the tests that read data."""
-    stated = _stated(planned, text)
+def foreseen(planned: Plan, profile: AnyProfile, inventory: Inventory, scaled: Collection[str]) -> Iterator[Mark]:
+    """How a planned run departs from ``profile``; ``scaled``: the tests that read data."""
+    stated = _stated(profile)
     yield from _of_run(planned, inventory)
     for launch in planned.measured:
         if launch.test in scaled and launch.test in stated and launch.data_scale != stated[launch.test].data_scale:
@@ -117,14 +120,8 @@ def _expected(label: str, stated: Mapping[str, Test], beside: Collection[str], s
     return {ids[names[i % len(names)]] for i in range(slots - 1 if names else 0)}
 
 
-def _stated(planned: Plan, text: str) -> dict[str, Test]:
-    """The tests as the profile states them (`suite.test`); empty if it cannot be read."""
-    suite = planned.suite
-    try:
-        tests, of_2020 = parse_profile(text, "run.json: profile")
-        if of_2020:
-            return {f"{suite}.{name}": TEST_2020 for name in tests}
-        typed = build_profile(suite, tests, text, "run.json: profile")
-    except InputError:  # the rules on the plan refuse such a manifest
-        return {}
-    return {typed.id_of(name): test for name, test in typed.tests.items()}
+def _stated(profile: AnyProfile) -> dict[str, Test]:
+    """The tests as the profile states them (`suite.test`)."""
+    if isinstance(profile, Profile):
+        return {profile.id_of(name): test for name, test in profile.tests.items()}
+    return {f"{profile.suite}.{name}": TEST_2020 for name in profile.tests}

@@ -80,7 +80,8 @@ def resumed_request(
             f"{folder}: the profile differs from {manifest.profile.file} as it was; leave the profile out, "
             "or start a new run"
         )
-    asked = {**manifest.request, "profile_text": manifest.profile.text, "outdir": folder.absolute()}
+    profile = msgspec.structs.replace(manifest.stated_profile(), source=manifest.profile.file)
+    asked = {**manifest.request, "profile": profile, "outdir": folder.absolute()}
     try:
         request = msgspec.convert(asked, RunRequest, dec_hook=_decode_path)
     except msgspec.ValidationError as error:

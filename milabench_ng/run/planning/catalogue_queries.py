@@ -30,9 +30,8 @@ async def ask_profile(request: RunRequest, bus: Bus) -> ResolvedRequest:
 
     Raises InputError if the profile is invalid.
     """
-    asked = named_workloads(request)  # an invalid profile needs no server
     async with serving(bus.stage) as server:
-        return _resolved(request, await server.describe(asked), bus)
+        return _resolved(request, await server.describe(named_workloads(request)), bus)
 
 
 async def have_ready(request: RunRequest, bus: Bus) -> tuple[ReadyDataset, ...]:
@@ -45,9 +44,8 @@ async def have_ready(request: RunRequest, bus: Bus) -> tuple[ReadyDataset, ...]:
 
 
 async def _prepare(request: RunRequest, bus: Bus) -> tuple[ReadyDataset, ...]:
-    asked = named_workloads(request)
     async with serving(bus.stage) as server:
-        resolved = _resolved(request, await server.describe(asked), bus)
+        resolved = _resolved(request, await server.describe(named_workloads(request)), bus)
         wanted = read_by_tests(resolved)
         ready = await prepare_all(wanted, server, request.dataroot, bus.preparing)
     return tuple(ready[one].place for one in wanted)

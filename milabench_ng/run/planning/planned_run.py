@@ -291,7 +291,7 @@ def make_manifest(planned: PlannedRun, run_id: str, fence: Fence, command_line: 
         version=__version__,
         started_utc=utc_iso(utc_now()),
         command_line=command_line,
-        profile=ProfileText(file=request.profile_source, sha256=planned.profile.sha256, text=planned.profile.text),
+        profile=ProfileText(file=request.profile.source, sha256=planned.profile.sha256, text=planned.profile.text),
         plan=planned.plan,
         window_rule=planned.rule,
         stopping=request.stopping,

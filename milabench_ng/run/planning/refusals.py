@@ -13,9 +13,9 @@ from milabench_ng.model.errors import InputError, IsolationError
 from milabench_ng.model.memory_classes import DeviceMemory
 from milabench_ng.model.plain import encodable, short
 from milabench_ng.model.plan import Plan
-from milabench_ng.model.profile import Test, name_of
+from milabench_ng.model.profile import Profile, Test, name_of
 from milabench_ng.records.isolation import Tier
-from milabench_ng.run.planning.request import ResolvedRequest, RunRequest, profile_ahead, selected
+from milabench_ng.run.planning.request import ResolvedRequest, RunRequest, as_asked, selected
 from milabench_ng.worker.requests import Asked
 
 
@@ -24,14 +24,13 @@ def tests_ahead(request: RunRequest) -> dict[str, Test]:
 
     Raises InputError for mistakes that show already: names of tests and workloads.
     """
-    profile = profile_ahead(request)
-    if profile is None:
+    if not isinstance(request.profile, Profile):
         return {}
     known = {*read_builtin(), *installed()}
-    tests = selected(profile, request)
+    tests = selected(as_asked(request, request.profile), request)
     for name, test in tests.items():
         if test.workload not in known and ":" not in test.workload:
-            raise unknown_workload(test.workload, known, f"{request.profile_source}: test {name!r}")
+            raise unknown_workload(test.workload, known, f"{request.profile.source}: test {name!r}")
     return tests
 
 

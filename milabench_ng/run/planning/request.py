@@ -19,15 +19,14 @@ from milabench_ng.model.plain import plain
 from milabench_ng.model.plan import Device, Order, Plan, Resolved, ResolvedOptions
 from milabench_ng.model.planner import companions, make_plan
 from milabench_ng.model.profile import (
+    AnyProfile,
     Company,
     IoShare,
     Profile,
     Test,
     TimeLimits,
-    build_profile,
     check_company,
     name_of,
-    parse_profile,
 )
 from milabench_ng.model.profile_2020 import convert_2020
 from milabench_ng.records.isolation import IoEvidence
@@ -40,9 +39,7 @@ from milabench_ng.run.execution.watchdog import Limits, limits_for
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One call of ``mnb jobs``, ``mnb run`` or ``mnb rerun``."""
 
-    suite: str
-    profile_text: str
-    profile_source: str
+    profile: AnyProfile
     names: tuple[str, ...] = ()
     repeat: int = 1
     """Runs of every test in each session."""
@@ -103,14 +100,9 @@ _PATTERN = frozenset("*?[")
 def encode_request(request: RunRequest) -> dict[str, Any]:
     """The request as stored in the manifest, without the profile's text, which is there already."""
     fields: dict[str, Any] = msgspec.to_builtins(request, enc_hook=str)
-    for name in ("profile_text", "resume", "accept", "retry", "spool"):
+    for name in ("profile", "resume", "accept", "retry", "spool"):
         fields.pop(name)
-    return fields
-
-
-def read_profile(request: RunRequest) -> tuple[dict[str, dict[str, object]], bool]:
-    """The raw tests of the request's profile, and whether it is a 2020 profile."""
-    return parse_profile(request.profile_text, request.profile_source)
+    return {"suite": request.profile.suite, "profile_source": request.profile.source, **fields}
 
 
 def named_tests(request: RunRequest, names: Sequence[str]) -> tuple[str, ...]:
@@ -118,29 +110,31 @@ def named_tests(request: RunRequest, names: Sequence[str]) -> tuple[str, ...]:
 
     Raises InputError for a pattern that matches none.
     """
-    measured = [name for name, test in read_profile(request)[0].items() if test.get("role") != "company"]
+    suite, tests = request.profile.suite, request.profile.tests
+    measured = [name for name, test in tests.items() if not (isinstance(test, Test) and test.role == "company")]
     found: list[str] = []
     for name in names:
         matching = fnmatch.filter(measured, name) if _PATTERN.intersection(name) else [name]
         if not matching:
-            raise InputError(f"--name {plain(name)}: no test of {request.suite} matches; it has {', '.join(measured)}")
+            raise InputError(f"--name {plain(name)}: no test of {suite} matches; it has {', '.join(measured)}")
         found += matching
     return tuple(dict.fromkeys(found))
 
 
 def suites_asked(request: RunRequest) -> tuple[set[str], set[str]]:
     """The suites of the tests that the request selects, and those of the other tests of its profile."""
-    tests = read_profile(request)[0]
-    chosen = {name for name in tests if not request.names or name in request.names}
-    of = {name: str(definition.get("suite") or request.suite) for name, definition in tests.items()}
-    return {of[name] for name in chosen}, {of[name] for name in tests if name not in chosen}
+    profile = request.profile
+    chosen = {name for name in profile.tests if not request.names or name in request.names}
+    of = {name: (isinstance(test, Test) and test.suite) or profile.suite for name, test in profile.tests.items()}
+    return {of[name] for name in chosen}, {of[name] for name in of if name not in chosen}
 
 
 def named_workloads(request: RunRequest) -> tuple[str, ...] | None:
     """The workloads that the request's profile names; None if it is of 2020, and any may be meant."""
-    tests, of_2020 = read_profile(request)
-    named = (definition.get("workload") for definition in tests.values())
-    return None if of_2020 else tuple(dict.fromkeys(name for name in named if isinstance(name, str)))
+    profile = request.profile
+    if not isinstance(profile, Profile):
+        return None
+    return tuple(dict.fromkeys(test.workload for test in profile.tests.values()))
 
 
 class ResolvedRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +162,10 @@ def resolve_request(request: RunRequest, catalogue: Catalogue, memory: DeviceMem
     """
     if request.classic_data:
         catalogue = catalogue.classic()
-    profile = typed_profile(request, catalogue)
+    profile = request.profile
+    if not isinstance(profile, Profile):
+        profile = convert_2020(profile, catalogue, request.names)
+    profile = as_asked(request, profile)
     tests = selected(profile, request)
     for name, test in tests.items():
         workload = catalogue.workload(test.workload, _where(request, name))
@@ -195,27 +192,7 @@ def selected(profile: Profile, request: RunRequest) -> dict[str, Test]:
     return {name: test for name, test in profile.tests.items() if name in chosen or name in beside}
 
 
-def profile_ahead(request: RunRequest) -> Profile | None:
-    """The same profile before there is a catalogue; None if it is of 2020, and needs one to be converted."""
-    tests, of_2020 = read_profile(request)
-    if of_2020:
-        return None
-    return _as_asked(request, build_profile(request.suite, tests, request.profile_text, request.profile_source))
-
-
-def typed_profile(request: RunRequest, catalogue: Catalogue) -> Profile:
-    """The profile in the current format, with the request's data scale if it has one."""
-    tests, of_2020 = read_profile(request)
-    chosen = {name: tests[name] for name in tests if not request.names or name in request.names}
-    warnings: tuple[str, ...] = ()
-    if of_2020:
-        # Only selected tests must be known: a 2020 profile may hold tests that no workload here matches.
-        tests, warnings = convert_2020(chosen or tests, catalogue, request.profile_source)
-    profile = build_profile(request.suite, tests, request.profile_text, request.profile_source, warnings)
-    return _as_asked(request, profile)
-
-
-def _as_asked(request: RunRequest, profile: Profile) -> Profile:
+def as_asked(request: RunRequest, profile: Profile) -> Profile:
     """The profile with what the request says of all its tests."""
     if request.data_scale is not None and not 0 < request.data_scale <= 1:
         raise InputError(f"--data-scale {request.data_scale:g}: it must be above 0 and at most 1")
@@ -229,7 +206,7 @@ def _as_asked(request: RunRequest, profile: Profile) -> Profile:
 
 
 def _where(request: RunRequest, name: str) -> str:
-    return f"{request.profile_source}: test {name!r}"
+    return f"{request.profile.source}: test {name!r}"
 
 
 def _options(
@@ -303,6 +280,6 @@ def required_isolation(request: RunRequest, tests: Mapping[str, Test]) -> Isolat
         return request.isolation
     if request.isolation not in ("auto", "full"):
         raise InputError(
-            f"--isolation {request.isolation}: test {required[0]!r} of {request.profile_source} requires full isolation"
+            f"--isolation {request.isolation}: test {required[0]!r} of {request.profile.source} requires full isolation"
         )
     return "full"

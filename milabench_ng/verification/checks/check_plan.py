@@ -12,7 +12,7 @@ import msgspec
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Launch, Plan, ResolvedOptions, tenant_memory
 from milabench_ng.model.planner import make_plan
-from milabench_ng.model.profile import Profile, build_profile, name_of, parse_profile
+from milabench_ng.model.profile import Profile, name_of
 from milabench_ng.node.gpus import smallest_memory
 from milabench_ng.records.ledger import Attempt, Recorded
 from milabench_ng.records.manifest import Manifest
@@ -70,9 +70,8 @@ def plan(evidence: Evidence) -> Finding:
 
 def read_stated(manifest: Manifest) -> Profile | None:
     """The profile in a manifest; None for one of 2020. Raises InputError if it is not a profile."""
-    text = manifest.profile.text
-    tests, of_2020 = parse_profile(text, "run.json: profile")
-    return None if of_2020 else build_profile(manifest.plan.suite, tests, text, "run.json: profile")
+    stated = manifest.stated_profile()
+    return stated if isinstance(stated, Profile) else None
 
 
 def _plan_differences(stated: Profile, manifest: Manifest) -> Iterator[str]:
