@@ -43,7 +43,7 @@ def accept(
     weights: WeightsOption = None,
     rules: str | None = None,
     allowed_signers: Path | None = None,
-    authorities: Path | None = None,
+    tsa_certs: Path | None = None,
     explain: Switch = False,
     form: FormOption = "table",
 ) -> int:
@@ -72,12 +72,12 @@ def accept(
         Signature and nonce are demanded of the bid alone.
     allowed_signers
         Who may sign the bid: a file as in ssh-keygen(1), ALLOWED SIGNERS.
-    authorities
+    tsa_certs
         Certificates of the time-stamping authorities whose stamps count (PEM).
     explain
         Also print how likely each verdict is for nodes whose true ratio is known.
     """
-    asked = Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=authorities)
+    asked = Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=tsa_certs)
     sides = {
         "bid": check_results(bid, asked),
         "delivered": check_results(delivered, asked.of_the_buyer(delivered)),

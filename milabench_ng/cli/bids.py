@@ -18,7 +18,7 @@ def bids(
     *,
     rules: str | None = None,
     allowed_signers: Path | None = None,
-    authorities: Path | None = None,
+    tsa_certs: Path | None = None,
     form: FormOption = "table",
     html: Html = None,
     output: Output = None,
@@ -43,13 +43,11 @@ def bids(
         A JSON file of rules that every bid must keep, or the name of a shipped one: procurement, procurement-both.
     allowed_signers
         Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS. `signed_by` of a bid names the one that must have.
-    authorities
+    tsa_certs
         Certificates of the time-stamping authorities whose stamps count (PEM).
     """
     refuse_same(html, output)
-    made = compare_bids(
-        file, Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=authorities)
-    )
+    made = compare_bids(file, Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=tsa_certs))
     if html is not None:
         write_tender_page(made, html, force=force)
     with open_output(output, sys.stdout, force=force) as stream:

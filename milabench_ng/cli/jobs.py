@@ -26,7 +26,7 @@ from milabench_ng.cli.run_and_report import execute, require_weights
 from milabench_ng.cli.show_plan import show_plan
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Order
-from milabench_ng.model.profile import Company
+from milabench_ng.model.profile import Neighbors
 from milabench_ng.model.units import parse_seconds
 from milabench_ng.records.stopping import Stopping
 from milabench_ng.run.planning.refusals import refuse_no_borders
@@ -47,11 +47,11 @@ def jobs(
     dry_run: Switch = False,
     sessions: Annotated[Whole, REPEATS] = 1,
     session_gap: Annotated[str | None, REPEATS] = None,
-    narrow: Annotated[Fraction | None, REPEATS] = None,
+    target_ci: Annotated[Fraction | None, REPEATS] = None,
     budget: Annotated[str | None, REPEATS] = None,
     order: Annotated[Order | None, ORDER] = None,
     nonce: Annotated[str | None, ORDER] = None,
-    company: Annotated[Several, ORDER] = (),
+    neighbors: Annotated[Several, ORDER] = (),
     retry: Annotated[Whole, FAILURES] = 0,
     resume: Annotated[Path | None, RESUMING] = None,
     accept_difference: Annotated[Differences, RESUMING] = (),
@@ -73,7 +73,7 @@ def jobs(
         Run only this test, or those that match a pattern. For example 'loader_*'; may be repeated.
     repeat
         Number of runs of every test, in each session.
-    narrow
+    target_ci
         Stop as soon as the 95 % interval of the mean rate (in a study of neighbours, of their cost) is within this,
         such as 2% for +-2 %; --repeat is the most. Rules of a tender may refuse this and --budget (stopping).
     budget
@@ -88,7 +88,7 @@ def jobs(
         Order of the runs: test by test (file), all tests in turn (interleaved, default), or by the nonce (random).
     nonce
         Any text; recorded, and seeds the random order, which becomes the default.
-    company
+    neighbors
         What the other slots do while a test is measured on one: the same test (same, usual), nothing (none), or this
         test of the profile; may be repeated. Such results are marked.
     retry
@@ -103,7 +103,7 @@ def jobs(
         With --resume: continue although the node, software or isolation differs, and record it; may be repeated.
     """
     if resume is not None:
-        given = (flags, name, repeat, narrow, budget, sessions, session_gap, order, nonce, company, dry_run)
+        given = (flags, name, repeat, target_ci, budget, sessions, session_gap, order, nonce, neighbors, dry_run)
         if given != ((), (), 1, None, None, 1, None, None, None, (), False) or node != NodeOptions(spool=node.spool):
             raise InputError(NOT_AGAIN)
         return go_on(resume, profile, retry, accept_difference, node.spool, weights)
@@ -125,13 +125,13 @@ def jobs(
         asked,
         names=named_tests(asked, name),
         repeat=repeat,
-        stopping=_stopping(narrow, budget),
+        stopping=_stopping(target_ci, budget),
         sessions=sessions,
         session_gap_s=parse_seconds(session_gap, "--session-gap") if session_gap else 0.0,
         flags=flags,
         order=order or ("random" if nonce is not None else "interleaved"),
         nonce=secrets.token_hex(8) if order == "random" and nonce is None else nonce,
-        company=_company(company),
+        company=_neighbors(neighbors),
         retry=not_negative(retry, "--retry"),
     )
     refuse_no_borders(request)
@@ -146,8 +146,8 @@ def _stopping(width: float | None, budget: str | None) -> Stopping | None:
     return Stopping(width=width, budget_s=None if budget is None else parse_seconds(budget, "--budget"))
 
 
-def _company(words: tuple[str, ...]) -> Company | None:
-    """What ``--company`` means; None if it was not given."""
+def _neighbors(words: tuple[str, ...]) -> Neighbors | None:
+    """What ``--neighbors`` means; None if it was not given."""
     match words:
         case ():
             return None
@@ -156,7 +156,7 @@ def _company(words: tuple[str, ...]) -> Company | None:
         case ("none",):
             return "none"
     if {"same", "none"} & set(words):
-        raise InputError(f"--company {' --company '.join(words)}: same, none, or tests of the profile, not both")
+        raise InputError(f"--neighbors {' --neighbors '.join(words)}: same, none, or tests of the profile, not both")
     return words
 
 

@@ -84,7 +84,7 @@ class NodeOptions:
     pass_env
         Give the workers this variable although it can load other code, such as LD_LIBRARY_PATH where libcuda is found
         by nothing else. Recorded; such results belong to the open division. May be repeated.
-    trust_data
+    skip_data_check
         Do not read the data sets to compare them with their checksums. Such results are marked.
     spool
         Folder for results while the result folder cannot be written (disk full, read-only or gone). With --resume also
@@ -113,7 +113,7 @@ class NodeOptions:
     silence_limit: Annotated[float | None, FAILURES] = None
     total_limit: Annotated[float | None, FAILURES] = None
     pass_env: Annotated[Several, MEASURING] = ()
-    trust_data: Annotated[Switch, DATA] = False
+    skip_data_check: Annotated[Switch, DATA] = False
     spool: Annotated[Path | None, FAILURES] = None
 
     def profile_request(self, profile: Path) -> RunRequest:
@@ -150,7 +150,7 @@ class NodeOptions:
                 total=positive(self.total_limit, "--total-limit"),
             ),
             pass_environment=self.pass_env,
-            trust_data=self.trust_data,
+            trust_data=self.skip_data_check,
             spool=self.spool and self.spool.resolve(),
         )
 

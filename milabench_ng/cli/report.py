@@ -59,9 +59,9 @@ def report(
     output: Output = None,
     nonce: Annotated[str | None, RULES] = None,
     allowed_signers: Annotated[Path | None, RULES] = None,
-    authorities: Annotated[Path | None, RULES] = None,
+    tsa_certs: Annotated[Path | None, RULES] = None,
     margin: Annotated[str, RATIOS] = "2%",
-    compare_gpus: Annotated[Switch, RATIOS] = False,
+    per_gpu: Annotated[Switch, RATIOS, Parameter(alias="--compare-gpus")] = False,
     price_per: Annotated[PricePer | None, RATIOS] = None,
     penalize_variance: Annotated[bool, RATIOS] = True,
     layout: Annotated[SuiteName | None, FILES] = None,
@@ -86,7 +86,7 @@ def report(
     margin
         Largest difference that does not matter: a ratio is equivalent if its interval lies inside 1 +- this, and
         better or worse if it lies outside.
-    compare_gpus
+    per_gpu
         Print the tests by device, relative to the best device: mean, min and max over the launches.
     rules
         Start with the verdict on these rules. A JSON file, or a shipped one's name (procurement, procurement-both), as
@@ -95,7 +95,7 @@ def report(
         With --rules: the nonce that the buyer gave when the run began, instead of what the rules say.
     allowed_signers
         With --rules: who may sign, a file as in ssh-keygen(1), ALLOWED SIGNERS.
-    authorities
+    tsa_certs
         With --rules: certificates of the time-stamping authorities whose stamps count (PEM).
     price
         Price in dollars; RPP is this over the score.
@@ -121,7 +121,7 @@ def report(
         price_per=price_per or "node",
         penalize_variance=penalize_variance,
         margin=parse_share(margin, "--margin"),
-        compare_gpus=compare_gpus,
+        per_gpu=per_gpu,
     )
     folder, *more = folders
     if more:
@@ -136,7 +136,7 @@ def report(
             rules=rules,
             nonce=nonce,
             allowed_signers=allowed_signers,
-            authorities=authorities,
+            authorities=tsa_certs,
             options=options,
         )
     if tables is not None:

@@ -25,7 +25,7 @@ def verify(
     repeat: Whole | None = None,
     nonce: str | None = None,
     allowed_signers: Path | None = None,
-    authorities: Path | None = None,
+    tsa_certs: Path | None = None,
     form: FormOption = "table",
     output: Output = None,
     force: Force = False,
@@ -57,7 +57,7 @@ def verify(
         The nonce that the buyer gave when the run began, instead of what the rules say.
     allowed_signers
         Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS.
-    authorities
+    tsa_certs
         Certificates of the time-stamping authorities whose stamps count (PEM).
     """
     if repeat is not None and repeat < 1:
@@ -69,7 +69,7 @@ def verify(
         profile=profile,
         weights=weights,
         allowed_signers=allowed_signers,
-        authorities=authorities,
+        authorities=tsa_certs,
     )
     with open_output(output, sys.stdout, force=force) as stream:
         write(verification_document(found), form, stream)

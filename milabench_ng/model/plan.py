@@ -35,7 +35,7 @@ MOST_SLOTS = 26
 """Most slots of a device: each has a letter."""
 
 Role = Literal["measured", "company"]
-"""Role of a launch. ``company``: it serves as a neighbour; it is recorded, but never scored."""
+"""Role of a launch. ``company``, as files have it: it serves as a neighbor; it is recorded, but never scored."""
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):

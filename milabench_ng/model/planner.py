@@ -84,8 +84,8 @@ def companions(profile: Profile, names: Collection[str]) -> tuple[str, ...]:
     beside = {
         other
         for name, test in profile.tests.items()
-        if (not names or name in names) and isinstance(test.company, tuple)
-        for other in test.company
+        if (not names or name in names) and isinstance(test.neighbors, tuple)
+        for other in test.neighbors
     }
     return tuple(name for name in profile.tests if name in beside)
 
@@ -128,8 +128,8 @@ def _too_wide(chosen: Mapping[str, Test], slots: int, per_device: int) -> Iterat
             yield name, f"a launch of it takes {fit} devices, and the node has {slots}"
         elif slots == 1 and test.mix is not None:
             yield name, f"it is in the mix {test.mix!r}, which takes two devices or more, and there is one"
-        elif slots == 1 and test.company and isinstance(test.company, tuple):
-            yield name, f"it runs beside {', '.join(test.company)}, which takes two devices or more, and there is one"
+        elif slots == 1 and test.neighbors and isinstance(test.neighbors, tuple):
+            yield name, f"it runs beside {', '.join(test.neighbors)}, which takes two devices or more, and there is one"
 
 
 def _refuse_part_of_mix(profile: Profile, chosen: Mapping[str, Test]) -> None:
@@ -142,7 +142,7 @@ def _refuse_part_of_mix(profile: Profile, chosen: Mapping[str, Test]) -> None:
 
 def _places(test: Test, slots: int) -> int:
     """How often launches of one run of a test and of its company take a slot."""
-    beside = isinstance(test.company, tuple) and test.company
+    beside = isinstance(test.neighbors, tuple) and test.neighbors
     return slots * slots if beside else test.partition_scheme.type.places(slots)
 
 
@@ -160,11 +160,11 @@ class _Composer(msgspec.Struct, frozen=True):
             if test.mix is not None:
                 if name == mixes[test.mix][0]:
                     yield from self._mix(mixes[test.mix], run)
-            elif test.company == "same":
+            elif test.neighbors == "same":
                 for batch in test.partition_scheme.type.partitions(len(self.slots)):
                     yield [self._launch(name, run, positions) for positions in batch]
             else:
-                yield from self._in_turn(name, () if test.company == "none" else test.company, run)
+                yield from self._in_turn(name, () if test.neighbors == "none" else test.neighbors, run)
 
     def _in_turn(self, name: str, company: Sequence[str], run: int) -> Iterator[list[Launch]]:
         """The test on each slot, while the others run ``company``, in turn; nothing without any."""

@@ -116,7 +116,7 @@ class TimeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """From the request to the end of the process."""
 
 
-Company = Literal["same", "none"] | tuple[str, ...]
+Neighbors = Literal["same", "none"] | tuple[str, ...]
 """What the other slots do while a test is measured on one: the same; nothing; or these tests, in turn.
 
 Except with ``same``, the test visits one slot after the other.
@@ -153,9 +153,9 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The size of the data set twin relative to the real set."""
     memory_fraction: float = FRACTION
     """The part of its memory that a tenant may fill, if the batch size is automatic or by ``least_memory``."""
-    company: Company = "same"
-    role: Literal["measured", "company"] = "measured"
-    """``company``: it runs only beside the tests that name it, and is never scored."""
+    neighbors: Neighbors = "same"
+    role: Literal["measured", "neighbor"] = "measured"
+    """``neighbor``: it runs only next to the tests that name it, and is never scored."""
     mix: str | None = None
     """Tests of one mix run at the same time on different slots, and change places until each has been on all."""
     suite: OtherSuite | None = None
@@ -262,8 +262,8 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
             f"{source}: the file's name is the suite's, and results are named after it: begin with a letter, a digit "
             "or '_', then also ' .,+@=()-'"
         )
-    for name, definition in tests.items():
-        where = f"{source}: test {short(repr(name))}"
+    for name, stated in tests.items():
+        where, definition = f"{source}: test {short(repr(name))}", _renamed(stated)
         _check_keys(definition, Test, where)
         try:
             test = msgspec.convert(definition, Test)
@@ -284,8 +284,14 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
                 raise InputError(f"{where}: limits: {limit} is {seconds}; it must be a number of seconds above 0")
         typed[name] = test
     _check_devices(typed, source)
-    check_company(typed, source)
+    check_neighbors(typed, source)
     return Profile(suite, typed, text, source, warnings)
+
+
+def _renamed(definition: dict[str, Any]) -> dict[str, Any]:
+    """``neighbors`` and ``neighbor``, which profiles of before 0.3.0 call ``company``."""
+    made = {"neighbors" if key == "company" else key: value for key, value in definition.items()}
+    return made | {"role": "neighbor"} if made.get("role") == "company" else made
 
 
 def _check_devices(tests: Mapping[str, Test], source: str) -> None:
@@ -304,25 +310,29 @@ def _check_devices(tests: Mapping[str, Test], source: str) -> None:
             )
 
 
-def check_company(tests: Mapping[str, Test], source: str) -> None:
-    """Refuse company and mixes that cannot be. Raises InputError that names the test and says what to do."""
-    named = {name for test in tests.values() if isinstance(test.company, tuple) for name in test.company}
+def check_neighbors(tests: Mapping[str, Test], source: str) -> None:
+    """Refuse neighbors and mixes that cannot be. Raises InputError that names the test and says what to do."""
+    named = {name for test in tests.values() if isinstance(test.neighbors, tuple) for name in test.neighbors}
     for name, test in tests.items():
         where = f"{source}: test {short(repr(name))}"
-        unknown = [one for one in test.company if one not in tests] if isinstance(test.company, tuple) else []
+        unknown = [one for one in test.neighbors if one not in tests] if isinstance(test.neighbors, tuple) else []
         if unknown:
             meant = did_you_mean(unknown[0], tests)
-            raise InputError(f"{where}: company {short(repr(unknown[0]))} is no test of this profile{meant}")
-        special = test.company != "same" or test.mix is not None or test.role == "company" or name in named
+            raise InputError(f"{where}: neighbors: no test {short(repr(unknown[0]))} in this profile{meant}")
+        special = test.neighbors != "same" or test.mix is not None or test.role == "neighbor" or name in named
         if special and test.partition_scheme.type.spreads:
             raise InputError(
                 f"{where}: partition scheme {test.partition_scheme.type.value!r} uses all devices, which leaves no "
-                "slot for company; use per-gpu"
+                "slot for neighbors. Use per-gpu."
             )
-        if test.company != "same" and (test.mix is not None or test.role == "company"):
-            raise InputError(f"{where}: it has company of its own, and is in a mix or company itself; choose one")
-        if test.role == "company" and name not in named:
-            raise InputError(f"{where}: its role is company, and no test names it; name it in the company of a test")
+        if test.neighbors != "same" and (test.mix is not None or test.role == "neighbor"):
+            raise InputError(
+                f"{where}: it has neighbors of its own, and it is in a mix or a neighbor itself. Choose one."
+            )
+        if test.role == "neighbor" and name not in named:
+            raise InputError(
+                f"{where}: its role is neighbor, but no test names it. Name it in the neighbors of a test."
+            )
     mixes = Counter(test.mix for test in tests.values() if test.mix is not None)
     for mix, count in mixes.items():
         if count == 1:

@@ -10,7 +10,7 @@ from milabench_ng.model.bounds import Spread
 from milabench_ng.node.conditions import cpu_seconds
 
 FOREIGN_LIMIT = 0.15
-"""Of the busy CPU time: idle nodes have 4 to 12 %, for the kernel and the machinery."""
+"""Of the busy CPU time: idle nodes have 4 to 12 %, for the kernel and mnb itself."""
 LEAST_CPUS = 0.02
 """Of the node's CPUs: below this, other programs are daemons that harm nobody, however idle the tenants are."""
 LEAST_S = 2.0

@@ -67,7 +67,7 @@ _FORMS: dict[MarkKind, tuple[str, Unit]] = {
     "I/O share overridden": ("I/O share overridden", ""),
     "caches divided": ("last-level caches and memory bandwidth divided among the tenants", ""),
     "classic data": ("classic data: {what}", ""),
-    "data not read again": ("{what} was not compared with its checksum (--trust-data)", ""),
+    "data not read again": ("{what} was not compared with its checksum (--skip-data-check)", ""),
     "files in memory": ("what it wrote lay in memory ({what})", ""),
     "I/O share held by readers": ("I/O share held by the readers of the data set, not by the kernel", ""),
     "CPUs shared with another run": ("another run had {what} too", ""),

@@ -51,7 +51,7 @@ class ReportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether each test is charged for the spread of its launches."""
     margin: float = MARGIN
     """The largest relative difference that does not matter."""
-    compare_gpus: bool = False
+    per_gpu: bool = False
     """Whether the per-device matrices are shown."""
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ def make_report(
     ``rules``: the buyer's; only a result folder or a bundle can be checked against them, with ``nonce`` in place of
     theirs, and ``allowed_signers`` and ``authorities`` as in `verify`.
     """
-    demanded = {"--nonce": nonce, "--allowed-signers": allowed_signers, "--authorities": authorities}
+    demanded = {"--nonce": nonce, "--allowed-signers": allowed_signers, "--tsa-certs": authorities}
     alone = [f"{option} {plain(value)}" for option, value in demanded.items() if value is not None]
     if rules is None and alone:
         raise InputError(f"{alone[0]}: only rules ask for it; say --rules too")
@@ -201,7 +201,7 @@ def build_report(
         if own
         else (),
         gpus=side_by_side(summary),
-        show_gpus=options.compare_gpus,
+        show_gpus=options.per_gpu,
         scaling=scaling_curves(scored, summary.tests),
         price=None
         if options.price is None

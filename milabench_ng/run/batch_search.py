@@ -203,7 +203,7 @@ def _failure(tenant: Tenant, runner: BatchRunner, context: RunContext, busy: Seq
         timed_out=runner.timed_out.get(tenant.launch.job_id),
         interrupted=False,
         device=None,
-        machinery=runner.broken or tenant.machinery,
+        harness_error=runner.broken or tenant.harness_error,
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,
     )

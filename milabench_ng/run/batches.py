@@ -77,7 +77,7 @@ async def run(context: RunContext, bus: Bus) -> None:
                 break
             for name, record in made.items():
                 bus.publish(launch_ends(name, record))
-            check_machinery(made.values(), unable)
+            check_harness(made.values(), unable)
             searched_s = max((record.mnb.phases_s.get(SEARCH_PHASE, 0.0) for record in made.values()), default=0.0)
             beyond_s.append(time.monotonic() - began_s - searched_s - least_s[place])  # a size is searched only once
 
@@ -99,11 +99,11 @@ async def ends_here(context: RunContext, bus: Bus) -> bool:
     return True
 
 
-def check_machinery(made: Iterable[Record], unable: Counter[str]) -> None:
+def check_harness(made: Iterable[Record], unable: Counter[str]) -> None:
     """Count launches that this session could not carry out. Raises MachineryError if one has failed too often."""
     for record in made:
         failure = record.mnb.failure
-        if failure is not None and failure.cause == "machinery":
+        if failure is not None and failure.cause == "harness_error":
             name = f"{record.mnb.label} J{record.job_id}"
             unable[name] += 1
             if unable[name] > RESTARTS:

@@ -98,7 +98,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     session_gap_h: Annotated[float, msgspec.Meta(gt=0, le=1000)] = SESSION_GAP_H
     """(R11) Least hours between two sessions that count as separate, by the ledger's clock."""
     stopping: bool = True
-    """(R11) Whether a rule for stopping (``--narrow``, ``--budget``) may have ended the run before its last repeat."""
+    """(R11) Whether a rule for stopping (``--target-ci``, ``--budget``) may have ended the run early."""
     ledger: bool = False
     """(R13) Whether there must be one."""
     failure_rate: Proportion | None = None

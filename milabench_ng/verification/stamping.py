@@ -119,7 +119,7 @@ def read_stamps(
     ``source``: what the user calls the folder, where that is not its path. Raises InputError for more than MOST_STAMPS.
     """
     if authorities is not None and not authorities.is_file():
-        raise InputError(f"--authorities {authorities}: no such file; it holds certificates (PEM)")
+        raise InputError(f"--tsa-certs {authorities}: no such file; it holds certificates (PEM)")
     below = [folder / name for name in names if name.startswith(f"{STAMPS}/")]
     answers = [path for path in below if path.suffix in (".tsr", ".sig")]
     if len(answers) > MOST_STAMPS:
@@ -134,12 +134,12 @@ def read_stamps(
 def _of_authority(path: Path, authorities: Path | None) -> Stamp:
     head = path.stem
     if authorities is None:
-        return Stamp(head=head, problem="the certificate of its authority was not given (--authorities)")
+        return Stamp(head=head, problem="the certificate of its authority was not given (--tsa-certs)")
     rfc3161 = _rfc3161()
     try:
         known = rfc3161.read_certificates(read_content(authorities))
     except ValueError as error:
-        raise InputError(f"--authorities {authorities}: no certificates (PEM): {short(error)}") from None
+        raise InputError(f"--tsa-certs {authorities}: no certificates (PEM): {short(error)}") from None
     try:
         utc = rfc3161.check_reply(read_content(path), head, known)
     except rfc3161.UnfitReplyError as error:

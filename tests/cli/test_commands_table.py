@@ -111,7 +111,7 @@ report | 2 | mnb: report: FOLDER is missing: mnb report FOLDER --compare v100
 report res --compare | 2 | mnb report: --compare: its value is missing; mnb report --help says what it takes
 report res --margin -1% | 2 | mnb report: --margin: its value is missing; -1% begins with a dash: write --margin=-1%
 report res --allowed-signers vendors.txt | 2 | mnb: --allowed-signers vendors.txt: only rules ask for it; say
-report res --authorities tsa.pem | 2 | mnb: --authorities tsa.pem: only rules ask for it; say --rules too
+report res --tsa-certs tsa.pem | 2 | mnb: --tsa-certs tsa.pem: only rules ask for it; say --rules too
 report res --html page -o page | 2 | mnb: --html page --output page: the same file; name two
 report h200 | 2 | mnb: h200: no such file or folder; for the shipped baseline of that name: mnb baseline show h200, or
 report res --compare h20 | 2 | mnb: h20: no such file or folder, and no baseline of that name is shipped (did you
@@ -136,7 +136,7 @@ report res --format markdown | 0 | # mnb report: quick
 report res --layout cv --format json | 2 | mnb: --layout cv --format json: a suite's layout is a table, csv or markdown
 report res --layout cv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
-report res --compare-gpus | 0 | mnb · quick · res
+report res --per-gpu | 0 | mnb · quick · res
 report res --weights nowhere.json | 2 | mnb: nowhere.json: No such file or directory
 report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 report res --rules procurement | 1 | mnb · quick · res
@@ -211,7 +211,7 @@ verify res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; t
 verify res --repeat 5 | 1 | verdict FAIL of 17 rules: R11 broken (R11 quick.toy_reg: 2 of 5 runs have records); 16
 verify res --repeat 2.5 | 2 | mnb: --repeat 2.5: a whole number
 verify res --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it holds the public
-verify res --authorities nowhere | 2 | mnb: --authorities nowhere: no such file
+verify res --tsa-certs nowhere | 2 | mnb: --tsa-certs nowhere: no such file
 verify res --nonce wrong | 1 | verdict FAIL of 17 rules: R9 broken (R9 the run was made without a nonce, 'wrong'
 verify res --profile standard | 1 | verdict FAIL of 17 rules: R6 broken (R6 the profile is of SHA-256 e3ac4d9b4ab1,
 verify base.json | 2 | mnb: base.json: not a bundle that `mnb bundle` made: it is not compressed by gzip
@@ -271,7 +271,7 @@ jobs quick --tenants 2.5 | 2 | mnb: --tenants 2.5: a whole number
 jobs quick --retry -1 | 2 | mnb: --retry -1: at least 0
 jobs quick --name vae loader | 2 | mnb: loader: neither an option nor its value; name several tests one by one,
 jobs quick vae | 2 | mnb: vae: neither an option nor its value; name several tests one by one, --name vae, and put
-jobs quick -n vae | 2 | mnb jobs: unknown option -n (did you mean --name or --narrow or --nonce?)
+jobs quick -n vae | 2 | mnb jobs: unknown option -n (did you mean --name or --target-ci or --nonce?)
 jobs quick -v | 2 | mnb jobs: unknown option -v; mnb jobs --help lists the options
 jobs quick --name vae -- batch_size=64 | 2 | mnb: batch_size=64: options of the workloads begin with dashes: --
 jobs quick --nam vae | 2 | mnb jobs: unknown option --nam (did you mean '--name'?)
@@ -288,15 +288,15 @@ jobs quick --ready-limit 0 | 2 | mnb: --ready-limit 0: a number of seconds above
 jobs quick --ram-total much | 2 | mnb: --ram-total: 'much' is not a size; write a number and a unit, such as 512MiB
 jobs quick --dataroot notes.txt | 2 | mnb: data root
 jobs quick --nonce x --order file | 2 | mnb: --nonce 'x' seeds nothing: give it some text, and no other order than
-jobs quick --narrow 2% | 2 | mnb: --narrow --repeat 1: the interval decides from 6 repeats on, and --repeat is the most
-jobs quick --repeat 8 --narrow 0% | 2 | mnb: --narrow 0: above 0 and below 100 %, such as 2%
-jobs quick --repeat 8 --narrow 2 | 2 | mnb: --narrow 2: above 0 and below 100 %, such as 2%
-jobs quick --repeat 8 --narrow -2% | 2 | mnb jobs: --narrow: its value is missing; -2% begins with a dash: write
-jobs quick --repeat 8 --narrow wide | 2 | mnb: --narrow: 'wide' is not a share; write a percentage such as 2%
+jobs quick --target-ci 2% | 2 | mnb: --target-ci --repeat 1: the interval decides from 6 repeats on
+jobs quick --repeat 8 --target-ci 0% | 2 | mnb: --target-ci 0: above 0 and below 100 %, such as 2%
+jobs quick --repeat 8 --target-ci 2 | 2 | mnb: --target-ci 2: above 0 and below 100 %, such as 2%
+jobs quick --repeat 8 --target-ci -2% | 2 | mnb jobs: --target-ci: its value is missing; -2% begins with a dash: write
+jobs quick --repeat 8 --target-ci wide | 2 | mnb: --target-ci: 'wide' is not a share; write a percentage such as 2%
 jobs quick --budget 30min | 2 | mnb: --budget --repeat 1: --repeat is the most repeats that there can be; give more
 jobs quick --repeat 8 --budget 30 | 2 | mnb: --budget: '30' is not a duration; write a number and s, min or h, such as
-jobs quick --repeat 8 --narrow 2% --order file | 2 | mnb: --narrow --order file: it ends a run between repeats
-jobs quick --repeat 8 --narrow 2% --sessions 2 | 2 | mnb: --narrow --sessions 2: it ends a run of one session
+jobs quick --repeat 8 --target-ci 2% --order file | 2 | mnb: --target-ci --order file: it ends a run between repeats
+jobs quick --repeat 8 --target-ci 2% --sessions 2 | 2 | mnb: --target-ci --sessions 2: it ends a run of one session
 jobs quick --nonce= | 2 | mnb: --nonce '' seeds nothing
 jobs quick --dry-run -o notes.txt | 2 | mnb: -o
 jobs quick --dry-run -o notes.txt/res | 2 | mnb: -o

@@ -42,11 +42,11 @@ def shape(made: Plan) -> list[str]:
 
 
 def test_alone_it_takes_the_slots_in_turn() -> None:
-    assert shape(plan(profile(a={"company": "none"}, b={}), 3)) == ["A0", "A1", "A2", "B0 B1 B2"]
+    assert shape(plan(profile(a={"neighbors": "none"}, b={}), 3)) == ["A0", "A1", "A2", "B0 B1 B2"]
 
 
 def test_company_fills_the_other_slots_in_turn() -> None:
-    made = profile(a={"company": ["x", "y"]}, x={"role": "company"}, y={"role": "company"})
+    made = profile(a={"neighbors": ["x", "y"]}, x={"role": "neighbor"}, y={"role": "neighbor"})
     assert shape(plan(made, 4)) == ["A0 x1 y2 x3", "A1 x0 y2 x3", "A2 x0 y1 x3", "A3 x0 y1 x2"]
     assert plan(made, 4).labels == ("s.a",)
     assert plan(made, 4).omitted == ()
@@ -57,8 +57,8 @@ def test_company_fills_the_other_slots_in_turn() -> None:
     "tests",
     [
         {"a": {}},
-        {"a": {"company": "none"}},
-        {"a": {"company": ["x", "y"]}, "x": {"role": "company"}, "y": {"role": "company"}},
+        {"a": {"neighbors": "none"}},
+        {"a": {"neighbors": ["x", "y"]}, "x": {"role": "neighbor"}, "y": {"role": "neighbor"}},
         {"a": {"mix": "m"}, "b": {}, "c": {"mix": "m"}, "d": {"mix": "m"}},
         {"a": {"partition_scheme": {"type": "gpu-progression"}}, "b": {"partition_scheme": {"type": "normal"}}},
     ],
@@ -75,7 +75,7 @@ def test_how_large_a_plan_would_be_is_known_before_it_is_made(
 
 
 def test_several_tenants_share_each_device() -> None:
-    made = plan(profile(a={}, b={"company": ["x"]}, x={"role": "company"}), 2, per_device=2)
+    made = plan(profile(a={}, b={"neighbors": ["x"]}, x={"role": "neighbor"}), 2, per_device=2)
     assert shape(made)[:2] == ["A0a A0b A1a A1b", "B0a x0b x1a x1b"]
     assert [launch.devices for launch in made.batches[0].launches] == [(0,), (0,), (1,), (1,)]
     assert (made.slots_per_device, made.slots) == (2, ("0a", "0b", "1a", "1b"))
@@ -99,7 +99,7 @@ def test_a_test_over_several_devices_wants_them_whole() -> None:
 
 
 def test_company_may_be_a_test_of_its_own() -> None:
-    made = profile(a={"company": ["b"]}, b={})
+    made = profile(a={"neighbors": ["b"]}, b={})
     assert shape(plan(made, 2)) == ["A0 b1", "A1 b0", "B0 B1"]
     assert shape(plan(made, 2, "a")) == ["A0 b1", "A1 b0"]
     assert plan(made, 2, "a").omitted == ("s.b",)
@@ -124,12 +124,12 @@ def test_a_mix_stands_where_its_first_test_does() -> None:
 @pytest.mark.parametrize(
     ("tests", "says"),
     [
-        ({"a": {"company": ["nobody"]}}, "no test of this profile"),
-        ({"a": {"company": "alone"}}, "it takes one of 'same', 'none'"),
-        ({"a": {"company": "none", "partition_scheme": {"type": "normal"}}}, "leaves no slot for company"),
-        ({"a": {"company": ["b"]}, "b": {"partition_scheme": {"type": "normal"}}}, "leaves no slot for company"),
-        ({"a": {"company": "none", "mix": "day"}, "b": {"mix": "day"}}, "choose one"),
-        ({"a": {}, "b": {"role": "company"}}, "no test names it"),
+        ({"a": {"neighbors": ["nobody"]}}, "in this profile"),
+        ({"a": {"neighbors": "alone"}}, "it takes one of 'same', 'none'"),
+        ({"a": {"neighbors": "none", "partition_scheme": {"type": "normal"}}}, "leaves no slot for neighbors"),
+        ({"a": {"neighbors": ["b"]}, "b": {"partition_scheme": {"type": "normal"}}}, "leaves no slot for neighbors"),
+        ({"a": {"neighbors": "none", "mix": "day"}, "b": {"mix": "day"}}, "Choose one"),
+        ({"a": {}, "b": {"role": "neighbor"}}, "no test names it"),
         ({"a": {"mix": "day"}, "b": {}}, "has one test"),
         ({"a": {"least_devices": 2, "partition_scheme": {"type": "gpu-progression"}}}, "begins with one device"),
         ({"a": {"device_counts": [1, 2]}}, "has launches over other numbers of devices"),
@@ -143,10 +143,10 @@ def test_company_that_cannot_be_is_refused(tests: dict[str, Any], says: str) -> 
 
 
 def test_what_needs_a_second_slot_says_so() -> None:
-    for made in (profile(a={"company": ["b"]}, b={"role": "company"}), profile(a={"mix": "day"}, b={"mix": "day"})):
+    for made in (profile(a={"neighbors": ["b"]}, b={"role": "neighbor"}), profile(a={"mix": "day"}, b={"mix": "day"})):
         with pytest.raises(InputError, match=r"not planned: .* two devices or more, and there is one"):
             plan(made, 1)
-    assert shape(plan(profile(a={"company": "none"}), 1)) == ["A0"]
+    assert shape(plan(profile(a={"neighbors": "none"}), 1)) == ["A0"]
 
 
 def test_what_cannot_spread_over_these_devices_is_not_planned() -> None:
@@ -222,3 +222,8 @@ def test_tenants_that_share_a_device_are_no_further_devices() -> None:
     made = profile(a={"least_devices": 2}, b={})
     assert plan(made, 1, per_device=2).not_planned == {"s.a": "it needs 2 devices, and the node has 1"}
     assert plan(made, 2, per_device=2).not_planned == {}
+
+
+def test_profiles_of_before_the_renaming_say_company() -> None:
+    new = profile(a={"neighbors": ["b"]}, b={"role": "neighbor"})
+    assert profile(a={"company": ["b"]}, b={"role": "company"}).tests == new.tests

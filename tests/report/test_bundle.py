@@ -273,7 +273,7 @@ def test_shipped_rules() -> None:
     assert (rules.isolation, rules.repeat, rules.closed) == ("full", 10, True)
 
 
-@pytest.mark.parametrize(("rules", "profile"), [("procurement", "standard"), ("procurement-both", "procurement")])
+@pytest.mark.parametrize(("rules", "profile"), [("procurement", "standard"), ("procurement-both", "procurement-both")])
 def test_shipped_rules_pin_all_that_the_profile_leaves_open(rules: str, profile: str) -> None:
     """Every option of every test: as the profile states it, else at its default."""
     pinned, catalogue = load_rules(rules).arguments, builtin_workloads()
@@ -299,7 +299,7 @@ def test_rules_for_both_suites_are_those_for_one() -> None:
     assert both == msgspec.structs.replace(
         one,
         name="procurement-both",
-        profile=Pin(name="procurement"),
+        profile=Pin(name="procurement-both"),
         weights=None,
         suite_weights={suite: Pin(name=suite) for suite in ("standard", "modern")},
         ceiling=both.ceiling,

@@ -99,7 +99,7 @@ def test_devices_that_are_left_out_are_a_mark(tmp_path: Path, whole: Plan) -> No
 
 
 def test_company_that_the_profile_does_not_say_is_a_mark(tmp_path: Path, whole: Plan) -> None:
-    """As ``--company none`` makes it: one slot after the other; a progression has no company at any time."""
+    """As ``--neighbors none`` makes it: one slot after the other; a progression has no company at any time."""
     alone = tuple(launch for batch in whole.batches for launch in batch.launches)
     made = tuple(Batch(number=number, launches=(launch,)) for number, launch in enumerate(alone))
     make_records.write_run(tmp_path, msgspec.structs.replace(whole, batches=made))

@@ -277,7 +277,7 @@ def mixed(folder: Path, *, slow: float = 1.0) -> Report:
             for row in rank["slices"]:
                 row[2] = round(10_000 * factors[str(made["device"])])
         path.write_text(json.dumps(made))
-    return make_report(folder, options=ReportOptions(compare_gpus=True))
+    return make_report(folder, options=ReportOptions(per_gpu=True))
 
 
 def test_a_node_with_two_models_is_named_and_its_devices_are_held_against_their_like(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_of_a_device_without_its_like_nothing_is_claimed(tmp_path: Path, capsys:
     report = mixed(tmp_path / "run")
     assert report.gpus is not None
     assert report.gpus.overall == report.gpus.stragglers == ()
-    call(["report", str(tmp_path / "run"), "--compare-gpus"])
+    call(["report", str(tmp_path / "run"), "--per-gpu"])
     shown = " ".join(capsys.readouterr().out.split())
     assert "no GPU is slow beyond chance; " in shown
     assert "; not known of GPU 3: no other is of that model" in shown

@@ -239,7 +239,7 @@ def test_what_is_not_proven_is_not_cleared(tmp_path: Path) -> None:
     (written,) = json.loads(printed(report, "json"))["gpus"]["behind"]
     assert written == msgspec.structs.asdict(behind)
     page = tmp_path / "report.html"
-    options = ("--compare-gpus", "--html", str(page), "-o", str(tmp_path / "report.txt"))
+    options = ("--per-gpu", "--html", str(page), "-o", str(tmp_path / "report.txt"))
     call(["report", str(tmp_path / "run"), *options])
     assert f"{told}: {command}" in page.read_text()
 

@@ -240,7 +240,7 @@ def test_stamps_by_nobody_who_counts(folder: Path, keys: Keys, tmp_path: Path) -
     unknown = {one.problem for one in read_stamps(folder, names, None, None)}
     assert unknown == {
         "who may sign was not given (--allowed-signers)",
-        "the certificate of its authority was not given (--authorities)",
+        "the certificate of its authority was not given (--tsa-certs)",
     }
 
 
@@ -361,7 +361,7 @@ def test_without_the_extra_commands_say_how_to_install_it(
     assert not (other / "stamps").exists(), "refused before anything is written"
     assert call(["stamp", "add", str(folder), str(keys.signature(query.with_suffix(".txt")))]) == 0
     shutil.copy(reply, query.with_suffix(".tsr"))
-    for given, code in ((["--authorities", str(keys.authorities)], 2), ([], 0)):
+    for given, code in ((["--tsa-certs", str(keys.authorities)], 2), ([], 0)):
         assert call(["verify", str(folder), *given]) == code
     assert needed in " ".join(capsys.readouterr().err.split())
 
@@ -369,7 +369,7 @@ def test_without_the_extra_commands_say_how_to_install_it(
 def test_a_file_without_certificates_is_named(folder: Path, keys: Keys, capsys: pytest.CaptureFixture[str]) -> None:
     query, _ = request_stamp(folder)
     shutil.copy(keys.reply(query), query.with_suffix(".tsr"))
-    assert call(["verify", str(folder), "--authorities", str(folder / "run.json")]) == 2
+    assert call(["verify", str(folder), "--tsa-certs", str(folder / "run.json")]) == 2
     assert "run.json: no certificates (PEM): " in capsys.readouterr().err
 
 

@@ -95,7 +95,7 @@ def test_a_slow_device_is_named_from_folder_and_from_summary(tmp_path: Path) -> 
     summary = tmp_path / "slow.json"
     summary.write_text(encode_summary(load(slow)))
     for source in (slow, summary):
-        report = make_report(source, options=ReportOptions(compare_gpus=True))
+        report = make_report(source, options=ReportOptions(per_gpu=True))
         assert report.gpus is not None
         (named,) = report.gpus.overall
         assert (named.device, named.test) == ("2", None)

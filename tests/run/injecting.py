@@ -169,7 +169,9 @@ class Injector(threading.Thread):
             for what, number in LOSSES
         ]
         deeds += [
-            Deed(f"server {what}", "machinery", lambda *_, number=number: self.lose_server(number), all_launches=True)
+            Deed(
+                f"server {what}", "harness_error", lambda *_, number=number: self.lose_server(number), all_launches=True
+            )
             for what, number in LOSSES[: max(0, self.servers)]  # both may be chosen
         ]
         pair = self.moments.sample(deeds, 2)

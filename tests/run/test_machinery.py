@@ -86,7 +86,7 @@ def test_a_lost_worker_server_is_named_and_replaced(
     lose = send(number, SERVER)
     act = once(LaunchState, lose, state="working") if moment == "at work" else once(BatchBegins, lose)
     finished = run_own(STEADY, act, start="warm", tenants=1)
-    assert causes(finished) == ["machinery", None]
+    assert causes(finished) == ["harness_error", None]
     why = "was killed by SIGKILL" if number == signal.SIGKILL else "2 s"
     assert all("the worker server" in detail and why in detail for detail in details(finished))
     assert [note for note in finished.notes if note.startswith("the worker server") and "started again" in note]
@@ -207,7 +207,7 @@ def test_a_failed_fork_is_named_and_tried_again(run_own: Runner, narrow: Path) -
             (narrow / "pids.max").write_text("0" if len(begun) == 1 else "max")
 
     finished = run_own(STEADY, limit, start="warm", tenants=1)
-    assert causes(finished) == ["machinery", None]
+    assert causes(finished) == ["harness_error", None]
     assert details(finished) == {"the worker server cannot fork: Resource temporarily unavailable"}
 
 

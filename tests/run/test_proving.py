@@ -207,6 +207,6 @@ def test_trusted_data_is_not_read_and_marked(honest: Finished, run_profile: Runn
     assert edges(finished, CodeSeen) == ["before", "after"]
     assert edges(finished, DataSeen) == []
     assert [mark.text for mark in finished.records[0].mnb.marks if mark.kind == "data not read again"] == [
-        "imagenet was not compared with its checksum (--trust-data)"
+        "imagenet was not compared with its checksum (--skip-data-check)"
     ]
     assert reasons(finished.folder, "R19") == ()

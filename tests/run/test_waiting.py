@@ -202,14 +202,14 @@ def test_huge_pages_that_no_limit_counts_are_named() -> None:
 
 def test_a_launch_that_can_never_be_started_ends_the_session() -> None:
     """Each failed fork is tried again; all of them would be for ever."""
-    failure = SimpleNamespace(cause="machinery", detail="no process can be forked")
+    failure = SimpleNamespace(cause="harness_error", detail="no process can be forked")
     record: Any = SimpleNamespace(job_id="0.0", mnb=SimpleNamespace(label="s.a", failure=failure))
     other: Any = SimpleNamespace(job_id="0.1", mnb=SimpleNamespace(label="s.a", failure=None))
     unable: Counter[str] = Counter()
     for _ in range(3):
-        batches.check_machinery([record, other], unable)
+        batches.check_harness([record, other], unable)
     with pytest.raises(MachineryError, match=r"s.a J0.0: no process can be forked, 4 times; go on with mnb resume"):
-        batches.check_machinery([record, other], unable)
+        batches.check_harness([record, other], unable)
 
 
 def test_a_group_of_failed_tasks_is_told_in_one_line() -> None:

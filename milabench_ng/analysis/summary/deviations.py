@@ -113,9 +113,9 @@ def _expected(label: str, stated: Mapping[str, Test], beside: Collection[str], s
     test = stated[label]
     if test.mix is not None:
         return {other for other in beside if other in stated and stated[other].mix == test.mix}
-    if test.company == "same":
+    if test.neighbors == "same":
         return {label} if slots > 1 else set()
-    names = () if test.company == "none" else test.company
+    names = () if test.neighbors == "none" else test.neighbors
     ids = {name_of(other): other for other in stated}
     return {ids[names[i % len(names)]] for i in range(slots - 1 if names else 0)}
 

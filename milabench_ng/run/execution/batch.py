@@ -132,7 +132,7 @@ class BatchRunner:
         try:
             await tenant.start(self.starter, self._verify)
         except MachineryError as error:
-            tenant.machinery = str(error)
+            tenant.harness_error = str(error)
         else:
             self.announcer.reached(tenant, "starting")
 

@@ -99,8 +99,8 @@ class Tenant:
         self._commands = self._events = -1
         """Our ends of its pipes; -1 before it is started."""
         self._heard_bytes = self._items = 0
-        self.machinery = ""
-        """What kept it from working, if that was the machinery around it."""
+        self.harness_error = ""
+        """What kept it from working, if that was mnb itself."""
         self.failed_s: float | None = None
         """Time when it reported its failure, or ended."""
         self.intruder = ""
@@ -280,7 +280,7 @@ class Tenant:
         if self.alive:  # it was not abandoned
             self.drain()
             self._close()
-            self.machinery = str(error or "")
+            self.harness_error = str(error or "")
             self.ended.set_result(None if error else started.ended.result())
 
     def _close(self) -> None:

@@ -29,8 +29,8 @@ class LaunchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was interrupted before it was full, and before it failed by itself."""
     device: Failure | None
     """What happened to its device, according to NVML."""
-    machinery: str = ""
-    """What kept it from working, if that was the machinery around it."""
+    harness_error: str = ""
+    """What kept it from working, if that was mnb itself."""
     broken_protocol: str
     failures: Sequence[Failed]
 
@@ -71,8 +71,10 @@ def _by_fence(seen: GroupEvidence, limit_bytes: int, outcome: LaunchOutcome) -> 
 
 
 def _by_orchestrator(outcome: LaunchOutcome) -> Failure | None:
-    if outcome.machinery:
-        return Failure(cause="machinery", detail=outcome.machinery.splitlines()[-1], traceback=outcome.machinery)
+    if outcome.harness_error:
+        return Failure(
+            cause="harness_error", detail=outcome.harness_error.splitlines()[-1], traceback=outcome.harness_error
+        )
     if outcome.timed_out is not None:
         return Failure(cause="timeout", detail=outcome.timed_out)
     if outcome.broken_protocol:

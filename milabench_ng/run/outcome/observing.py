@@ -92,7 +92,7 @@ def _failure(tenant: Tenant, observed: BatchObservation, context: RunContext) ->
         window=_window(tenant, observed, context),
         timed_out=observed.runner.timed_out.get(tenant.launch.job_id),
         interrupted=tenant.launch.job_id in observed.runner.cut_short or _was_interrupted(tenant, context.interrupted),
-        machinery=observed.runner.broken or tenant.machinery,
+        harness_error=observed.runner.broken or tenant.harness_error,
         device=_device(tenant, observed, context),
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,

@@ -228,11 +228,11 @@ async def plan_run(
 
 def without_alone(profile: Profile, chosen: Mapping[str, Test]) -> Iterator[str]:
     """What to say of chosen tests that run beside others and get no slowdown, as none runs their work alone."""
-    alone = {name: test for name, test in profile.tests.items() if test.company == "none"}
+    alone = {name: test for name, test in profile.tests.items() if test.neighbors == "none"}
     lacking: dict[str, list[str]] = {}
     for name, test in chosen.items():
         same = [other for other, victim in alone.items() if _work(victim) == _work(test)]
-        if isinstance(test.company, tuple) and not chosen.keys() & set(same):
+        if isinstance(test.neighbors, tuple) and not chosen.keys() & set(same):
             lacking.setdefault(f"; --name {same[0]} adds it" if same else "", []).append(name)
     for what_to_do, names in lacking.items():
         yield f"no slowdown of {', '.join(names)}: nothing runs the same alone{what_to_do}"

@@ -99,7 +99,7 @@ def refuse_no_borders(request: RunRequest) -> None:
     rule = request.stopping
     if rule is None:
         return
-    option = "--budget" if rule.width is None else "--narrow"
+    option = "--budget" if rule.width is None else "--target-ci"
     if request.order == "file":
         raise InputError(
             f"{option} --order file: it ends a run between repeats, which this order has not; leave it out"
@@ -107,10 +107,11 @@ def refuse_no_borders(request: RunRequest) -> None:
     if request.sessions > 1:
         raise InputError(f"{option} --sessions {request.sessions}: it ends a run of one session; leave one of them out")
     if rule.width is not None and not 0 < rule.width < 1:
-        raise InputError(f"--narrow {rule.width:g}: above 0 and below 100 %, such as 2%")
+        raise InputError(f"--target-ci {rule.width:g}: above 0 and below 100 %, such as 2%")
     if rule.width is not None and request.repeat <= rule.least:
         raise InputError(
-            f"--narrow --repeat {request.repeat}: the interval decides from {rule.least} repeats on, and --repeat is "
+            f"--target-ci --repeat {request.repeat}: the interval decides from {rule.least} repeats on, and "
+            "--repeat is "
             f"the most; give more, such as --repeat {2 * rule.least}"
         )
     if request.repeat == 1:

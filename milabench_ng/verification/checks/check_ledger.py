@@ -67,7 +67,7 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
 
 
 def _as(role: Role) -> str:
-    return "" if role == "measured" else f" as {role}"
+    return "" if role == "measured" else " as a neighbor"
 
 
 def _unread_by_the_report(evidence: Evidence) -> Iterator[str]:

@@ -192,7 +192,7 @@ def _key(launch: Launch) -> _Key:
 
 def _shown(batch: frozenset[_Key]) -> str:
     return ", ".join(
-        f"{test} run {run} on {'+'.join(slots)}{'' if role == 'measured' else f' ({role})'}"
+        f"{test} run {run} on {'+'.join(slots)}{'' if role == 'measured' else ' (neighbor)'}"
         for test, _, _, run, _, slots, role in sorted(batch)
     )
 

@@ -227,7 +227,7 @@ def _unread(evidence: Evidence, sessions: dict[int, SessionProofs], trusted: set
             if data.name not in trusted:
                 yield f"{name}: its session did not compare {data.name} with its checksum"
             elif demands:
-                yield f"{name}: {data.name} was not compared with its checksum (--trust-data), and it is demanded"
+                yield f"{name}: {data.name} was not compared with its checksum (--skip-data-check), and it is demanded"
         elif data.checksum not in (None, read.checksum):
             yield f"{name}: it says that {data.name} has another checksum than was found"
 

@@ -1,4 +1,4 @@
-"""What it does to intervals and verdicts that a run ends as soon as its interval is narrow (``--narrow``)."""
+"""What it does to intervals and verdicts that a run ends as soon as its interval is narrow (``--target-ci``)."""
 
 from __future__ import annotations
 
