@@ -68,7 +68,7 @@ def accept(
     guarantee
         Share of the bid's throughput that the node must reach, such as 0.97 or 97%.
     rules
-        A JSON file of rules that both sides must keep, or the name of a shipped one: procurement, procurement-both.
+        A JSON file of rules that both sides must keep, or the name of a shipped one: procurement, standard.
         Signature and nonce are demanded of the bid alone.
     allowed_signers
         Who may sign the bid: a file as in ssh-keygen(1), ALLOWED SIGNERS.

@@ -40,7 +40,7 @@ def bids(
     file
         A JSON file: the reference, the bids (results and price of a node), assumptions. Paths are relative to it.
     rules
-        A JSON file of rules that every bid must keep, or the name of a shipped one: procurement, procurement-both.
+        A JSON file of rules that every bid must keep, or the name of a shipped one: procurement, standard.
     allowed_signers
         Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS. `signed_by` of a bid names the one that must have.
     tsa_certs

@@ -48,7 +48,7 @@ def doctor(
     Exit code: 0 if ready (full isolation, torch installed, shares possible, all GPUs
     usable) and no rule is broken, 1 if not (the last lines say why), 2 for bad input.
 
-    Example: mnb doctor --rules procurement
+    Example: mnb doctor --rules standard
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def doctor(
         Show the shares for this many tenants on each device.
     rules
         Also check which of these rules the node keeps, and plan the profile that they name: a JSON file, or a shipped
-        one's name (procurement, procurement-both).
+        one's name (procurement, standard).
     """
     asked = None if rules is None else load_rules(rules)
     if asked is not None:

@@ -37,14 +37,14 @@ def verify(
 
     Exit code: 0 if no rule is broken, 1 if one is or a refused doubt is raised, 2 for bad input.
 
-    Example: mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt
+    Example: mnb verify results.bundle.tar.gz --rules standard --allowed-signers vendors.txt
 
     Parameters
     ----------
     folder
         A result folder or a bundle.
     rules
-        A JSON file of rules, or the name of a shipped one: procurement, procurement-both.
+        A JSON file of rules, or the name of a shipped one: procurement, standard.
     profile
         The profile that must have been run: a file, or the name of a shipped one.
     weights

@@ -34,9 +34,8 @@ Cause = Literal[
     "short",
     "interrupted",
     "harness_error",
-    "machinery",
 ]
-"""Why a launch failed; `NOT_TRIED` of them say nothing about it. Before 0.3.0 `harness_error` was ``machinery``."""
+"""Why a launch failed; `NOT_TRIED` of them say nothing about it."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="event"):

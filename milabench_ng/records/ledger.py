@@ -31,7 +31,7 @@ FIRST = "0" * 64
 """The hash that the first line names for the line before it."""
 
 
-NOT_TRIED = ("interrupted", "harness_error", "machinery")
+NOT_TRIED = ("interrupted", "harness_error")
 """Causes that say nothing about a launch: it is tried again without being asked for."""
 
 

@@ -205,7 +205,7 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     """Isolation by slot: a launch over K devices has K shares."""
     conditions: dict[Edge, Conditions]
     surroundings: dict[Edge, Surroundings] | msgspec.UnsetType = msgspec.UNSET
-    """CPU quotas, other runs and the machinery; omitted in records of before 0.4."""
+    """CPU quotas, other runs and mnb itself; omitted in records of before 0.4."""
     host_pace: dict[str, dict[Edge, HostPace]]
     """Pace of each share's CPUs, by slot; empty if it was not measured."""
     telemetry: dict[str, dict[str, Spread]]

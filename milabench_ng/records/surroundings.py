@@ -1,4 +1,4 @@
-"""What else shared the node's CPUs with a batch: groups above the tenants, other runs, and the machinery itself.
+"""What else shared the node's CPUs with a batch: groups above the tenants, other runs, and mnb itself.
 
 Read at both edges of a batch. Counters are cumulative, so that their difference is what happened in between.
 """

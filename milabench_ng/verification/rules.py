@@ -155,7 +155,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def load_rules(source: str | Path | None) -> Rules:
-    """The rules in a file, or the shipped ones of that name (``procurement``); without a source, no demands."""
+    """The rules in a file, or the shipped ones of that name (``standard``); without a source, no demands."""
     if source is None:
         return Rules()
     path = Path(source)

@@ -199,7 +199,7 @@ def test_doctor_says_why_a_node_is_not_ready(here: Here) -> None:
 
 
 def test_doctor_in_one_table_and_as_markdown(here: Here) -> None:
-    _, stdout, _ = here("doctor", "--format", "csv", "--rules", "procurement")
+    _, stdout, _ = here("doctor", "--format", "csv", "--rules", "standard")
     rows = list(csv.DictReader(stdout.splitlines()))
     told = {(row["part"], row["of"], row["what"]): row["value"] for row in rows}
     assert told["node", "", "host"] == socket.gethostname()
@@ -445,7 +445,7 @@ def test_list_says_what_a_workload_needs_and_stresses(listed: str) -> None:
 
 def test_the_run_that_is_named_next_is_what_the_shipped_rules_ask() -> None:
     _, bound, _ = app.parse_args(TENDER)
-    rules = load_rules("procurement")
+    rules = load_rules("standard")
     assert rules.profile
     assert bound.args == (Path(rules.profile.name or ""),)
     assert bound.kwargs["sessions"] >= (rules.least_sessions or 0)

@@ -139,8 +139,8 @@ report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured 
 report res --per-gpu | 0 | mnb · quick · res
 report res --weights nowhere.json | 2 | mnb: nowhere.json: No such file or directory
 report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
-report res --rules procurement | 1 | mnb · quick · res
-report res --rules procurement --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it
+report res --rules standard | 1 | mnb · quick · res
+report res --rules standard --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file; it
 report res --rules rules.json --nonce other | 1 | mnb · quick · res
 report res --nonce other | 2 | mnb: --nonce other: only rules ask for it; say --rules too
 report res -n 5 | 2 | mnb report: unknown option -n (did you mean --nonce?)
@@ -205,7 +205,7 @@ verify res.tar.gz | 0 | verdict PASS of 17 rules; 17 not asked; unsigned; not ch
 verify cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
 verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not a readable manifest: not JSON: Unterminated string
 verify odd | 1 | verdict FAIL of 16 rules: R12, R13 broken (R12 quick.vae.J0.0.20260106-160004-123456.json: it ho
-verify res --rules procurement | 1 | verdict FAIL of 30 rules of 'procurement': R2, R6, R7, R11, R15 broken (R2 a
+verify res --rules standard | 1 | verdict FAIL of 30 rules of 'standard': R2, R6, R7, R11, R15 broken (R2 a
 verify res --rules rules.json | 0 | verdict PASS of 17 rules of 'mine'; 16 not asked; unsigned; not checkable: R1,
 verify res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file; the shipped ones are procurement
 verify res --repeat 5 | 1 | verdict FAIL of 17 rules: R11 broken (R11 quick.toy_reg: 2 of 5 runs have records); 16
@@ -271,7 +271,7 @@ jobs quick --tenants 2.5 | 2 | mnb: --tenants 2.5: a whole number
 jobs quick --retry -1 | 2 | mnb: --retry -1: at least 0
 jobs quick --name vae loader | 2 | mnb: loader: neither an option nor its value; name several tests one by one,
 jobs quick vae | 2 | mnb: vae: neither an option nor its value; name several tests one by one, --name vae, and put
-jobs quick -n vae | 2 | mnb jobs: unknown option -n (did you mean --name or --target-ci or --nonce?)
+jobs quick -n vae | 2 | mnb jobs: unknown option -n (did you mean --name or --nonce or --neighbors?)
 jobs quick -v | 2 | mnb jobs: unknown option -v; mnb jobs --help lists the options
 jobs quick --name vae -- batch_size=64 | 2 | mnb: batch_size=64: options of the workloads begin with dashes: --
 jobs quick --nam vae | 2 | mnb jobs: unknown option --nam (did you mean '--name'?)

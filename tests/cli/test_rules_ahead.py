@@ -13,6 +13,7 @@ import pytest
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.preflight import rulings_ahead
 from milabench_ng.model.plan import Device
+from milabench_ng.model.profile import Profile
 from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.node.gpus import Gpu, open_nvml
@@ -30,7 +31,7 @@ GPUS = tuple(
 def checkup(tmp_path_factory: pytest.TempPathFactory) -> Checkup:
     """This node, as if it were ready and had two GPUs."""
     options = NodeOptions(dataroot=tmp_path_factory.mktemp("data"))
-    found = examine(options.request(suite="", text="", source="test"))
+    found = examine(options.request(Profile("", {}, "", "test")))
     return msgspec.structs.replace(
         found,
         ready=True,
@@ -70,11 +71,11 @@ def changed(seen: Conditions, **values: object) -> Conditions:
 
 
 def test_a_node_that_keeps_the_shipped_rules(checkup: Checkup, seen: Conditions) -> None:
-    assert broken(load_rules("procurement"), checkup, seen) == []
+    assert broken(load_rules("standard"), checkup, seen) == []
 
 
 def test_each_rule_says_what_breaks_it_and_what_to_do(checkup: Checkup, seen: Conditions) -> None:
-    rules = load_rules("procurement")
+    rules = load_rules("standard")
     root = msgspec.structs.replace(checkup.dataroot, kind="memory", path="/data", filesystem="tmpfs")
     held = msgspec.structs.replace(checkup, tier="partial", dataroot=root, devices=checkup.devices[:1])
     found = broken(msgspec.structs.replace(rules, gpus=8, least_version="99.0"), held, changed(seen, ecc=False))
@@ -173,4 +174,4 @@ def test_rules_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp
     from milabench_ng.cli import call
 
     assert call(["doctor", "--rules", os.fspath(tmp_path / "none.json")]) == 2
-    assert "no such file; the shipped ones are procurement" in capsys.readouterr().err
+    assert "no such file; the shipped ones are procurement, standard" in capsys.readouterr().err

@@ -367,7 +367,7 @@ def _make_run() -> Path:
 
 _RUN = _make_run()
 _SUMMARY: Summary = load(_RUN)
-_DEMANDING = load_rules("procurement")
+_DEMANDING = load_rules("standard")
 
 
 def tidy() -> None:

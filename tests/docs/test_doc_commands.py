@@ -61,7 +61,7 @@ TABLE: dict[str, Check] = {
         "elsewhere", "test_a_key_of_nobody_who_may_sign_fails_without_rules_too signs, with a key of its own"
     ),
     "mnb doctor": Check("run", codes=(0, 1)),
-    "mnb doctor --rules procurement": PARSE,
+    "mnb doctor --rules standard": PARSE,
     "mnb list standard": RUN,
     "mnb report results --compare baselines/v100.json --price 15000": RUN,
     "mnb schema profile": RUN,
@@ -132,8 +132,8 @@ TABLE: dict[str, Check] = {
         "elsewhere", "sets variables of NCCL"
     ),
     "mnb jobs modern --name collectives -o results-tuning": PARSE,
-    "mnb jobs procurement-both --repeat 5 --sessions 3 --session-gap 6h -o results": PARSE,
-    "mnb verify results.bundle.tar.gz --rules procurement-both --allowed-signers vendors.txt": PARSE,
+    "mnb jobs procurement --repeat 5 --sessions 3 --session-gap 6h -o results": PARSE,
+    "mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt": PARSE,
     "uv run scripts/check-memory-classes -d /scratch/mnb": Check("script", "takes minutes, and needs a GPU"),
     "mnb jobs modern-lite --dry-run": RUN,
     "uv run scripts/check-memory-classes --memory 24GiB --memory 40GiB -d /scratch/mnb": Check(
@@ -192,7 +192,7 @@ TABLE: dict[str, Check] = {
     "mnb report results --compare v100 --price 200000 --html report.html": RUN,
     "mnb report results-acme --weights tests/docs/third_party/acme-weights.json": BY_PACKAGE,
     "mnb verify results-acme": BY_PACKAGE,
-    "mnb report results.bundle.tar.gz --rules procurement --nonce tender-2026-17 --compare v100 "
+    "mnb report results.bundle.tar.gz --rules standard --nonce tender-2026-17 --compare v100 "
     "--allowed-signers vendors.txt": PARSE,
     "mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json": PARSE,
     "mnb run convnet --data-scale 0.02 -- --image-size 64 --precision bf16": PARSE,
@@ -215,19 +215,19 @@ TABLE: dict[str, Check] = {
     ),
     "scripts/docs": SLOW,
     "mnb verify results --profile profiles/standard.json --require full --repeat 10": Check("run", codes=(1,)),
-    "mnb verify results.bundle.tar.gz --rules procurement --nonce tender-2026-17 --allowed-signers signers.txt": PARSE,
+    "mnb verify results.bundle.tar.gz --rules standard --nonce tender-2026-17 --allowed-signers signers.txt": PARSE,
     'echo "vendor@example.org namespaces=\\"mnb\\" $(cat ~/.ssh/id_ed25519.pub)" > signers.txt': Check(
         "elsewhere", "test_tender_guides writes one, with a key of its own"
     ),
-    "mnb verify results.bundle.tar.gz --rules procurement --nonce tender-2026-17 --allowed-signers vendors.txt": PARSE,
+    "mnb verify results.bundle.tar.gz --rules standard --nonce tender-2026-17 --allowed-signers vendors.txt": PARSE,
     "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full --repeat 10": Check(
         "run", codes=(1,)
     ),
     "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full": Check("run", codes=(1,)),
     "mnb stamp request results": RUN,
     "mnb stamp add results reply.tsr": PARSE,
-    "mnb verify results.bundle.tar.gz --rules procurement": Check("run", codes=(1,)),
-    "mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt": PARSE,
+    "mnb verify results.bundle.tar.gz --rules standard": Check("run", codes=(1,)),
+    "mnb verify results.bundle.tar.gz --rules standard --allowed-signers vendors.txt": PARSE,
     "mnb verify results.bundle.tar.gz --rules tender.json --allowed-signers vendors.txt": PARSE,
     "PYTHONPATH=site mnb jobs tests/docs/third_party/acme.json -o results-acme": BY_PACKAGE,
     "PYTHONPATH=site mnb list": BY_PACKAGE,

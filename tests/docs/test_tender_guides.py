@@ -82,7 +82,7 @@ def vendor(tmp_path_factory: pytest.TempPathFactory, follow: Follow) -> tuple[Pa
 
 def small_rules() -> dict[str, object]:
     """The shipped rules, without what the small tender cannot meet."""
-    shipped = json.loads((ROOT / "rules" / "procurement.json").read_text())
+    shipped = json.loads((ROOT / "rules" / "standard.json").read_text())
     return {key: value for key, value in shipped.items() if key not in LARGE} | SMALL
 
 
@@ -104,7 +104,7 @@ def test_the_buyer_has_a_ranked_table(vendor: tuple[Path, dict[str, str]], follo
         command = [sys.executable, "-m", "milabench_ng", "bundle", str(results), "--sign", str(key)]
         subprocess.run([*command, "-o", str(bundle)], cwd=ROOT, check=True, capture_output=True)
     (tmp_path / "rules").mkdir()
-    (tmp_path / "rules" / "procurement.json").write_text(json.dumps(small_rules(), indent=4))
+    (tmp_path / "rules" / "standard.json").write_text(json.dumps(small_rules(), indent=4))
     (tmp_path / "weights.json").write_text('{"trial.toy_reg": {"weight": 1}}')
     [bids] = [text for language, text in blocks(BUYER) if language == "json"]
     small = json.loads(bids) | {"reference": "acme.bundle.tar.gz", "weights": "weights.json"}
@@ -154,7 +154,7 @@ def test_what_the_guide_writes_is_right_for_the_shipped_files(tmp_path: Path) ->
     edits = [line for _, text in blocks(BUYER) for line in text.splitlines() if line.startswith("sed ")]
     for line in edits:
         subprocess.run(line, shell=True, cwd=tmp_path, check=True)
-    shipped = msgspec.json.decode((ROOT / "rules" / "procurement.json").read_bytes(), type=Rules)
+    shipped = msgspec.json.decode((ROOT / "rules" / "standard.json").read_bytes(), type=Rules)
     made = msgspec.json.decode((tmp_path / "tender.json").read_bytes(), type=Rules)
     assert made == msgspec.structs.replace(shipped, name="tender-2026-17", nonce="tender-2026-17")
     [bids] = [text for language, text in blocks(BUYER) if language == "json"]

@@ -268,12 +268,12 @@ def weights(folder: Path) -> Path:
 
 
 def test_shipped_rules() -> None:
-    assert "procurement" in names("rules")
-    rules = load_rules("procurement")
+    assert "standard" in names("rules")
+    rules = load_rules("standard")
     assert (rules.isolation, rules.repeat, rules.closed) == ("full", 10, True)
 
 
-@pytest.mark.parametrize(("rules", "profile"), [("procurement", "standard"), ("procurement-both", "procurement-both")])
+@pytest.mark.parametrize(("rules", "profile"), [("standard", "standard"), ("procurement", "procurement")])
 def test_shipped_rules_pin_all_that_the_profile_leaves_open(rules: str, profile: str) -> None:
     """Every option of every test: as the profile states it, else at its default."""
     pinned, catalogue = load_rules(rules).arguments, builtin_workloads()
@@ -291,15 +291,15 @@ def test_shipped_rules_pin_all_that_the_profile_leaves_open(rules: str, profile:
 
 def test_rules_for_both_suites_are_those_for_one() -> None:
     """They differ in what the modern suite adds, and pin the weights of both suites."""
-    one, both = load_rules("procurement"), load_rules("procurement-both")
+    one, both = load_rules("standard"), load_rules("procurement")
     assert one.ceiling is not None
     assert both.ceiling is not None
     assert one.ceiling.flops_per_item.items() <= both.ceiling.flops_per_item.items()
     assert one.arguments.items() <= both.arguments.items()
     assert both == msgspec.structs.replace(
         one,
-        name="procurement-both",
-        profile=Pin(name="procurement-both"),
+        name="procurement",
+        profile=Pin(name="procurement"),
         weights=None,
         suite_weights={suite: Pin(name=suite) for suite in ("standard", "modern")},
         ceiling=both.ceiling,

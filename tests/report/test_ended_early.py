@@ -195,6 +195,6 @@ def test_a_tender_refuses_rules_for_stopping(tmp_path: Path) -> None:
     assert r11(tmp_path / "whole", Rules()) == ("off", ())
 
 
-@pytest.mark.parametrize("name", ["procurement", "procurement-both"])
+@pytest.mark.parametrize("name", ["standard", "procurement"])
 def test_the_shipped_rules_refuse_rules_for_stopping(name: str) -> None:
     assert not load_rules(name).stopping

@@ -76,13 +76,13 @@ def test_the_doubts_say_how_often_honest_folders_show_them(
 @pytest.mark.parametrize("name", NAMES)
 def test_the_shipped_rules_break_only_where_the_run_falls_short(name: str, corpus: dict[str, Path]) -> None:
     excused = UNKEPT.keys() | OWN.get(name, {}).keys()
-    assert broken(verify(corpus[name], load_rules("procurement"))) - excused == set()
+    assert broken(verify(corpus[name], load_rules("standard"))) - excused == set()
 
 
 def test_a_standard_run_keeps_the_shipped_rules_but_for_its_repeats(corpus: dict[str, Path]) -> None:
     """One repeat has no interval (R15), and only the commit that ran can compare the code (R21)."""
     asked = msgspec.structs.replace(
-        load_rules("procurement"), repeat=1, least_sessions=1, signed=False, margin=None, marks_accepted={}
+        load_rules("standard"), repeat=1, least_sessions=1, signed=False, margin=None, marks_accepted={}
     )
     standard = corpus["standard-2xH200-20261124"]
     assert broken(verify(standard, asked)) - {"R21"} == {"R22"}

@@ -87,9 +87,9 @@ def test_each_of_several_suites_has_the_weights_of_its_own_tests(tmp_path: Path)
 
 
 def test_a_run_asks_for_weights_of_the_suites_of_its_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["jobs", "procurement-both", "--dry-run", "--name", "moe", "--weights"]
-    assert call([*given, str(written(tmp_path, "procurement-both.moe"))]) == 2
-    assert "procurement-both.moe: the suites are modern; correct its name" in capsys.readouterr().err
+    given = ["jobs", "procurement", "--dry-run", "--name", "moe", "--weights"]
+    assert call([*given, str(written(tmp_path, "procurement.moe"))]) == 2
+    assert "procurement.moe: the suites are modern; correct its name" in capsys.readouterr().err
     assert call([*given, str(written(tmp_path, "standard.vae"))]) == 2
     assert "the suites are modern, and it weighs no test of them" in capsys.readouterr().err
 

@@ -53,7 +53,7 @@ def accused(folder: Path, **lifted: object) -> dict[str, tuple[str, ...]]:
     """
     window_s = read_manifest(folder).window_rule.length_s
     instead = {key: value for key, (value, _) in LIFTED.items()} | {"window_s": window_s} | lifted
-    shipped = load_rules("procurement")
+    shipped = load_rules("standard")
     accepted = shipped.marks_accepted | dict.fromkeys(MARKS)
     demanding = msgspec.structs.replace(shipped, marks_accepted=accepted, **instead)
     found = [verify(folder, rules) for rules in (Rules(window_s=window_s), demanding)]

@@ -38,7 +38,7 @@ FIELD_SUITES = (
     "mixed",
     "modern",
     "modern-lite",
-    "procurement-both",
+    "procurement",
     "unet3d",
 )
 """Suites other than that of 2020, whose scores rest on a reference, not on the weights of 2020."""
@@ -63,7 +63,7 @@ def entries_of(name: str) -> dict[str, Test]:
 def test_workloads_and_options_exist(name: str, catalogue: Catalogue) -> None:
     for test, entry in entries_of(name).items():
         workload = catalogue.workload(entry.workload, f"{name}.{test}")
-        for memory in LARGE if name in ("modern", "procurement-both") else MEMORIES:
+        for memory in LARGE if name in ("modern", "procurement") else MEMORIES:
             arguments, _ = choose_entries(entry.arguments, memory, f"{name}.{test}")
             resolve(workload.options, arguments, f"{name}.{test}")
         assert (entry.partition_scheme.type == "gpu-progression") == (entry.workload == "scaling")
@@ -95,7 +95,7 @@ UNWEIGHTED = {"llm_fsdp_3b", "llm_decode1", "llm_pretrain_compiled", "llm_prefil
 
 
 def test_procurement_is_standard_and_modern() -> None:
-    whole = entries_of("procurement-both")
+    whole = entries_of("procurement")
     for suite in ("standard", "modern"):
         assert {
             name: msgspec.structs.replace(test, suite=None) for name, test in whole.items() if test.suite == suite
@@ -116,7 +116,7 @@ def test_modern_lite_has_the_twelve_kinds_of_work_in_the_precision_of_modern() -
         assert entry.arguments.get("precision") == whole.arguments.get("precision")
 
 
-@pytest.mark.parametrize("suite", ["modern", "modern-lite", "procurement-both"])
+@pytest.mark.parametrize("suite", ["modern", "modern-lite", "procurement"])
 def test_dlrm_is_planned_where_its_tables_divide(suite: str) -> None:
     def divides(devices: int) -> bool:
         try:

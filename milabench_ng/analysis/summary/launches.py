@@ -229,7 +229,7 @@ def _shapes(rows: Sequence[SliceRow], window: Window, rule: WindowRule, start_s:
 def _failure(record: Record, perf: float) -> tuple[str | None, str]:
     failure = record.mnb.failure
     if failure is not None:
-        return "harness_error" if failure.cause == "machinery" else failure.cause, failure.detail
+        return failure.cause, failure.detail
     if not record.success:
         return "exit", "the record says that it failed, and not why"
     bad = [name for name, value in record.metrics.items() if value is None]

@@ -19,7 +19,7 @@ def read_surroundings(
     """What surrounds a batch now.
 
     ``above``: the group above its tenants, empty if it cannot be seen; ``shares``: their CPUs, by slot; ``own``: the
-    processes of the machinery.
+    processes of mnb itself.
     """
     return Surroundings(
         time_s=time.monotonic(),
