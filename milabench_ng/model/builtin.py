@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.model.catalogue import Declarations, Scalar, Workload
+from milabench_ng.model.catalogue import Declarations, Option, Scalar, Workload
 
 FILE = Path(__file__).with_suffix(".json")
 GROUP = "milabench_ng.workloads"
@@ -25,18 +25,27 @@ class Declared(Declarations, frozen=True, kw_only=True, omit_defaults=True):
     defaults: dict[str, Scalar | None]
 
 
+class Builtin(Declared, frozen=True, kw_only=True, omit_defaults=True):
+    """The same of a workload of this package, with its options: what is wrong in a profile shows without torch."""
+
+    options: tuple[Option, ...]
+
+
 def declared(workload: Workload) -> Declared:
     """The part of ``workload`` that a reader of records compares with."""
     same = {field: getattr(workload, field) for field in Declarations.__struct_fields__}
     return Declared(defaults={option.name: option.default for option in workload.options}, **same)
 
 
-def read_builtin() -> dict[str, Declared]:
+def read_builtin() -> dict[str, Builtin]:
     """What the built-in workloads of this version declare, by name."""
-    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, Declared])
+    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, Builtin])
 
 
 def encode_builtin(workloads: dict[str, Workload]) -> bytes:
     """The content of the file."""
-    found = {name: declared(workloads[name]) for name in sorted(workloads)}
+    found = {
+        name: Builtin(options=workloads[name].options, **msgspec.structs.asdict(declared(workloads[name])))
+        for name in sorted(workloads)
+    }
     return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 import msgspec
@@ -77,7 +77,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 of each room of this installation's package (`sources.package_digests`)."""
     known_twins: tuple[KnownTwin, ...]
     """The twins whose checksums this version knows."""
-    builtin: dict[str, Declared]
+    builtin: Mapping[str, Declared]
     """What this installation's workloads declare, by name."""
     version: str
     """The version of this installation."""
@@ -90,7 +90,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def declared(self) -> dict[str, Declared]:
         """What workloads declare, by name: built-in ones here, those of other packages in the manifest."""
-        return self.manifest.declared | self.builtin
+        return {**self.manifest.declared, **self.builtin}
 
     @property
     def as_ran(self) -> dict[str, Declared]:

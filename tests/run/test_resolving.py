@@ -17,6 +17,7 @@ from milabench_ng.model.profile import TimeLimits, build_profile, parse_profile
 from milabench_ng.model.shipped import find
 from milabench_ng.model.units import GIB, MIB
 from milabench_ng.records.isolation import Tier
+from milabench_ng.run.planning import refusals
 from milabench_ng.run.planning.catalogue_queries import read_by_tests
 from milabench_ng.run.planning.planned_run import without_alone
 from milabench_ng.run.planning.refusals import options_asked, refuse_unsearchable
@@ -120,6 +121,23 @@ def test_what_is_wrong_is_said_with_its_place(catalogue: Catalogue, options: dic
     with pytest.raises(InputError) as raised:
         resolved(catalogue, **options)
     assert str(raised.value).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags", "words"),
+    [
+        ({}, ("--batch-size", "0"), "'one': after --: batch_size is 0; it takes int >= 1"),
+        ({}, ("--bach-size=3",), "unknown option '--bach-size=3' \\(did you mean '--batch-size'"),
+        ({"batch_size": "many"}, (), "'one': batch_size is 'many'; it takes int >= 1"),
+        ({"batch_size": {"16GiB": 1, "32GiB": 0}}, (), "'one': 32GiB: batch_size is 0"),
+    ],
+)
+def test_wrong_options_of_builtin_workloads_are_refused_without_a_catalogue(
+    arguments: dict[str, object], flags: tuple[str, ...], words: str
+) -> None:
+    asked = request_for({"one": {"workload": "toy_reg", "arguments": arguments}}, flags=flags)
+    with pytest.raises(InputError, match=words):
+        refusals.tests_ahead(asked)
 
 
 def test_what_only_an_unselected_test_asks_for_is_not_asked_for(catalogue: Catalogue) -> None:

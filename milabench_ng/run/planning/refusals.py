@@ -15,22 +15,24 @@ from milabench_ng.model.plain import encodable, short
 from milabench_ng.model.plan import Plan
 from milabench_ng.model.profile import Profile, Test, name_of
 from milabench_ng.records.isolation import Tier
-from milabench_ng.run.planning.request import ResolvedRequest, RunRequest, as_asked, selected
+from milabench_ng.run.planning.request import ResolvedRequest, RunRequest, as_asked, check_options, selected
 from milabench_ng.worker.requests import Asked
 
 
 def tests_ahead(request: RunRequest) -> dict[str, Test]:
     """The selected tests before torch is imported; none of a profile of 2020, which needs a catalogue.
 
-    Raises InputError for mistakes that show already: names of tests and workloads.
+    Raises InputError for mistakes that show already: names of tests and workloads, and options of built-in ones.
     """
     if not isinstance(request.profile, Profile):
         return {}
-    known = {*read_builtin(), *installed()}
+    builtin, others = read_builtin(), installed()
     tests = selected(as_asked(request, request.profile), request)
     for name, test in tests.items():
-        if test.workload not in known and ":" not in test.workload:
-            raise unknown_workload(test.workload, known, f"{request.profile.source}: test {name!r}")
+        if test.workload in builtin:
+            check_options(request, name, test, builtin[test.workload].options)
+        elif test.workload not in others and ":" not in test.workload:
+            raise unknown_workload(test.workload, {*builtin, *others}, f"{request.profile.source}: test {name!r}")
     return tests
 
 

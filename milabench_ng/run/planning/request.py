@@ -12,7 +12,7 @@ import msgspec
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import Backend, IsolationRequest
 from milabench_ng.fence.io import ask
-from milabench_ng.model.catalogue import Catalogue, normal_name, parse_flags, resolve
+from milabench_ng.model.catalogue import Catalogue, Option, Scalar, normal_name, parse_flags, resolve
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.model.plain import plain
@@ -215,12 +215,8 @@ def _options(
     """Every option of a test: workload default, profile, command line, in this order; and what the last changed."""
     where = _where(request, name)
     options = catalogue.workload(test.workload, where).options
-    given = parse_flags(options, request.flags, f"{where}: after --")
-    tables = {key: table for key, table in test.arguments.items() if isinstance(table, dict)}
-    for key, table in tables.items():
-        for size, value in table.items():
-            resolve(options, {key: value}, f"{where}: {size}")
-    replaced = {key for key in tables if normal_name(key) in given}
+    given = check_options(request, name, test, options)
+    replaced = {key for key, table in test.arguments.items() if isinstance(table, dict) and normal_name(key) in given}
     kept = {key: value for key, value in test.arguments.items() if key not in replaced}
     values, classes = choose_entries(kept, memory, where)
     stated = resolve(options, values, where)
@@ -228,6 +224,18 @@ def _options(
         name for name, value in given.items() if stated[name] != value or name in map(normal_name, replaced)
     )
     return ResolvedOptions({**stated, **given}, changed, {normal_name(key): size for key, size in classes.items()})
+
+
+def check_options(request: RunRequest, name: str, test: Test, options: Sequence[Option]) -> dict[str, Scalar]:
+    """The options of a test that the command line gives. Raises InputError for a wrong one, also of the profile."""
+    where = _where(request, name)
+    given = parse_flags(options, request.flags, f"{where}: after --")
+    tables = {key: table for key, table in test.arguments.items() if isinstance(table, dict)}
+    for key, table in tables.items():
+        for size, value in table.items():
+            resolve(options, {key: value}, f"{where}: {size}")
+    resolve(options, {key: value for key, value in test.arguments.items() if key not in tables}, where)
+    return given
 
 
 def plan_for(resolved: ResolvedRequest, devices: tuple[Device, ...], memory: DeviceMemory | None = None) -> Plan:
