@@ -31,7 +31,7 @@ from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
 from milabench_ng.model.plan import Launch
 from milabench_ng.present.render.look_at import devices_compared, not_proven
-from milabench_ng.present.render.next_step import TENDER
+from milabench_ng.present.render.next_step import TENDER, next_step
 from milabench_ng.present.writers import Form, write_report
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import make_report
@@ -231,6 +231,11 @@ def test_what_is_not_proven_is_not_cleared(tmp_path: Path) -> None:
     told = f"GPU 1 is {-behind.effect_pct:.1f} % behind over all tests, not proven with 3 repeats"
     command = f"mnb jobs quick --repeat {behind.repeats_needed}"
     assert f"Look at {told}: {command}" in printed(report)
+    weights = tmp_path / "weights.json"
+    weights.write_text(json.dumps({f"quick.{test}": {"weight": 1} for test in SUITE}))
+    scored = make_report(tmp_path / "run", weights=weights)
+    bid = msgspec.structs.replace(scored, summary=msgspec.structs.replace(scored.summary, suite="standard"))
+    assert next_step(bid) == f"mnb jobs standard --repeat {behind.repeats_needed}, for a verdict"
     assert "no GPU is slow" not in printed(report)
     full = printed(msgspec.structs.replace(report, show_gpus=True), "markdown")
     assert f"| 1 | all | {behind.effect_pct:.1f} |" in full

@@ -38,10 +38,16 @@ def next_step(report: Report) -> str:
     if suite in _TRIALS:
         return f"mnb {TENDER}, for a score that bids are ranked by"
     if scores and repeats < RANKED_FROM and suite in names("profiles"):
-        return f"mnb jobs {suite} --repeat {RANKED_FROM}, for a verdict"
+        return f"mnb jobs {suite} --repeat {_repeats(report)}, for a verdict"
     if report.neighbours and not report.comparisons:
         return f"mnb report {source} --layout interference"
     return "" if report.comparisons else f"mnb report {source} --compare {_baseline(report.summary.known_suites)}"
+
+
+def _repeats(report: Report) -> int:
+    """How many give a verdict, also on the devices that may be slow."""
+    behind = report.gpus.behind if report.gpus else ()
+    return max([RANKED_FROM, *(at.repeats_needed or 0 for at in behind)])
 
 
 def _asked(report: Report) -> str:
