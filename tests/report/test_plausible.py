@@ -63,6 +63,25 @@ def test_items_follow_from_steps_and_options(folder: Path) -> None:
         assert reason in told
 
 
+@pytest.mark.parametrize(
+    ("after_the_last_slice", "reason"),
+    [(0, ""), (1, ""), (1000, "steps, its loss scale saw"), (-1, "steps, its loss scale saw")],
+)
+def test_several_ranks_end_with_one_step_and_not_with_a_slice(
+    folder: Path, after_the_last_slice: int, reason: str
+) -> None:
+    """Seen on two H100: 58 steps in slices of three, and two after them."""
+
+    def seen(content: dict[str, Any]) -> None:
+        for rank in content["mnb"]["ranks"]:
+            steps = sum(row[3] for row in rank["slices"]) + after_the_last_slice
+            rank["skipped"] = {"steps": steps, "skipped": 0, "settled_steps": 1, "settled_skipped": 0}
+
+    tampering.records(seen, "*.scaling.J?.1.*")(folder)
+    told = found(folder).get("R37", "")
+    assert (reason in told) if reason else not told
+
+
 def test_a_reason_is_told_once_for_all_launches_that_have_it() -> None:
     reasons = ["a.vae J0.0: it is late", "a.vae J0.1: it is late", "a.vae J0.2: it is early", "the run is late"]
     assert told_once(reasons) == ["a.vae J0.0 and 1 more: it is late", "a.vae J0.2: it is early", "the run is late"]
