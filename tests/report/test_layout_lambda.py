@@ -118,10 +118,10 @@ def test_other_suites_are_refused() -> None:
     ("gpu", "precision", "published"),
     [
         ("v100", "fp32", {"gnmt": "22744", "ncf": "9.8e6", "transformerxlbase": "6518", "bert_large_squad": "12.36"}),
-        ("v100", "amp", {"gnmt": "81626", "transformerxllarge": "4372", "bert_base_squad": "148.7"}),
+        ("v100", "half_master", {"gnmt": "81626", "transformerxllarge": "4372", "bert_base_squad": "148.7"}),
         ("a100", "tf32", {"gnmt": "129911", "transformerxlbase": "30462", "bert_base_squad": "239.8"}),
-        ("h100", "amp", {"gnmt": "477117", "transformerxllarge": "30841", "bert_large_squad": "310.3"}),
-        ("h200", "amp", {"gnmt": "569819", "bert_base_squad": "930.5", "transformerxlbase": "-"}),
+        ("h100", "half_master", {"gnmt": "477117", "transformerxllarge": "30841", "bert_large_squad": "310.3"}),
+        ("h200", "half_master", {"gnmt": "569819", "bert_base_squad": "930.5", "transformerxlbase": "-"}),
         ("b200", "tf32", {"gnmt": "433179", "bert_large_squad": "281.9", "ncf": "-"}),
     ],
 )
@@ -143,5 +143,5 @@ def test_what_ran_decides_and_what_was_not_as_stated_is_left_out() -> None:
         assert "lambda.ncf_amp" not in known[gpu]
     caveats = {label: row.origin.caveat for label, row in known["h100"].items() if row.origin}
     assert caveats["lambda.ncf_tf32"].endswith("batch 8000000; dropped tail corrected; 12 batches/epoch")
-    assert caveats["lambda.gnmt_amp"].startswith("the median of 45 systems, 465138.333 to 487273.0; batch 1520")
-    assert known["v100"]["lambda.bert_large_squad_amp"].work.options["batch_size"] == 24
+    assert caveats["lambda.gnmt_half_master"].startswith("the median of 45 systems, 465138.333 to 487273.0; batch 1520")
+    assert known["v100"]["lambda.bert_large_squad_half_master"].work.options["batch_size"] == 24

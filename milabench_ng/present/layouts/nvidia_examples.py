@@ -7,6 +7,7 @@ throughput alone: in this suite a GPU with more memory has larger batches.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from itertools import product
 
@@ -28,6 +29,8 @@ TASKS = (
     *("transformerxllarge", "waveglow", "maskrcnn"),
 )
 """The original's columns."""
+_PRECISION = re.compile("_(half_master|[^_]+)$")
+"""At the end of a test's name."""
 
 
 class _Figure(msgspec.Struct, frozen=True):
@@ -115,7 +118,7 @@ def _ratio_to(at: int, other: Comparison) -> Callable[[Line], Cell]:
 
 def _task(line: Line) -> str:
     """The original's name of a test: without suite and precision."""
-    return name_of(line.scored.test).rpartition("_")[0].replace("txl_", "transformerxl")
+    return _PRECISION.sub("", name_of(line.scored.test)).replace("txl_", "transformerxl")
 
 
 def _precision(line: Line) -> str:
