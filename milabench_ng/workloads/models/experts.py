@@ -21,7 +21,7 @@ for the device in each call."""
 
 
 def products_for(device: torch.device) -> Products:
-    """The faster ones on a device: the batched ones unless a kernel is there for the others."""
+    """Those of a device: the batched ones unless a kernel is there for the others."""
     if device.type != "cuda" or torch.version.hip:
         return "batched"
     return "grouped_mm" if FUSED_FROM <= torch.cuda.get_device_capability(device) < FUSED_BEFORE else "batched"

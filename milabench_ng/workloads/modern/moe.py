@@ -72,7 +72,7 @@ def moe(
         active: experts that a token goes through.
         vocabulary: words.
         learning_rate: of AdamW.
-        products: of the experts; auto: the faster ones on the device.
+        products: of the experts; auto: as above.
     """
     size = Dimensions(
         layers=layers,

@@ -74,7 +74,7 @@ def unet3d_infer(
     halo_width: WholeNumber = 64,
     copies: Literal["original", "lean"] = "original",
 ) -> None:
-    """Find synaptic clefts in a volume, block by block (EMBL's 3D-UNet benchmark): bound by the GPU, if fed.
+    """Find synaptic clefts in a volume, block by block (EMBL's 3D-UNet benchmark): bound by the GPU and by the copies.
 
     22,575,329 parameters, random weights. An item is one voxel of the network's input, halo included, as the published
     figures count (gross); each block also has a halo where it touches the border of the volume, of zeros. As there, the
