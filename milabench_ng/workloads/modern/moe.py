@@ -72,7 +72,7 @@ def moe(
         active: experts that a token goes through.
         vocabulary: words.
         learning_rate: of AdamW.
-        products: of the experts; auto: as above.
+        products: of the experts; auto: grouped_mm where it is one kernel, else batched.
     """
     size = Dimensions(
         layers=layers,
