@@ -99,7 +99,6 @@ def report(picture: Path) -> None:
         mnb(unpacked(Path(folder)), *COMMAND, "--html", str(page), columns=120)
         browser.look(1100, 1600)
         browser.open(page)
-        browser.until("document.querySelector('figure.chart .main-svg') !== null")
         bottom = browser.evaluate("document.querySelector('figure.chart').getBoundingClientRect().bottom")
         clip = {"x": 0, "y": 0, "width": 1100, "height": bottom + 12, "scale": 1}
         taken = browser.send("Page.captureScreenshot", format="png", clip=clip)

@@ -15,6 +15,8 @@ import shutil
 import subprocess
 import tempfile
 import time
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,6 +28,15 @@ _PATIENCE_S = 60.0
 def find_browser() -> str | None:
     """The program, if there is one."""
     return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+
+
+def _pages(pdf: bytes) -> Iterator[bytes]:
+    """The drawing commands of each page."""
+    for page in re.findall(rb"/Type\s*/Page\b.*?endobj", pdf, re.DOTALL):
+        (number,) = re.findall(rb"/Contents (\d+) 0 R", page)
+        stream = re.search(rb"\n%b 0 obj.*?stream\r?\n(.*?)endstream" % number, pdf, re.DOTALL)
+        assert stream is not None
+        yield zlib.decompressobj().decompress(stream[1])
 
 
 class Browser:
@@ -119,7 +130,7 @@ class Browser:
         self.send("Emulation.setEmulatedMedia", media="", features=[scheme])
 
     def open(self, file: Path) -> None:
-        """Load a page and wait until it and its first charts are there."""
+        """Load a page and wait until it is there."""
         self.events.clear()
         self.send("Page.navigate", url=file.resolve().as_uri())
         self.until("document.readyState === 'complete'")
@@ -148,17 +159,12 @@ class Browser:
         taken = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         file.write_bytes(base64.b64decode(taken["data"]))
 
-    def on_paper(self, file: Path) -> int:
-        """A PDF of the page on A4 with all visible charts, and how many pages it has."""
-        self.evaluate("dispatchEvent(new Event('beforeprint'))")
-        self.until(
-            "[...document.querySelectorAll('figure.chart')].filter((one) => one.checkVisibility())"
-            ".every((one) => one.querySelector('.main-svg'))"
-        )
+    def on_paper(self, file: Path) -> list[int]:
+        """Write a PDF of the page on A4; how many texts are on each of its pages."""
         made = self.send("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)
         content = base64.b64decode(made["data"])
         file.write_bytes(content)
-        return len(re.findall(rb"/Type\s*/Page\b", content))
+        return [len(re.findall(rb"\bT[jJ]\b", drawn)) for drawn in _pages(content)]
 
     def requests(self) -> list[str]:
         """What the page asked for, itself apart."""

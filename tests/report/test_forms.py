@@ -261,7 +261,7 @@ def test_nothing_heavy_is_imported(quick: Path, help_only: bool) -> None:
     code = (
         "import sys; from milabench_ng.cli import call\n"
         f"assert not call(['report', *{arguments!r}])\n"
-        "heavy = {'torch', 'torchvision', 'numpy', 'scipy', 'psutil', 'pynvml', 'plotly', 'jinja2'}\n"
+        "heavy = {'torch', 'torchvision', 'numpy', 'scipy', 'psutil', 'pynvml', 'jinja2'}\n"
         "heavy = (heavy | {'markdown_it', 'pygments'}) & sys.modules.keys()\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
     )

@@ -22,6 +22,7 @@ from milabench_ng.model.plan import Launch, Plan, ResolvedOptions
 from milabench_ng.model.planner import make_plan
 from milabench_ng.model.profile import Profile, build_profile
 from milabench_ng.present.html.as_html import report_page
+from milabench_ng.present.html.figures import Box, Curve
 from milabench_ng.present.layouts.interference import tables
 from milabench_ng.present.render.as_json import as_object
 from milabench_ng.present.render.first_screen import first_screen
@@ -295,11 +296,13 @@ def test_the_page_is_quiet_where_nothing_is_found_and_loud_where_it_is(tmp_path:
     report = make_report(tmp_path)
     page = report_page(report)
     (chart,) = [chart for chart in page.charts if chart.key == "slowdowns"]
-    (heat,) = chart.views[0].data
-    assert (heat["x"], heat["y"]) == (["packed", "noise"], ["vae"])
-    assert heat["z"] == [[1.0, pytest.approx(2.0, rel=1e-3)]], "what is not beyond doubt has no colour"
-    assert heat["text"] == [["1.00", "2.00 *"]]
-    assert heat["customdata"][0][1].startswith("vae beside noise: 2.00 (2.00 to 2.00), 10 pairs; noise ")
+    (panel,) = chart.views[0].panels
+    assert [tick.text for axis in (panel.x, panel.y) for tick in axis.ticks] == ["packed", "noise", "vae"]
+    cells = {part.begin[0]: part for part in panel.parts if isinstance(part, Box)}
+    assert cells[0].opacity == 0, "what is not beyond doubt has no colour"
+    assert cells[1].opacity == pytest.approx(0.75, rel=1e-2)
+    assert [cells[0].text, cells[1].text] == ["1.00", "2.00 *"]
+    assert cells[1].title.startswith("vae beside noise: 2.00 (2.00 to 2.00), 10 pairs; noise ")
     assert [table.key for table in page.tables][:2] == ["matrix", "blame"]
     (neighbours,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbours"]
     assert neighbours.parts == ("cost 0.0 % (95 %: 0.0 to 0.0)", "worst: vae beside noise 2.00 x")
@@ -342,8 +345,9 @@ def test_slowdown_against_pressure_is_a_curve_by_rising_intensity(tmp_path: Path
         ("vae", "memory_stream", "100"),
     ]
     (chart,) = [chart for chart in report_page(report).charts if chart.key == "pressure"]
-    (drawn,) = chart.views[0].data
-    assert (drawn["x"], drawn["y"]) == ([0.0, 50.0, 100.0], pytest.approx([1.0, 1.25, 2.0], rel=1e-3))
+    (drawn,) = (part for part in chart.views[0].panels[0].parts if isinstance(part, Curve))
+    assert [at for at, _ in drawn.points] == [0.0, 50.0, 100.0]
+    assert [value for _, value in drawn.points] == pytest.approx([1.0, 1.25, 2.0], rel=1e-3)
     assert "pressure" not in [section.key for section in tables(interference_of(tmp_path / "one"))]
 
 

@@ -8,6 +8,7 @@ import json
 import struct
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.analysis.summary.summary import ReadLimit, Stat, Summary, TestSummary
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.units import MIB
+from milabench_ng.present.html.figures import Box, Curve, Segment
 from milabench_ng.present.html.folder_details import details_of
 from milabench_ng.present.html.loading_charts import loading_charts
 from milabench_ng.present.layouts.data_loading import loading_results
@@ -108,13 +110,18 @@ def test_other_suites_are_refused() -> None:
 
 def test_bars_of_the_charts() -> None:
     epochs, load = loading_charts(small(), ())
-    free, asked, limited = epochs.views[0].data
-    assert (free["x"], free["y"]) == (["original", "+ring-buffer"], [90.0, 20.0])
-    assert free["error_y"]["array"] == [pytest.approx(14.142, abs=1e-3), None]
-    assert [each["marker"]["pattern"]["shape"] for each in (free, asked, limited)] == ["", "", "x"]
-    assert limited["name"] == "1000 MiB/s"
-    assert epochs.views[0].layout["xaxis"]["categoryarray"] == ["original", "+blosc", "+ring-buffer"]
-    assert load.views[0].data[0]["y"] == [pytest.approx(30.0), 90.0]
+    (panel,) = epochs.views[0].panels
+    bars = {part.title: part for part in panel.parts if isinstance(part, Box)}
+    assert "original, unlimited: 90" in bars
+    assert "+ring-buffer, unlimited: 20" in bars
+    assert all(0 < bar.end[0] - bar.begin[0] < 0.8 / 2 for bar in bars.values())
+    (spread,) = (part for part in panel.parts if isinstance(part, Segment))
+    assert (spread.begin[1], spread.end[1]) == pytest.approx((90 - 14.142, 90 + 14.142), abs=1e-3)
+    samples = {key.name: key.sample for key in epochs.views[0].keys}
+    assert [sample.dashed for sample in samples.values() if isinstance(sample, Box)] == [False, False, True]
+    assert list(samples)[2] == "1000 MiB/s"
+    assert [tick.text for tick in panel.x.ticks] == ["original", "+blosc", "+ring-buffer"]
+    assert "original, unlimited: 30" in [part.title for part in load.views[0].panels[0].parts if isinstance(part, Box)]
     assert not tuple(loading_charts(build_report(load_baseline("unet3d-v100"), "results"), ()))
 
 
@@ -122,11 +129,12 @@ def test_a_course_has_its_mean_and_its_deviation_as_far_as_all_launches_went() -
     seen = [LoadCourse(label="io.ring", job_id="0.0", loads=(0.0, 0.5, 1.0))]
     seen += [LoadCourse(label="io.ring", job_id="0.1", loads=(0.2, 0.7)), LoadCourse(label="io.x", job_id="", loads=())]
     _, chart, _ = loading_charts(small(), seen)
-    around, middle = chart.views[0].data
-    assert (middle["name"], middle["x"]) == ("+ring-buffer", [0.0, 1.0])
-    assert middle["y"] == pytest.approx([10.0, 60.0])
-    assert around["x"] == [0.0, 1.0, 1.0, 0.0]
-    assert around["y"] == pytest.approx([20.0, 70.0, 50.0, 0.0])
+    around, middle = chart.views[0].panels[0].parts
+    assert isinstance(middle, Curve)
+    assert isinstance(around, Curve)
+    assert middle.title == "+ring-buffer"
+    assert list(chain(*middle.points)) == pytest.approx([0.0, 10.0, 1.0, 60.0])
+    assert list(chain(*around.points)) == pytest.approx([0.0, 20.0, 1.0, 70.0, 1.0, 50.0, 0.0, 0.0])
 
 
 def test_when_a_step_of_the_epoch_is_reached_follows_from_the_items() -> None:
@@ -201,4 +209,4 @@ def test_the_charts_are_drawn_as_files(folder: Path, tmp_path: Path) -> None:
     for path in tmp_path.glob("*.svg"):
         assert path.read_text().startswith("<svg")
         width, height = struct.unpack(">2I", path.with_suffix(".png").read_bytes()[16:24])
-        assert (width, height) == (1720, 880)
+        assert (width, height) == (1720, 892)

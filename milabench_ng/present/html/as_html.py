@@ -1,17 +1,15 @@
-"""The report as one self-contained HTML file: charts, scripts and styles are inline, with no network requests."""
+"""The report as one self-contained HTML file: charts, script and style are inline, with no network requests."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
 from importlib.resources import files
 from typing import TextIO
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from milabench_ng import __version__
 from milabench_ng.model.plain import plain_lines, printed_json
@@ -25,6 +23,7 @@ from milabench_ng.present.html.per_test_charts import charts_of_test
 from milabench_ng.present.html.pressure_chart import pressure_charts
 from milabench_ng.present.html.price_chart import tender_chart
 from milabench_ng.present.html.slowdown_chart import slowdown_charts
+from milabench_ng.present.html.svg import drawing, swatch
 from milabench_ng.present.layouts import interference
 from milabench_ng.present.render.cells import Fact, figure
 from milabench_ng.present.render.first_screen import FirstScreen, first_screen
@@ -177,7 +176,7 @@ def _run(manifest: Manifest) -> RunPart:
 
 def _write(page: Page, stream: TextIO) -> None:
     here = files("milabench_ng.present.html")
-    scripts = [get_plotlyjs(), (here / "page.js").read_text("utf-8")]
+    script = (here / "page.js").read_text("utf-8")
     environment = Environment(
         loader=PackageLoader("milabench_ng.present.html", ""),
         autoescape=True,
@@ -186,14 +185,14 @@ def _write(page: Page, stream: TextIO) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["json"] = embedded
+    environment.filters |= {"drawing": drawing, "swatch": swatch}
     template = environment.get_template("page.html.j2")
     stream.writelines(
         template.generate(
             page=page,
             style=Markup((here / "page.css").read_text("utf-8")),
-            scripts=[Markup(script) for script in scripts],
-            policy=policy(scripts),
+            script=Markup(script),
+            policy=policy(script),
         )
     )
 
@@ -203,17 +202,10 @@ def _legible(value: object) -> object:
     return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def policy(scripts: Sequence[str]) -> str:
-    """The Content-Security-Policy: only these scripts run, and nothing is loaded from anywhere."""
-    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+def policy(script: str) -> str:
+    """The Content-Security-Policy: only this script runs, and nothing is loaded from anywhere."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def embedded(value: object) -> Markup:
-    """JSON that is safe in a script element: without ``<``, ``>`` and ``&``; NaN becomes null."""
-    text = msgspec.json.encode(value).decode()
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from milabench_ng.analysis.launch.timeline import Course, worst_drift
 from milabench_ng.analysis.scoring.scaling import ScalingCurve
 from milabench_ng.analysis.scoring.slow_devices import GpuComparison
-from milabench_ng.present.html.figures import FEWEST_POINTS, INK, NEUTRAL, Chart, PlotTrace, View, label, layout, line
+from milabench_ng.present.html.figures import (
+    DASHED,
+    FEWEST_POINTS,
+    LOUD,
+    Box,
+    Chart,
+    Key,
+    Label,
+    Panel,
+    Part,
+    Segment,
+    View,
+    counts,
+    faded,
+    line_key,
+    marked_line,
+    names,
+    numbers,
+    style,
+)
 from milabench_ng.present.html.forest_chart import forest_view
 from milabench_ng.present.html.per_test_charts import course_view
 from milabench_ng.report.report import Report
 
 _ROW = 30
 """Height of a row in pixels."""
-_SLOW_STANDS_OUT = [[0, "rgba(213,94,0,0.75)"], [0.6, "rgba(213,94,0,0.2)"], [0.8, "rgba(213,94,0,0)"]]
-_SLOW_STANDS_OUT += [[1, "rgba(213,94,0,0)"]]
-"""From slow to fast: what is healthy has the colour of the page, so that only the slow is loud, by day and by night."""
+_SLOW_STANDS_OUT = ((0.0, 0.75), (0.6, 0.2), (0.8, 0.0))
+"""Opacity of cells from slow to fast: what is healthy has the colour of the page, so that only the slow is loud."""
 _CELLS_WITH_NUMBERS = 12
 """The most devices for which a cell has room for its number."""
 
@@ -56,60 +76,64 @@ def _charts(report: Report, courses: Sequence[Course]) -> Iterator[Chart]:
 
 
 def _map(gpus: GpuComparison, prefix: str) -> Chart:
-    several = [row for row in gpus.mean if sum(share is not None for share in row.relative) > 1]
-    rows = [[None if share is None else 100 * share for share in row.relative] for row in several]
-    known = [share for row in rows for share in row if share is not None]
+    rows = [row for row in gpus.mean if sum(share is not None for share in row.relative) > 1]
+    slowest = min([0.9, *(share for row in rows for share in row.relative if share is not None)])
     slow = {(at.test, at.device) for at in gpus.stragglers}
-    heat: PlotTrace = {
-        "type": "heatmap",
-        "x": [label(device) for device in gpus.devices],
-        "y": [label(row.test.removeprefix(prefix)) for row in several],
-        "z": rows,
-        "zmin": min([90.0, *known]),
-        "zmax": 100,
-        "colorscale": _SLOW_STANDS_OUT,
-        "colorbar": {"title": {"text": "%"}, "thickness": 12},
-        "xgap": 1,
-        "ygap": 1,
-        "hovertemplate": "%{y}, device %{x}: %{z:.1f} % of the best<extra></extra>",
-    }
-    marks = [
-        {
-            "x": label(at.device),
-            "y": label(at.test.removeprefix(prefix)),
-            "text": "slow",
-            "showarrow": False,
-            "font": {"color": INK},
-        }
-        for at in gpus.stragglers
-        if at.test is not None and len(gpus.devices) > _CELLS_WITH_NUMBERS
+    cells = [
+        _cell(
+            column,
+            line,
+            share,
+            slowest,
+            (row.test, device) in slow,
+            f"{row.test.removeprefix(prefix)}, device {device}",
+        )
+        for line, row in enumerate(rows)
+        for column, (device, share) in enumerate(zip(gpus.devices, row.relative, strict=True))
+        if share is not None
     ]
-    if len(gpus.devices) <= _CELLS_WITH_NUMBERS:
-        heat["text"] = [
-            [_cell(share, (row.test, device) in slow) for device, share in zip(gpus.devices, row.relative, strict=True)]
-            for row in several
-        ]
-        heat["texttemplate"] = "%{text}"
-        heat["textfont"] = {"color": INK}
-    height = 110 + _ROW * len(rows)
-    yaxis = {"autorange": "reversed", "type": "category", "showgrid": False}
-    xaxis = {"type": "category", "showgrid": False}
+    few = len(gpus.devices) <= _CELLS_WITH_NUMBERS
+    view = View(
+        panels=(
+            Panel(
+                x=msgspec.structs.replace(names(gpus.devices), title="device"),
+                y=names([row.test.removeprefix(prefix) for row in rows], down=True),
+                parts=tuple(
+                    cells if few else (msgspec.structs.replace(one, text=one.text.partition("\n")[2]) for one in cells)
+                ),
+            ),
+        ),
+        keys=tuple(_shade(slowest + (1 - slowest) * share, slowest) for share in (1.0, 0.5, 0.0)),
+        height=_ROW * len(rows),
+    )
     return Chart(
         key="map",
         title="tests by device",
         reading="The mean rate of each device, relative to the best device of the same test (%). A device that is "
         "slower than chance explains is marked slow.",
-        views=(
-            View(
-                data=(heat,),
-                layout=layout("device", "", height=height, yaxis=yaxis, xaxis=xaxis, annotations=marks),
-            ),
-        ),
+        views=(view,),
     )
 
 
-def _cell(share: float | None, slow: bool) -> str:
-    return "" if share is None else f"{100 * share:.1f}{' slow' if slow else ''}"
+def _cell(column: int, line: int, share: float, slowest: float, slow: bool, name: str) -> Box:
+    return Box(
+        begin=(column, line),
+        end=(column + 1, line + 1),
+        colour=LOUD,
+        opacity=_opacity(share, slowest),
+        text=f"{100 * share:.1f}" + ("\nslow" if slow else ""),
+        title=f"{name}: {100 * share:.1f} % of the best",
+    )
+
+
+def _opacity(share: float, slowest: float) -> float:
+    return faded(_SLOW_STANDS_OUT, (share - slowest) / (1 - slowest))
+
+
+def _shade(share: float, slowest: float) -> Key:
+    """An entry of the legend."""
+    sample = Box(begin=(0, 0), end=(1, 1), colour=LOUD, opacity=_opacity(share, slowest))
+    return Key(name=f"{100 * share:.0f} %", sample=sample)
 
 
 def _drift(worst: Course, courses: Sequence[Course]) -> Chart:
@@ -125,36 +149,22 @@ def _drift(worst: Course, courses: Sequence[Course]) -> Chart:
 
 
 def _scaling(curves: Sequence[ScalingCurve]) -> Chart:
-    traces = [
-        line(
-            [step.devices for step in curve.steps],
-            [100 * (step.efficiency or 0.0) for step in curve.steps],
-            curve.test,
-            index,
-            mode="lines+markers+text",
-            text=[f"{100 * (step.efficiency or 0.0):.1f}" for step in curve.steps],
-            textposition="bottom center",
-            cliponaxis=False,
-            hovertemplate="%{x} devices: %{y:.1f} %<extra></extra>",
+    widest = counts([step.devices for curve in curves for step in curve.steps], "devices")
+    parts: list[Part] = [Segment(begin=(1, 100), end=(max(tick.at for tick in widest.ticks), 100), look=DASHED)]
+    keys = [line_key("ideal", DASHED)]
+    for index, curve in enumerate(curves):
+        points = [(float(step.devices), 100 * (step.efficiency or 0.0)) for step in curve.steps]
+        parts += marked_line(
+            points, [f"{at:.0f} devices: {value:.1f} %" for at, value in points], style(index), curve.test
         )
-        for index, curve in enumerate(curves)
-    ]
-    widest = max(step.devices for curve in curves for step in curve.steps)
-    ideal = line([1, widest], [100, 100], "ideal", 0, line={"color": NEUTRAL, "dash": "dash", "width": 1})
+        parts += (Label(at=at, text=f"{at[1]:.1f}", shift=(0, 18)) for at in points)
+        keys.append(line_key(curve.test, style(index)))
+    efficiencies = [100 * (step.efficiency or 0.0) for curve in curves for step in curve.steps]
+    efficiency = numbers([*efficiencies, 100.0], "efficiency (%)", from_zero=True)
     return Chart(
         key="scaling",
         title="scaling efficiency",
         reading="The rate of each device when several work together, relative to the smallest number of devices: 100 % "
         "on an ideal machine.",
-        views=(
-            View(
-                data=(ideal, *traces),
-                layout=layout(
-                    "devices",
-                    "efficiency (%)",
-                    xaxis={"dtick": 1 if widest <= 16 else 4},
-                    yaxis={"rangemode": "tozero"},
-                ),
-            ),
-        ),
+        views=(View(panels=(Panel(x=widest, y=efficiency, parts=tuple(parts)),), keys=tuple(keys)),),
     )

@@ -4,9 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from milabench_ng.analysis.launch.load_course import STEPS, LoadCourse
 from milabench_ng.model.stats import mean, population_std
-from milabench_ng.present.html.figures import Chart, PlotTrace, View, label, layout, line, style
+from milabench_ng.present.html.figures import (
+    Axis,
+    Box,
+    Chart,
+    Curve,
+    Key,
+    Look,
+    Panel,
+    Part,
+    Segment,
+    Tick,
+    View,
+    line_key,
+    names,
+    numbers,
+    style,
+)
 from milabench_ng.present.layouts.data_loading import LoadingResult, loading_results
 from milabench_ng.report.report import Report
 
@@ -20,12 +38,12 @@ def loading_charts(report: Report, courses: Sequence[LoadCourse]) -> Iterator[Ch
         key="loading-epochs",
         title="data loading: seconds of an epoch",
         reading="An epoch of 740 images at the mean rate of a GPU; each strategy adds one thing to those before. Error "
-        "bars: sample standard deviation over the repetitions. Hatched: under a limit.",
+        "bars: sample standard deviation over the repetitions. Pale, with a dashed edge: under a limit.",
         views=(_bars(results, "time of an epoch (s)", lambda each: each.epoch_s, lambda each: each.deviation_s),),
     )
     free = [each for each in results if not each.limited]
-    bands = [part for number, each in enumerate(free) for part in _band(each, courses, number)]
-    if bands:
+    bands = {each.name: tuple(_band(each, courses, number)) for number, each in enumerate(free)}
+    if any(bands.values()):
         yield Chart(
             key="loading-course",
             title="data loading: the load of the GPU over an epoch",
@@ -33,10 +51,15 @@ def loading_charts(report: Report, courses: Sequence[LoadCourse]) -> Iterator[Ch
             "one standard deviation.",
             views=(
                 View(
-                    data=tuple(bands),
-                    layout=layout(
-                        "progress of the epoch (%)", "GPU utilisation (%)", yaxis={"range": [0, 100]}, height=420
+                    panels=(
+                        Panel(
+                            x=_percent("progress of the epoch (%)"),
+                            y=_percent("GPU utilisation (%)"),
+                            parts=tuple(part for parts in bands.values() for part in parts),
+                        ),
                     ),
+                    keys=tuple(line_key(name, style(at)) for at, (name, parts) in enumerate(bands.items()) if parts),
+                    height=380,
                 ),
             ),
         )
@@ -46,9 +69,13 @@ def loading_charts(report: Report, courses: Sequence[LoadCourse]) -> Iterator[Ch
             key="loading-load",
             title="data loading: mean load of the GPU",
             reading="Mean utilisation while the rate was measured, over devices and repetitions, as the driver tells "
-            "it. Hatched: under a limit.",
+            "it. Pale, with a dashed edge: under a limit.",
             views=(_bars(known, "GPU utilisation (%)", lambda each: 100 * (each.load or 0.0), lambda _: None),),
         )
+
+
+def _percent(title: str) -> Axis:
+    return Axis(low=0, high=100, ticks=tuple(Tick(at, str(at)) for at in range(0, 101, 20)), title=title)
 
 
 def _bars(
@@ -58,39 +85,40 @@ def _bars(
     deviation: Callable[[LoadingResult], float | None],
 ) -> View:
     """A group of bars for each strategy, a bar for each limit."""
-    traces = [
-        _bar(limit, [each for each in results if each.limit == limit], index, value, deviation)
-        for index, limit in enumerate(dict.fromkeys(each.limit for each in results))
-    ]
-    names = list(dict.fromkeys(label(each.name) for each in sorted(results, key=lambda each: each.order)))
-    xaxis = {"type": "category", "categoryorder": "array", "categoryarray": names}
+    strategies = list(dict.fromkeys(each.name for each in sorted(results, key=lambda each: each.order)))
+    limits = list(dict.fromkeys(each.limit for each in results))
+    width = _GROUP / len(limits)
+    parts: list[Part] = []
+    for each in results:
+        at = strategies.index(each.name) + (1 - _GROUP) / 2 + width * (limits.index(each.limit) + 0.5)
+        told = f"{each.name}, {each.limit}: {value(each):.4g}"
+        bar = _bar(limits.index(each.limit), limited=each.limited)
+        parts.append(
+            msgspec.structs.replace(bar, begin=(at - width / 2, 0), end=(at + width / 2, value(each)), title=told)
+        )
+        if (spread := deviation(each)) is not None:
+            ends = (at, value(each) - spread), (at, value(each) + spread)
+            parts.append(Segment(begin=ends[0], end=ends[1], look=_SPREAD, width=1.5))
+    heights = [value(each) + (deviation(each) or 0.0) for each in results]
+    samples = {each.limit: _bar(limits.index(each.limit), limited=each.limited) for each in results}
     return View(
-        data=tuple(traces), layout=layout("", title, barmode="group", xaxis=xaxis, yaxis={"rangemode": "tozero"})
+        panels=(Panel(x=names(strategies), y=numbers([0.0, *heights], title, from_zero=True), parts=tuple(parts)),),
+        keys=tuple(Key(name=limit, sample=sample) for limit, sample in samples.items()),
     )
 
 
-def _bar(
-    limit: str,
-    own: Sequence[LoadingResult],
-    index: int,
-    value: Callable[[LoadingResult], float],
-    deviation: Callable[[LoadingResult], float | None],
-) -> PlotTrace:
-    colour, _, _ = style(index)
-    limited = own[0].limited
-    deviations = [deviation(each) for each in own]
-    return {
-        "type": "bar",
-        "name": label(limit),
-        "x": [label(each.name) for each in own],
-        "y": [value(each) for each in own],
-        "error_y": {"type": "data", "array": deviations, "visible": any(each is not None for each in deviations)},
-        "marker": {"color": colour, "opacity": 0.6 if limited else 1, "pattern": {"shape": "x" if limited else ""}},
-        "hovertemplate": "%{x}: %{y:.4g}",
-    }
+_GROUP = 0.8
+"""The width of a group of bars, of 1."""
+_SPREAD = Look("currentColor")
 
 
-def _band(result: LoadingResult, courses: Sequence[LoadCourse], index: int) -> Iterator[PlotTrace]:
+def _bar(index: int, *, limited: bool) -> Box:
+    """A bar of a limit, as in the legend."""
+    opacity = 0.45 if limited else 1.0
+    return Box(begin=(0, 0), end=(1, 1), colour=style(index).colour, opacity=opacity, dashed=limited)
+
+
+def _band(result: LoadingResult, courses: Sequence[LoadCourse], index: int) -> Iterator[Part]:
     """Mean and deviation over the launches of a test, as far as all of them went."""
     own = [each.loads for each in courses if each.label == result.test]
     steps = list(zip(*own, strict=False))
@@ -98,20 +126,7 @@ def _band(result: LoadingResult, courses: Sequence[LoadCourse], index: int) -> I
         return
     middle, spread = ([100 * of(values) for values in steps] for of in (mean, population_std))
     progress = [100 * step / STEPS for step in range(len(steps))]
-    low, high = ([at + sign * width for at, width in zip(middle, spread, strict=True)] for sign in (-1, 1))
-    around: PlotTrace = {
-        "type": "scatter",
-        "mode": "none",
-        "x": [*progress, *reversed(progress)],
-        "y": [*high, *reversed(low)],
-        "fill": "toself",
-        "fillcolor": style(index)[0],
-        "opacity": 0.2,
-        "showlegend": False,
-        "legendgroup": str(index),
-        "hoverinfo": "skip",
-    }
-    yield around
-    yield line(
-        progress, middle, result.name, index, legendgroup=str(index), hovertemplate="%{x:.0f} %: %{y:.0f} % busy"
-    )
+    high, low = ([at + sign * width for at, width in zip(middle, spread, strict=True)] for sign in (1, -1))
+    around = (*zip(progress, high, strict=True), *reversed(tuple(zip(progress, low, strict=True))))
+    yield Curve(points=around, look=style(index), filled=True)
+    yield Curve(points=tuple(zip(progress, middle, strict=True)), look=style(index), title=result.name)

@@ -1,77 +1,11 @@
 "use strict";
 (() => {
-  const root = document.documentElement;
-  const styles = () => getComputedStyle(root);
-  const colour = (name) => styles().getPropertyValue("--" + name).trim();
-  const coarse = matchMedia("(pointer: coarse)").matches || innerWidth <= 640;
-
-  function dressed(layout) {
-    const ink = colour("ink"), line = colour("line"), ground = colour("ground");
-    const made = JSON.parse(JSON.stringify(layout));
-    made.paper_bgcolor = made.plot_bgcolor = "rgba(0,0,0,0)";
-    made.font = { color: ink, family: styles().fontFamily || "sans-serif", size: 12 };
-    made.dragmode = coarse ? false : "zoom";
-    made.hoverlabel = { bgcolor: ground, bordercolor: line, font: { color: ink } };
-    for (const key of Object.keys(made).filter((name) => /^[xy]axis/.test(name))) {
-      Object.assign(made[key], { gridcolor: line, linecolor: line, tickcolor: line });
-    }
-    for (const note of made.annotations || []) {
-      if (note.bgcolor === "ground") note.bgcolor = ground;
-      if (note.font && note.font.color === "ink") note.font.color = ink;
-    }
-    return made;
+  for (const select of document.querySelectorAll("figure.chart select")) {
+    const views = select.closest("figure").querySelectorAll(".view");
+    const show = () => views.forEach((view, at) => { view.hidden = at !== select.selectedIndex; });
+    select.addEventListener("change", show);
+    show(); // a browser keeps the choice when the page is loaded again
   }
-
-  function inked(trace) {
-    return trace.textfont ? { ...trace, textfont: { ...trace.textfont, color: colour("ink") } } : trace;
-  }
-
-  const PAPER_PX = 660; // fits on A4 and Letter, upright, with the browser's own margins
-  const HALF_PX = 318; // two charts side by side
-  const paper = matchMedia("print");
-  let printing = false;
-  const drawn = new Map();
-  const waiting = new Set();
-
-  function draw(figure) {
-    waiting.delete(figure);
-    if (!drawn.has(figure)) {
-      drawn.set(figure, JSON.parse(figure.querySelector("script").textContent));
-      const select = figure.querySelector("select");
-      if (select) select.addEventListener("change", () => draw(figure));
-    }
-    const select = figure.querySelector("select");
-    const view = drawn.get(figure)[select ? Number(select.value) : 0];
-    const place = figure.querySelector(".drawing");
-    const layout = dressed(view.layout);
-    if (paper.matches || printing) layout.width = figure.classList.contains("wide") ? PAPER_PX : HALF_PX;
-    place.style.height = layout.height + "px";
-    Plotly.react(place, view.data.map(inked), layout, { displaylogo: false, displayModeBar: false, responsive: true });
-    root.dataset.drawn = String(drawn.size);
-  }
-
-  const watcher = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      watcher.unobserve(entry.target);
-      draw(entry.target);
-    }
-    if (drawn.size && !performance.getEntriesByName("drawn").length) performance.measure("drawn", { start: 0 });
-  }, { rootMargin: "300px" });
-  for (const figure of document.querySelectorAll("figure.chart")) {
-    waiting.add(figure);
-    watcher.observe(figure);
-  }
-
-  const redress = () => { for (const figure of drawn.keys()) draw(figure); };
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redress);
-  paper.addEventListener("change", redress);
-  addEventListener("beforeprint", () => {
-    printing = true;
-    redress();
-    for (const figure of [...waiting]) if (figure.checkVisibility()) draw(figure);
-  });
-  addEventListener("afterprint", () => { printing = false; redress(); });
 
   function compare(a, b) {
     const x = Number(a), y = Number(b);

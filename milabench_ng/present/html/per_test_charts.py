@@ -4,23 +4,36 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import quantiles
+
+import msgspec
 
 from milabench_ng.analysis.launch.timeline import BatchKey, Course
 from milabench_ng.analysis.scoring.scaling import ScalingCurve
 from milabench_ng.model.grouping import grouped
 from milabench_ng.present.html.figures import (
+    DASHED,
     FEWEST_POINTS,
-    NEUTRAL,
+    Axis,
+    Box,
     Chart,
-    PlotTrace,
+    Curve,
+    Label,
+    Look,
+    Mark,
+    Panel,
+    Part,
+    Segment,
     View,
-    band,
-    label,
-    layout,
-    line,
+    counts,
+    line_key,
+    marked_line,
+    names,
+    numbers,
     stretches,
     style,
 )
+from milabench_ng.present.render.cells import figure
 from milabench_ng.report.report import Line
 
 _BOX_FROM = 5
@@ -66,23 +79,27 @@ def batch_names(batches: Mapping[BatchKey, Sequence[Course]]) -> dict[BatchKey, 
 
 def course_view(name: str, batch: Sequence[Course]) -> View:
     """The tenants that ran at the same time."""
-    traces = [
-        stretches(
-            at.edges,
-            at.rates,
-            f"device {at.device}{' (failed)' if at.failed else ''}",
-            index,
-            hovertemplate="%{x:.1f} s: %{y:.4g}",
-        )
+    told = [f"device {at.device}{' (failed)' if at.failed else ''}" for at in batch]
+    lines = (
+        Curve(points=stretches(at.edges, at.rates), look=style(index), title=told[index])
         for index, at in enumerate(batch)
-    ]
+    )
+    seconds = numbers([edge for at in batch for edge in at.edges], "seconds since the common start")
+    rates = numbers([rate for at in batch for rate in at.rates], f"{batch[0].unit}/s", from_zero=True)
     windows = [at.window for at in batch if at.window is not None]
-    shaded = band(min(w[0] for w in windows), max(w[1] for w in windows), "averaged") if windows else {}
-    y_title = f"{label(batch[0].unit)}/s"
+    shaded = _window(min(w[0] for w in windows), max(w[1] for w in windows), rates) if windows else ()
     return View(
         name=name,
-        data=tuple(traces),
-        layout=layout("seconds since the common start", y_title, yaxis={"rangemode": "tozero"}, **shaded),
+        panels=(Panel(x=seconds, y=rates, parts=(*shaded, *lines)),),
+        keys=tuple(line_key(each, style(index)) for index, each in enumerate(told)),
+    )
+
+
+def _window(begin: float, end: float, rates: Axis) -> tuple[Part, ...]:
+    """The shaded averaging window."""
+    return (
+        Box(begin=(begin, rates.low), end=(end, rates.high), opacity=0.18),
+        Label(at=((begin + end) / 2, rates.low), text="averaged", shift=(0, -5)),
     )
 
 
@@ -97,6 +114,8 @@ def _by_device(at: Line) -> dict[str, list[float]]:
 
 
 def _distribution(test: str, unit: str, devices: dict[str, list[float]]) -> Chart:
+    parts = [part for index, rates in enumerate(devices.values()) for part in _launches(index, rates)]
+    rates = numbers([rate for each in devices.values() for rate in each], f"{unit}/s")
     return Chart(
         key=f"devices-{test}",
         title="launches by device",
@@ -104,52 +123,49 @@ def _distribution(test: str, unit: str, devices: dict[str, list[float]]) -> Char
         "axis does not begin at 0.",
         views=(
             View(
-                data=tuple(_box(index, *item) for index, item in enumerate(devices.items())),
-                layout=layout("device", f"{label(unit)}/s", xaxis={"type": "category"}, showlegend=False, height=300),
+                panels=(
+                    Panel(x=msgspec.structs.replace(names(list(devices)), title="device"), y=rates, parts=tuple(parts)),
+                ),
+                height=240,
             ),
         ),
     )
 
 
-def _box(index: int, device: str, rates: Sequence[float]) -> PlotTrace:
-    colour, symbol, _ = style(index)
-    shared: PlotTrace = {
-        "name": label(device),
-        "x": [label(device)] * len(rates),
-        "y": list(rates),
-        "marker": {"color": colour, "symbol": symbol, "size": 7},
-        "hovertemplate": "%{y:.4g}",
-    }
-    if len(rates) < _BOX_FROM:
-        return {"type": "scatter", "mode": "markers", **shared}
-    return {"type": "box", "boxpoints": "all", "pointpos": 0, "jitter": 0.4, **shared}
+def _launches(index: int, rates: Sequence[float]) -> Iterator[Part]:
+    """The marks of a device, side by side in the order of the launches, and its quartiles."""
+    look = style(index)
+    if len(rates) >= _BOX_FROM:
+        low, middle, high = quantiles(rates, n=4, method="inclusive")
+        yield Box(begin=(index + 0.2, low), end=(index + 0.8, high), colour=look.colour, opacity=0.2)
+        yield Segment(begin=(index + 0.2, middle), end=(index + 0.8, middle), look=Look(look.colour), width=2)
+    for place, rate in enumerate(rates):
+        across = index + 0.3 + 0.4 * (place + 0.5) / len(rates)
+        yield Mark(at=(across, rate), look=look, title=figure(rate), size=7)
 
 
 def _scaling(curve: ScalingCurve) -> Chart:
-    devices = [step.devices for step in curve.steps]
     first = curve.steps[0].per_device
-    ideal = line(
-        devices,
-        [count * first for count in devices],
-        "ideal",
-        0,
-        line={"color": NEUTRAL, "dash": "dash", "width": 1},
+    points = [(float(step.devices), step.aggregate) for step in curve.steps]
+    ideal = Curve(points=tuple((at, at * first) for at, _ in points), look=DASHED)
+    told = [f"{at:.0f} devices: {figure(value)}" for at, value in points]
+    together = marked_line(points, told, style(0), "together")
+    rates = numbers(
+        [*(rate for _, rate in points), *(rate for _, rate in ideal.points)], f"{curve.unit}/s", from_zero=True
     )
-    together = line(devices, [step.aggregate for step in curve.steps], "together", 0, mode="lines+markers")
     return Chart(
         key=f"together-{curve.test}",
         title="scaling: all devices together",
         reading="The rate of all devices that work together, and what it would be on an ideal machine.",
         views=(
             View(
-                data=(ideal, together),
-                layout=layout(
-                    "devices",
-                    f"{label(curve.unit)}/s",
-                    xaxis={"dtick": 1 if devices[-1] <= 16 else 4},
-                    yaxis={"rangemode": "tozero"},
-                    height=300,
+                panels=(
+                    Panel(
+                        x=counts([step.devices for step in curve.steps], "devices"), y=rates, parts=(ideal, *together)
+                    ),
                 ),
+                keys=(line_key("ideal", DASHED), line_key("together", style(0))),
+                height=240,
             ),
         ),
     )

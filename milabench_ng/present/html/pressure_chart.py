@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from milabench_ng.analysis.scoring.pressure import PressureCurve, busy, pressure_curves
-from milabench_ng.present.html.figures import FEWEST_POINTS, Chart, PlotTrace, View, layout, line, style, whiskers
+from milabench_ng.present.html.figures import (
+    FEWEST_POINTS,
+    Axis,
+    Chart,
+    Panel,
+    Part,
+    Tick,
+    View,
+    line_key,
+    marked_line,
+    numbers,
+    style,
+    whisker,
+)
 from milabench_ng.report.report import Report
 
 
@@ -21,20 +34,39 @@ def pressure_charts(report: Report) -> Iterator[Chart]:
             "much of a neighbour can be borne.",
             views=(
                 View(
-                    data=tuple(_curve(curve, index) for index, curve in enumerate(curves)),
-                    layout=layout("pressure (% of the time)", "slowdown", xaxis={"dtick": 25}),
+                    panels=(
+                        Panel(
+                            x=_PRESSURE,
+                            y=_slowdowns(curves),
+                            parts=tuple(part for index, curve in enumerate(curves) for part in _curve(curve, index)),
+                        ),
+                    ),
+                    keys=tuple(line_key(_name(curve), style(index)) for index, curve in enumerate(curves)),
                 ),
             ),
         )
 
 
-def _curve(curve: PressureCurve, index: int) -> PlotTrace:
-    return line(
-        [0.0, *(100 * busy(cell) for cell in curve.cells)],
-        [1.0, *(cell.value for cell in curve.cells)],
-        f"{curve.victim} beside {curve.antagonist}",
-        index,
-        mode="lines+markers",
-        error_y=whiskers([None, *(cell.effect.ratio for cell in curve.cells)], style(index)[0]),
-        hovertemplate="%{x:.0f} %: %{y:.2f}<extra></extra>",
-    )
+_PRESSURE = Axis(
+    low=-4,
+    high=104,
+    ticks=tuple(Tick(at, str(at)) for at in (0, 25, 50, 75, 100)),
+    title="pressure (% of the time)",
+)
+
+
+def _slowdowns(curves: Sequence[PressureCurve]) -> Axis:
+    cells = [cell for curve in curves for cell in curve.cells]
+    ends = [end for cell in cells if (known := cell.effect.ratio) for end in (known.low, known.high)]
+    return numbers([1.0, *(cell.value for cell in cells), *ends], "slowdown")
+
+
+def _name(curve: PressureCurve) -> str:
+    return f"{curve.victim} beside {curve.antagonist}"
+
+
+def _curve(curve: PressureCurve, index: int) -> Iterator[Part]:
+    points = [(0.0, 1.0), *((100 * busy(cell), cell.value) for cell in curve.cells)]
+    for at, cell in zip(points[1:], curve.cells, strict=True):
+        yield from whisker(at, cell.effect.ratio, style(index).colour, upright=True)
+    yield from marked_line(points, [f"{at:.0f} %: {value:.2f}" for at, value in points], style(index), _name(curve))

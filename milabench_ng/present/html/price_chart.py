@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from milabench_ng.analysis.statistics.intervals import Interval
-from milabench_ng.present.html.figures import NEUTRAL, Chart, PlotTrace, View, label, layout, style, whiskers
+from milabench_ng.present.html.figures import (
+    DASHED,
+    Axis,
+    Chart,
+    Key,
+    Label,
+    Mark,
+    Panel,
+    Part,
+    Segment,
+    View,
+    round_ticks,
+    style,
+    whisker,
+)
 from milabench_ng.present.render.cells import figure
 from milabench_ng.present.render.columns import span
 from milabench_ng.tender.tender import Tender
@@ -51,19 +65,21 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
         f"Along a dashed line that costs the same, its label in {currency}; further up and to the left is cheaper.",
         views=(
             View(
-                data=(
-                    *(_line(cost, right, top) for cost in costs),
-                    *(
-                        _mark(index, point, _beside(point, points, right, top), currency)
-                        for index, point in enumerate(points)
+                panels=(
+                    Panel(
+                        x=_axis(right, f"price of a node ({currency})"),
+                        y=_axis(top, f"ratio to a node of {reference}"),
+                        parts=(
+                            *(_line(cost, right, top) for cost in costs),
+                            *(_label(index, cost, right, top) for index, cost in enumerate(costs)),
+                            *(part for index, point in enumerate(points) for part in _mark(index, point, currency)),
+                            *(_cost(point, points, right, top, currency) for point in points),
+                        ),
                     ),
                 ),
-                layout=layout(
-                    f"price of a node ({label(currency)})",
-                    f"ratio to a node of {label(reference)}",
-                    xaxis={"range": [0, right]},
-                    yaxis={"range": [0, top]},
-                    annotations=[_label(index, cost, right, top) for index, cost in enumerate(costs)],
+                keys=tuple(
+                    Key(name=point.name, sample=Mark(at=(0.5, 0.5), look=style(index)))
+                    for index, point in enumerate(points)
                 ),
             ),
         ),
@@ -92,60 +108,36 @@ def _end(cost: float, right: float, top: float) -> tuple[float, float]:
     return (right, right / cost) if right / cost <= top else (top * cost, top)
 
 
-def _line(cost: float, right: float, top: float) -> PlotTrace:
-    x, y = _end(cost, right, top)
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [0, x],
-        "y": [0, y],
-        "line": {"color": NEUTRAL, "dash": "dash", "width": 1},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
+def _axis(high: float, title: str) -> Axis:
+    return Axis(low=0, high=high, ticks=round_ticks(0, high), title=title)
 
 
-def _label(index: int, cost: float, right: float, top: float) -> PlotTrace:
+def _line(cost: float, right: float, top: float) -> Segment:
+    return Segment(begin=(0, 0), end=_end(cost, right, top), look=DASHED)
+
+
+def _label(index: int, cost: float, right: float, top: float) -> Label:
     x, y = _end(cost, right, top)
     along = _ALONG[index % len(_ALONG)]
-    return {
-        "x": along * x,
-        "y": along * y,
-        "text": figure(cost),
-        "xanchor": "right",
-        "showarrow": False,
-        "bgcolor": "ground",
-        "font": {"size": 11},
-    }
+    return Label(at=(along * x, along * y), text=figure(cost), anchor="end", shift=(0, 4), over=True)
 
 
 def _span(known: Interval | None) -> str:
     return f" {span(known)}" if known else ""
 
 
-def _beside(point: Point, points: Sequence[Point], right: float, top: float) -> str:
-    """Where a mark's text goes: on the left, clear of its interval; on a side without another mark, if there is one."""
+def _cost(point: Point, points: Sequence[Point], right: float, top: float, currency: str) -> Label:
+    """What a mark says: on the left, clear of its interval; on a side without another mark, if there is one."""
     near = [other for other in points if other is not point and abs(other.ratio - point.ratio) < _NEAR[1] * top]
     behind = any(0 <= point.price - other.price < _NEAR[0] * right for other in near)
     ahead = any(0 <= other.price - point.price < _NEAR[0] * right for other in near)
-    if not behind:
-        return "middle left"
-    return "bottom right" if ahead else "middle right"
+    anchor, shift = ("start", (10.0, 18.0 if ahead else 4.0)) if behind else ("end", (-10.0, 4.0))
+    text = f"{figure(point.price / point.ratio)} {currency}"
+    return Label(at=(point.price, point.ratio), text=text, anchor=anchor, shift=shift)
 
 
-def _mark(index: int, point: Point, beside: str, currency: str) -> PlotTrace:
-    colour, symbol, _ = style(index)
-    return {
-        "type": "scatter",
-        "mode": "markers+text",
-        "name": label(point.name),
-        "x": [point.price],
-        "y": [point.ratio],
-        "text": [f"{figure(point.price / point.ratio)} {label(currency)}"],
-        "textposition": beside,
-        "cliponaxis": False,
-        "error_y": whiskers([point.interval], colour),
-        "marker": {"color": colour, "symbol": symbol, "size": 11},
-        "showlegend": True,
-        "hovertemplate": f"price %{{x:,.0f}}<br>ratio %{{y:.3f}}{_span(point.interval)}",
-    }
+def _mark(index: int, point: Point, currency: str) -> Iterator[Part]:
+    at, look = (point.price, point.ratio), style(index)
+    yield from whisker(at, point.interval, look.colour, upright=True)
+    told = f"{point.name}: price {figure(point.price)} {currency}\nratio {point.ratio:.3f}{_span(point.interval)}"
+    yield Mark(at=at, look=look, title=told, size=11)

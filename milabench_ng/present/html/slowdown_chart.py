@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from milabench_ng.analysis.scoring.neighbours import Slowdown
-from milabench_ng.present.html.figures import INK, Chart, PlotTrace, View, label, layout
+from milabench_ng.present.html.figures import LOUD, Box, Chart, Key, Panel, View, faded, names
 from milabench_ng.present.layouts.interference import antagonists, around, pressed
 from milabench_ng.report.report import Report
 
@@ -13,7 +13,8 @@ _ROW = 44
 """Height of a row in pixels."""
 _LOUDEST = 2.0
 """The slowdown that has the full colour, unless there is a larger one."""
-_QUIET_TO_LOUD = [[0, "rgba(213,94,0,0)"], [0.05, "rgba(213,94,0,0.2)"], [1, "rgba(213,94,0,0.75)"]]
+_QUIET_TO_LOUD = ((0.0, 0.0), (0.05, 0.2), (1.0, 0.75))
+"""Opacity of cells."""
 
 
 def slowdown_charts(report: Report) -> Iterator[Chart]:
@@ -21,6 +22,8 @@ def slowdown_charts(report: Report) -> Iterator[Chart]:
     cells = report.neighbours
     if not cells:
         return
+    besides = antagonists(cells)
+    loudest = max([_LOUDEST, *(cell.value for cell in cells if cell.sure)])
     victims = list(dict.fromkeys(cell.victim for cell in cells))
     yield Chart(
         key="slowdowns",
@@ -31,50 +34,47 @@ def slowdown_charts(report: Report) -> Iterator[Chart]:
         "95 % intervals are shown under the pointer, and in the table.",
         views=(
             View(
-                data=(_heat(cells, victims, antagonists(cells)),),
-                layout=layout(
-                    "",
-                    "",
-                    height=130 + _ROW * len(victims),
-                    xaxis={"type": "category", "showgrid": False, "side": "top"},
-                    yaxis={"type": "category", "showgrid": False, "autorange": "reversed"},
+                panels=(
+                    Panel(
+                        x=names(besides, side="top"),
+                        y=names(victims, down=True),
+                        parts=tuple(
+                            _box(cell, besides.index(cell.beside), victims.index(cell.victim), loudest)
+                            for cell in cells
+                        ),
+                    ),
                 ),
+                keys=tuple(_shade(1 + (loudest - 1) * share, loudest) for share in (0.05, 0.5, 1.0)),
+                height=_ROW * len(victims),
             ),
         ),
     )
 
 
-def _heat(cells: Sequence[Slowdown], victims: Sequence[str], besides: Sequence[str]) -> PlotTrace:
-    known = {(cell.victim, cell.beside): cell for cell in cells}
-    rows = [[known.get((victim, beside)) for beside in besides] for victim in victims]
-    return {
-        "type": "heatmap",
-        "x": [label(beside) for beside in besides],
-        "y": [label(victim) for victim in victims],
-        "z": [[_loudness(cell) for cell in row] for row in rows],
-        "zmin": 1,
-        "zmax": max([_LOUDEST, *(cell.value for cell in cells if cell.sure)]),
-        "colorscale": _QUIET_TO_LOUD,
-        "colorbar": {"title": {"text": "x"}, "thickness": 12},
-        "xgap": 1,
-        "ygap": 1,
-        "text": [
-            ["" if cell is None else f"{cell.value:.2f}{' *' if cell.sure else ''}" for cell in row] for row in rows
-        ],
-        "texttemplate": "%{text}",
-        "textfont": {"color": INK},
-        "customdata": [["" if cell is None else _hover(cell) for cell in row] for row in rows],
-        "hovertemplate": "%{customdata}<extra></extra>",
-    }
+def _box(cell: Slowdown, column: int, line: int, loudest: float) -> Box:
+    """Coloured by its value if that is sure; as if nothing was found, otherwise."""
+    return Box(
+        begin=(column, line),
+        end=(column + 1, line + 1),
+        colour=LOUD,
+        opacity=_opacity(cell.value if cell.sure else 1.0, loudest),
+        text=f"{cell.value:.2f}{' *' if cell.sure else ''}",
+        title=_hover(cell),
+    )
 
 
-def _loudness(cell: Slowdown | None) -> float | None:
-    """The colour's value: none where nothing was measured, and 1 where nothing was found."""
-    return None if cell is None else cell.value if cell.sure else 1.0
+def _opacity(slowdown: float, loudest: float) -> float:
+    return faded(_QUIET_TO_LOUD, (slowdown - 1) / (loudest - 1))
+
+
+def _shade(slowdown: float, loudest: float) -> Key:
+    """An entry of the legend."""
+    sample = Box(begin=(0, 0), end=(1, 1), colour=LOUD, opacity=_opacity(slowdown, loudest))
+    return Key(name=f"{slowdown:.2f} x", sample=sample)
 
 
 def _hover(cell: Slowdown) -> str:
     interval = around(cell.effect) or ", no interval"
     lost = f", {cell.lost} lost" if cell.lost else ""
     company = f"; {pressed(cell)}" if cell.company else ""
-    return label(f"{cell.name}: {cell.value:.2f}{interval}, {cell.pairs} pairs{lost}{company}")
+    return f"{cell.name}: {cell.value:.2f}{interval}, {cell.pairs} pairs{lost}{company}"
