@@ -12,22 +12,13 @@ import cyclopts
 
 from milabench_ng import __version__
 from milabench_ng.cli.broken_pipe import until_unread
+from milabench_ng.cli.command_list import COMMANDS, name_of
 from milabench_ng.cli.help_pages import HELP_FLAGS, help_page, shown_default
 from milabench_ng.cli.wrong_usage import explained
 from milabench_ng.model.errors import InputError, MnbError
 from milabench_ng.model.files import no_current_folder
 from milabench_ng.model.plain import plain_lines
 from milabench_ng.model.signals import end, end_at_once, heed
-
-COMMANDS = {
-    "Prepare": ("doctor", "prepare", "list_tests"),
-    "Run": ("jobs", "resume", "run", "rerun"),
-    "Read": ("report", "summary", "baseline", "schema"),
-    "Tender": ("bundle", "stamp", "verify", "accept", "bids"),
-}
-"""Functions by the heading that ``mnb --help`` lists them below."""
-FUNCTIONS = tuple(itertools.chain.from_iterable(COMMANDS.values()))
-
 
 app = cyclopts.App(
     name="mnb",
@@ -40,7 +31,7 @@ app = cyclopts.App(
 for place, (heading, functions) in enumerate(COMMANDS.items()):
     group = cyclopts.Group(heading, sort_key=place)
     for function in functions:
-        app.command(f"milabench_ng.cli.{function}:{function}", name=function.partition("_")[0], group=group)
+        app.command(f"milabench_ng.cli.{function}:{function}", name=name_of(function), group=group)
 
 app.register_install_completion_command(
     help="Install completion for this shell, which then knows commands and options."

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from cyclopts import App, Group
+from cyclopts import App
+
+from milabench_ng.cli.command_list import COMMANDS, first_paragraph, name_of
 
 if TYPE_CHECKING:
     from cyclopts.argument import Argument
@@ -24,6 +26,8 @@ WIDEST_LABEL = 22
 WIDEST_PAGE = 120
 
 Groups = Mapping[str, Sequence["Argument"]]
+Entries = Sequence[tuple[str, str]]
+Sections = Iterator[tuple[str, Entries]]
 
 
 def help_page(app: App, tokens: Sequence[str]) -> str | None:
@@ -34,7 +38,8 @@ def help_page(app: App, tokens: Sequence[str]) -> str | None:
     command, name = apps[-1], " ".join(("mnb", *chain))
     width = min(shutil.get_terminal_size().columns, WIDEST_PAGE)
     if command.default_command is None:
-        return None if rest else "\n".join(_commands_page(command, name, width))
+        sections = _subcommands(command) if chain else _all_commands(command)
+        return None if rest else "\n".join(_commands_page(_paragraphs(command)[0], sections, name, width))
     arguments = command.assemble_argument_collection(parse_docstring=True).filter_by(show=True)
     groups = {OWN.get(one.name, one.name): list(arguments.filter_by(group=one)) for one in arguments.groups}
     short = "--help-all" not in tokens and not groups.keys() <= set(OWN.values())
@@ -42,24 +47,28 @@ def help_page(app: App, tokens: Sequence[str]) -> str | None:
     return "\n".join(page(_usage(name, groups), _paragraphs(command), groups, width))
 
 
-def _commands_page(command: App, name: str, width: int) -> Iterator[str]:
+def _all_commands(app: App) -> Sections:
+    """The commands by heading, and the options of ``mnb`` itself."""
+    for title, functions in COMMANDS.items():
+        yield title, [(name_of(function), first_paragraph(function)) for function in functions]
+    options = [each for each in app if each.startswith("-") and each not in HELP_FLAGS]
+    yield "Options", [(each, _paragraphs(app[each])[0]) for each in options]
+
+
+def _subcommands(command: App) -> Sections:
+    """The commands below a command."""
+    yield "Commands", [(each, _paragraphs(command[each])[0]) for each in command if not each.startswith("-")]
+
+
+def _commands_page(what: str, sections: Sections, name: str, width: int) -> Iterator[str]:
     """The page of a command with subcommands."""
     yield f"Usage: {name} COMMAND\n"
-    yield from _wrapped(_paragraphs(command)[0], width)
-    names = sorted(command, key=lambda each: each.startswith("-"))
-    found = [(each, command[each]) for each in names if each not in HELP_FLAGS]
-    for title, them in itertools.groupby(found, lambda pair: _title(*pair)):
+    yield from _wrapped(what, width)
+    for title, entries in sections:
         yield f"\n{title}:"
-        yield from _entries([(each, _paragraphs(one)[0]) for each, one in them], width)
+        yield from _entries(entries, width)
     yield ""
     yield from _wrapped(f"{name} COMMAND --help explains a command, and --help-all also what few need of it.", width)
-
-
-def _title(name: str, command: App) -> str:
-    if name.startswith("-"):
-        return "Options"
-    groups = command.group if isinstance(command.group, tuple) else (command.group,)
-    return next((group.name for group in groups if isinstance(group, Group)), "Commands")
 
 
 def _short_page(usage: str, paragraphs: Sequence[str], groups: Groups, width: int) -> Iterator[str]:
@@ -136,7 +145,7 @@ def shown_default(value: object) -> str | None:
     return str(value) if isinstance(value, str | int | float) and str(value) not in ("", "False") else None
 
 
-def _entries(entries: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+def _entries(entries: Entries, width: int) -> Iterator[str]:
     """Labels, with their texts beside them."""
     column = 2 + min(WIDEST_LABEL, max((len(label) for label, _ in entries), default=0)) + 2
     for label, text in entries:

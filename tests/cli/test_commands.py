@@ -18,9 +18,9 @@ from pathlib import Path
 import make_records
 import pytest
 
-from milabench_ng.cli import COMMANDS as COMMAND_GROUPS
 from milabench_ng.cli import app, call
 from milabench_ng.cli.broken_pipe import until_unread
+from milabench_ng.cli.command_list import COMMANDS as COMMAND_GROUPS
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.units import parse_seconds
 from milabench_ng.present.render.next_step import TENDER

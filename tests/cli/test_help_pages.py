@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from itertools import takewhile
 
 import pytest
 
-from milabench_ng.cli import FUNCTIONS, call
+from milabench_ng.cli import call
+from milabench_ng.cli.command_list import FUNCTIONS, first_paragraph, name_of
 
-COMMANDS = [function.partition("_")[0] for function in FUNCTIONS]
+COMMANDS = [name_of(function) for function in FUNCTIONS]
 LONG = ("jobs", "report", "run", "rerun")
 """Commands with options that few need."""
 
@@ -57,6 +60,23 @@ def texts(lines: list[str]) -> Iterator[tuple[list[str], int]]:
             indent = len(more[0]) - len(more[0].lstrip())
             first = line[indent:] if line[:indent].endswith("  ") else ""  # else its label is too wide
             yield [text for text in (first, *(each[indent:] for each in more)) if text], indent
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_what_the_list_says_of_a_command_is_how_its_own_page_begins(page, function: str) -> None:  # type: ignore[no-untyped-def]
+    shown = " ".join(" ".join(page(f"{name_of(function)} --help-all")).split())
+    assert f" {first_paragraph(function)} " in shown
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    code = (
+        "import sys; from milabench_ng.cli import call; call(['--help'])\n"
+        f"commands = {{f'milabench_ng.cli.{{name}}' for name in {FUNCTIONS!r}}}\n"
+        "heavy = sys.modules.keys() & (commands | {'rich', 'psutil', 'milabench_ng.records.record'})\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_short_command_is_explained_whole(page) -> None:  # type: ignore[no-untyped-def]

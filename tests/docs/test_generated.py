@@ -7,7 +7,7 @@ import pictures
 import pytest
 from pages import GENERATED, ROOT, headings, links
 
-from milabench_ng.cli import FUNCTIONS
+from milabench_ng.cli.command_list import FUNCTIONS
 
 
 def test_the_command_reference_is_that_of_the_commands() -> None:
