@@ -13,6 +13,7 @@ from milabench_ng.analysis.scoring.scale import load_scales
 from milabench_ng.analysis.statistics.intervals import SESSIONS_FROM
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.cli.options import FormOption, Fraction, Switch, WeightsOption
+from milabench_ng.model.shipped import names
 from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, one_decimal
 from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
 from milabench_ng.present.writers import write
@@ -87,11 +88,11 @@ def accept(
     scales = load_scales(weights, promised)
     with computing_from(f"{bid} and {delivered}"):
         made = decide(promised, found, {suite: scale.weights for suite, scale in scales.items()}, guarantee)
-    write(_document(made, sides, explain=explain), form, sys.stdout)
+    write(_document(made, sides, promised.suite, explain=explain), form, sys.stdout)
     return EXIT_CODES[made.verdict]
 
 
-def _document(made: Acceptance, sides: Mapping[str, CheckedResults], *, explain: bool) -> Document:
+def _document(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str, *, explain: bool) -> Document:
     verified = {name: side.sentence for name, side in sides.items()}
     rows = [
         (name_of_row(one.name), one.ratio, one.low, one.high, one.verdict, one.why)
@@ -102,7 +103,7 @@ def _document(made: Acceptance, sides: Mapping[str, CheckedResults], *, explain:
     bounded = any(low is not None for _, _, low, *_ in rows)
     notes = ("at least, at most: one-sided 95 % bounds",) if bounded else ()
     ratios = table("", rows, "test", *numbers, verdict, "because", notes=notes)
-    told = tuple(_facts(made, sides))
+    told = tuple(_facts(made, sides, suite))
     return Document(
         title="mnb accept",
         parts=(Facts(facts=told), ratios, *((_characteristic(made),) if explain else ())),
@@ -112,9 +113,12 @@ def _document(made: Acceptance, sides: Mapping[str, CheckedResults], *, explain:
     )
 
 
-def _facts(made: Acceptance, sides: Mapping[str, CheckedResults]) -> Iterator[Fact]:
-    told = f"the delivered node {_VERDICTS[made.verdict]} the guarantee of {made.guarantee:g} of the bid"
+def _facts(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str) -> Iterator[Fact]:
+    other = f"ANOTHER GPU MODEL ({made.other_model}); " if made.other_model else ""
+    told = f"{other}the delivered node {_VERDICTS[made.verdict]} the guarantee of {made.guarantee:g} of the bid"
     yield Fact("verdict", told, _tone(made.verdict))
+    if made.verdict == "inconclusive":
+        yield Fact("to decide", _to_decide(made, suite), "strong")
     yield from (Fact(name, f"{side.source}: {side.sentence}") for name, side in sides.items())
     yield from (Fact("broken by", reason) for reason in made.reasons)
     if made.declared:
@@ -122,6 +126,22 @@ def _facts(made: Acceptance, sides: Mapping[str, CheckedResults]) -> Iterator[Fa
     yield from (Fact("mark", f"{one.side}: {one.mark.counted(len(made.tests))}") for one in made.marks)
     for one in made.differences:
         yield Fact("differs", f"{one.what}{_of(one)}: delivered {one.run}; bid {one.baseline}")
+
+
+def _to_decide(made: Acceptance, suite: str) -> str:
+    """The command that would decide, or what to mend before."""
+    if made.marks:
+        return "measure again without what is marked: no number of repeats decides with it"
+    plan, lacking = made.deciding, [one.name for one in made.tests if one.why and one.ratio is None]
+    if lacking:
+        return f"measure the same work on both sides: {', '.join(map(name_of_row, lacking))} cannot be compared"
+    if plan is None:
+        return "more sessions hardly would: the ratio is too near the guarantee, or there is no score"
+    profile = suite if suite in names("profiles") else "PROFILE"
+    command = f"mnb jobs {profile} --repeat {plan.repeats} --sessions {plan.sessions} --session-gap {SESSION_GAP_H:g}h"
+    there = " and ".join(_SIDES[side] for side in plan.sides)
+    sure = "the least for a verdict" if plan.at_least else "four of five such runs decide, if the ratio is as measured"
+    return f"{command} on {there} ({sure})"
 
 
 def _four(cell: Cell) -> str:
@@ -157,4 +177,5 @@ _DECLARED = (
     "others; "
     f"mnb jobs PROFILE --sessions {SESSIONS_FROM} --session-gap {SESSION_GAP_H:g}h measures it"
 )
+_SIDES = {"bid": "the node that was bid", "delivered": "the delivered node"}
 _VERDICTS = {"keeps": "keeps", "breaks": "breaks", "inconclusive": "may or may not keep"}

@@ -43,6 +43,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.units import counted
 from milabench_ng.records.work import WorkDifference
 from milabench_ng.tender.characteristic import OperatingPoint, characteristic
+from milabench_ng.tender.deciding import Deciding, OpenRatio, Side, deciding
 
 SHIELDED = "below the guarantee by the spread of the delivered node; only that of the bid leaves it open"
 
@@ -66,7 +67,7 @@ class GuaranteeRatio(msgspec.Struct, frozen=True, kw_only=True):
 class SideMark(msgspec.Struct, frozen=True, kw_only=True):
     """A mark that makes one side not comparable."""
 
-    side: Literal["bid", "delivered"]
+    side: Side
     mark: Marked
 
 
@@ -84,8 +85,12 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[SideMark, ...]
     """Marks on the tests in the bid."""
     differences: tuple[WorkDifference, ...]
-    declared: tuple[Literal["bid", "delivered"], ...]
+    declared: tuple[Side, ...]
     """The sides of fewer than three sessions, to which a declared variance between days is added."""
+    other_model: str
+    """The models of both sides' GPUs, if they differ; empty if not, or not known."""
+    deciding: Deciding | None
+    """What would decide: None unless the verdict waits on ratios alone, and if not even many sessions would."""
     characteristic: tuple[OperatingPoint, ...]
     """Of the first suite that has a score; empty without a ratio."""
 
@@ -112,7 +117,7 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     parts: Sequence[WeightedStat] = ()
-    declared: float = 0.0
+    declared: dict[Side, float] = {}
     """Variance between days."""
     ratio: float | None = None
     """As measured, also where nothing was repeated."""
@@ -124,7 +129,7 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True):
     def estimate(self) -> Estimate | None:
         """None if there is a ``why``, or parts were repeated too seldom."""
         found = None if self.why else combine(self.parts)
-        return predicted(found, self.declared) if found and found.n >= RANKED_FROM else None
+        return predicted(found, sum(self.declared.values())) if found and found.n >= RANKED_FROM else None
 
     @property
     def of_exact_bid(self) -> Estimate | None:
@@ -166,7 +171,8 @@ def accept(
         for name, known in effective.items()
     ]
     judged = _judged([*scores, *items], guarantee)
-    sides: dict[Literal["bid", "delivered"], ScoredRows] = {"bid": promised, "delivered": found}
+    open_ratios = _open([*scores, *items], judged, len(scores))
+    sides: dict[Side, ScoredRows] = {"bid": promised, "delivered": found}
     shared = {label: 1.0 for label in promised if label in found}
     return Acceptance(
         guarantee=guarantee,
@@ -177,13 +183,15 @@ def accept(
         marks=(*_marks("bid", bid, promised), *_marks("delivered", delivered, promised)),
         differences=differing,
         declared=tuple(side for side, rows in sides.items() if day_variance(rows, shared)),
+        other_model=_other_model(bid, delivered),
+        deciding=deciding(open_ratios, math.log(guarantee), len(judged)) if open_ratios else None,
         characteristic=characteristic(
             _first_estimate(scores), [one for item in items if (one := item.estimate)], guarantee, len(judged)
         ),
     )
 
 
-def _marks(side: Literal["bid", "delivered"], summary: Summary, labels: Container[str]) -> Iterator[SideMark]:
+def _marks(side: Side, summary: Summary, labels: Container[str]) -> Iterator[SideMark]:
     """The marks of the rows named in ``labels``."""
     for mark in count_marks({label: row for label, row in summary.tests.items() if label in labels}):
         yield SideMark(side=side, mark=mark)
@@ -196,11 +204,16 @@ def _test(label: str, promised: ScoredTest, found: ScoredTest | None, fatal: str
         return _Item(name=label, why="it was not run on the delivered node")
     if found.perf is None and found.n:
         return _Item(name=label, why="every launch failed", verdict="breaks")
-    declared = sum(day_variance({label: row}, {label: 1.0}) for row in (promised, found))
+    declared = _days({label: promised}, {label: found}, {label: 1.0})
     parts = [(1.0, found.classic_log), (-1.0, promised.classic_log)]
     return _Item(
         name=label, parts=parts, declared=declared, ratio=_as_measured({label: 1.0}, {label: promised}, {label: found})
     )
+
+
+def _days(promised: ScoredRows, found: ScoredRows, weights: Weights) -> dict[Side, float]:
+    """The variance that is declared between days of each side."""
+    return {"bid": day_variance(promised, weights), "delivered": day_variance(found, weights)}
 
 
 def _as_measured(weights: Weights, promised: ScoredRows, found: ScoredRows) -> float | None:
@@ -228,7 +241,7 @@ def _score(
         without = ", ".join(lacking)
         why = f"without {without} there is no ratio of scores" if lacking else "the bid planned no weighted test"
         return _Item(name=name, why=why)
-    declared = day_variance(promised, weights) + day_variance(found, weights)
+    declared = _days(promised, found, weights)
     parts = log_ratio(found, promised, list(weights), weights)
     return _Item(name=name, parts=parts, declared=declared, ratio=_as_measured(weights, promised, found))
 
@@ -281,6 +294,22 @@ def _kept(name: str, estimate: Estimate, wanted: float, p: float, p_of_exact_bid
         verdict=verdict,
         why=why,
     )
+
+
+def _open(items: Sequence[_Item], judged: Sequence[GuaranteeRatio], scores: int) -> list[OpenRatio]:
+    """The ratios on which the verdict waits: the scores, and the tests that the bid's spread leaves open."""
+    return [
+        OpenRatio(parts=item.parts, declared=item.declared)
+        for place, (item, one) in enumerate(zip(items, judged, strict=True))
+        if one.verdict == "inconclusive" and item.parts and (place < scores or one.why)
+    ]
+
+
+def _other_model(bid: Summary, delivered: Summary) -> str:
+    promised, found = (sorted(set(side.models.values())) for side in (bid, delivered))
+    if not promised or not found or promised == found:
+        return ""
+    return f"bid {', '.join(promised)}; delivered {', '.join(found)}"
 
 
 def _p_broken(estimate: Estimate, wanted: float) -> float:

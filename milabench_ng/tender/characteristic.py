@@ -38,12 +38,12 @@ def characteristic(
 
 def _point(score: Estimate, tests: Sequence[Estimate], ratio: float, away: float, family: int) -> OperatingPoint:
     strict = 1 - (1 - LEVEL) / family
-    spared = math.prod(1 - _sure(test, -away, strict) for test in tests)
-    breaks = 1 - spared * (1 - _sure(score, -away, strict))
-    return OperatingPoint(ratio=ratio, keeps=_sure(score, away, LEVEL) * spared, breaks=breaks)
+    spared = math.prod(1 - surely(test, -away, strict) for test in tests)
+    breaks = 1 - spared * (1 - surely(score, -away, strict))
+    return OperatingPoint(ratio=ratio, keeps=surely(score, away, LEVEL) * spared, breaks=breaks)
 
 
-def _sure(estimate: Estimate, beyond: float, level: float) -> float:
+def surely(estimate: Estimate, beyond: float, level: float) -> float:
     """The probability that what truly lies ``beyond`` the guarantee, as a logarithm, is surely found there."""
     if not estimate.variance:
         return float(beyond > estimate.moved)

@@ -5,24 +5,27 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import make_records
 import msgspec
+import numpy as np
 import pytest
 import tampering
 from make_records import PER_GPU
 from scipy import stats
 
-from milabench_ng.analysis.statistics.intervals import Estimate, combine, log_stat
-from milabench_ng.analysis.summary.folder import load
+from milabench_ng.analysis.statistics.intervals import Estimate, LogStat, combine, log_stat
+from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Launch
 from milabench_ng.tender.acceptance import SHIELDED, Acceptance, accept
 from milabench_ng.tender.characteristic import characteristic
+from milabench_ng.tender.deciding import OpenRatio, Side, deciding
 from milabench_ng.verification.bundle import pack
 
 BID = (1.000, 1.010, 0.990, 1.004, 0.997, 1.001)
@@ -282,6 +285,74 @@ def marked(source: Path, test: str, mark: dict[str, object]) -> Path:
         path.write_bytes(msgspec.json.encode(content))
     make_records.write_ledger(source, tampering.plan_of(source))
     return source
+
+
+def test_the_planned_sessions_decide_four_of_five_simulated_deliveries() -> None:
+    """Against Welch's test on drawn means of sessions: enough as planned, and one session fewer is too few."""
+    spread = LogStat(n=15, mean=0.0, std=0.006, sessions=3)
+    behind = msgspec.structs.replace(spread, mean=0.02)
+    one = OpenRatio(parts=[(1.0, spread), (-1.0, behind)], declared={"bid": 0.0, "delivered": 0.0})
+    plan = deciding([one], math.log(0.97), 1)
+    assert plan is not None
+    assert (plan.sides, plan.repeats) == (("bid", "delivered"), 5)
+    draw = np.random.default_rng(20261125)
+
+    def share(sessions: int) -> float:
+        delivered, bid = (draw.normal(mean, 0.006, (4000, sessions)) for mean in (0.0, 0.02))
+        found = stats.ttest_ind(delivered, bid + math.log(0.97), axis=1, equal_var=False, alternative="greater")
+        return float(np.mean(found.pvalue < 0.05))
+
+    assert share(plan.sessions - 1) < 0.81
+    assert 0.79 < share(plan.sessions) < 0.95
+
+
+def test_a_side_with_few_sessions_is_the_one_that_measures_again() -> None:
+    """Its declared variance between days is what leaves the verdict open; the other side has shown its days."""
+    once = LogStat(n=5, mean=0.0, std=0.002)
+    known = LogStat(n=15, mean=0.0, std=0.002, sessions=3)
+    for sides, parts in {("delivered",): (once, known), ("bid",): (known, once)}.items():
+        declared: dict[Side, float] = {"bid": 0.0, "delivered": 0.0} | dict.fromkeys(sides, 0.03**2)
+        plan = deciding([OpenRatio(parts=[(1.0, parts[0]), (-1.0, parts[1])], declared=declared)], math.log(0.97), 1)
+        assert plan is not None
+        assert plan.sides == sides
+        assert plan.sessions > 3
+    near = OpenRatio(parts=[(1.0, once), (-1.0, known)], declared={"bid": 0.0, "delivered": 0.03**2})
+    assert deciding([near], -0.0001, 1) is None, "the ratio is at the guarantee"
+
+
+def test_an_inconclusive_verdict_names_the_command_that_would_decide(
+    bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = tmp_path / "weights.json"
+    weights.write_text('{"standard.vae": {"weight": 8}, "standard.toy_reg": {"weight": 4}}')
+
+    def told(delivered: Path, guarantee: str = "0.97") -> str:
+        options = ["--weights", str(weights), "--guarantee", guarantee]
+        assert call(["accept", str(bid), str(delivered), *options]) == 4
+        return " ".join(capsys.readouterr().out.split())
+
+    few = told(folder(tmp_path / "few", DELIVERED[:4]))
+    assert "mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h on the delivered node (the least" in few
+    open_yet = told(folder(tmp_path / "open", DELIVERED, vae=0.993, toy_reg=0.993), "0.988")
+    (sessions,) = re.findall(r"mnb jobs standard --repeat 5 --sessions (\d+) --session-gap 6h on the ", open_yet)
+    assert 3 < int(sessions) <= 20
+    shortened = marked(folder(tmp_path / "marked", DELIVERED), "standard.vae", SHORTENED)
+    assert "measure again without what is marked" in told(shortened, "0.9")
+
+
+def test_the_first_line_says_that_the_gpu_is_another_model(
+    bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = msgspec.structs.replace(
+        load(folder(tmp_path / "d", DELIVERED)), models={"0": "Other GPU", "1": "Other GPU"}
+    )
+    file = tmp_path / "other.json"
+    file.write_text(encode_summary(other))
+    call(["accept", str(bid), str(file), "--format", "markdown"])
+    first = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("-"))
+    assert first.startswith("- verdict: ANOTHER GPU MODEL (bid Test GPU; delivered Other GPU); ")
+    call(["accept", str(bid), str(tmp_path / "d"), "--format", "markdown"])
+    assert "ANOTHER GPU" not in capsys.readouterr().out
 
 
 SHORTENED = {"kind": "window shortened", "value": 0.5, "limit": 9.0}
