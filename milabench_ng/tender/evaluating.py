@@ -87,8 +87,8 @@ def evaluate(
         other_work=apart,
         not_in_all=tuple(label for label in planned if label not in shared and label not in unlike),
         not_in_reference=tuple(label for label in shared if label not in tests),
-        leave_one_out=leave_one_out(worths, terms, groups) if len(worths) > 1 else None,
-        stability=stability(worths, terms) if len(worths) > 1 else None,
+        leave_one_out=leave_one_out(worths, terms, groups) if ranks and len(worths) > 1 else None,
+        stability=stability(worths, terms) if ranks and len(worths) > 1 else None,
         notes=tuple(_notes(bids, owned, reports)),
     )
 
@@ -191,8 +191,8 @@ def _why(other: Comparison | None) -> str:
 
 
 def _order(row: BidRow, cost: float, done: float | None) -> tuple[float, float]:
-    """The sort key: best first, those that cannot be ranked last."""
-    return (row.rank or math.inf, cost / done if done else math.inf)
+    """The sort key: best first; those without a rank last, in the order of the bids file."""
+    return (row.rank, cost / done) if row.rank and done else (math.inf, 0.0)
 
 
 def _notes(bids: Bids, owned: Mapping[str, Ownership], reports: Mapping[str, Report]) -> list[str]:

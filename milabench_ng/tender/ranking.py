@@ -20,6 +20,7 @@ from milabench_ng.analysis.scoring.scored import ScoredTest
 from milabench_ng.analysis.scoring.weights import Weights, planned_weights
 from milabench_ng.analysis.statistics.effects import holm, p_value
 from milabench_ng.analysis.statistics.intervals import LEVEL, RANKED_FROM, Estimate, combine
+from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.report.report import Report
 from milabench_ng.tender.same_work import OtherWork
 
@@ -107,7 +108,11 @@ def why_unfit(report: Report) -> str:
     fails more often than one may."""
     if report.score is None:
         return "there are no weights for the suite"
-    return f"the score is {report.score.status}" if report.score.status != "complete" else report.failure_rate.excess
+    if report.score.status != "complete":
+        lacking = ", ".join(map(name_of_row, report.score.missing))
+        why = "; ".join(report.score.reasons) or "no weighted test counts"
+        return f"the score is {report.score.status}: {why}{f' ({lacking})' if lacking else ''}"
+    return report.failure_rate.excess
 
 
 def ratio_of(report: Report) -> float | None:

@@ -79,9 +79,9 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
     not_in_reference: tuple[str, ...]
     """Those that all bids did alike and the reference did not."""
     leave_one_out: LeaveOneOut | None
-    """The ranks without one test or group; None if fewer than two bids have a ratio."""
+    """The ranks without one test or group; None if nothing is ranked."""
     stability: Stability | None
-    """How stable the order is; None if fewer than two bids have a ratio."""
+    """How stable the order is; None if nothing is ranked."""
     notes: tuple[str, ...]
     verdicts: dict[str, str] = {}
     """What verification said of each bid in ``rows``."""
@@ -89,6 +89,11 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
     """The bids that are not in ``rows``, and why: they cannot be read, break a rule, or share no work with most."""
     further: tuple[Tender, ...] = ()
     """The same bids ranked by each further suite of their profile."""
+
+    @property
+    def ranked(self) -> bool:
+        """Whether any bid has a rank."""
+        return any(row.rank is not None for row in self.rows)
 
     @property
     def each(self) -> tuple[Tender, ...]:

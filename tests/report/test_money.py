@@ -25,8 +25,10 @@ from milabench_ng.analysis.statistics.intervals import log_stat, t_quantile
 from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
 from milabench_ng.model.errors import InputError
+from milabench_ng.present.html.as_html import write_tender
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.statements import details
+from milabench_ng.present.render.tender_facts import winner
 from milabench_ng.present.render.tender_tables import tender_document
 from milabench_ng.present.writers import write, write_report
 from milabench_ng.records.marks import Mark
@@ -338,12 +340,62 @@ def test_a_tender_tells_of_how_many_launches_power_is_known(tender_file: Path) -
     assert told in made.notes
 
 
+def few_repeats(summary: Summary) -> Summary:
+    """The same from three repeats."""
+    rows = {label: row(at.train.mean, (0.99, 1.0, 1.01)) for label, at in summary.tests.items() if at.train}
+    return Summary(**{key: getattr(summary, key) for key in Summary.__struct_fields__} | {"tests": rows})
+
+
+def test_no_order_is_shown_where_nothing_is_ranked(tender_file: Path) -> None:
+    """The cheapest for its throughput stands last in the file of bids, and there it stays."""
+    names = {"slow": node(100.0, 200.0), "fast": node(200.0, 400.0), "twin": node(220.0, 440.0)}
+    made = rebid(tender_file, **{name: few_repeats(one) for name, one in names.items()})
+    assert [(at.name, at.rank) for at in made.rows] == [("slow", None), ("fast", None), ("twin", None)]
+    assert (made.stability, made.leave_one_out) == (None, None)
+    for form in ("table", "markdown"):
+        text = " ".join(printed(made, form).split())
+        assert "nothing is ranked: under 5 repeats" in text
+        assert [word for word in ("leads", " first", "Pareto", "lower is better", "ranked over:") if word in text] == []
+    tile = winner(made, several=False)
+    assert (tile.parts, tile.tone) == (("none", "nothing is ranked: under 5 repeats"), "fair")
+
+
+def test_the_page_on_bids_begins_with_the_winner(tender_file: Path) -> None:
+    shared = winner(compare_bids(tender_file), several=False)
+    assert (shared.name, shared.parts[0], shared.parts[-1]) == (
+        "Winner",
+        "twin and fast",
+        "no certain order between them",
+    )
+    offers = json.loads(tender_file.read_text())["bids"]
+    alone = compare_bids(change(tender_file, bids={name: offers[name] for name in ("slow", "fast")}))
+    price = next(at.per_reference for at in alone.rows if at.name == "fast")
+    assert price is not None
+    tile = winner(alone, several=False)
+    assert (tile.parts[0], tile.tone) == ("fast", "good")
+    assert f"{price.value:,.0f} EUR" in tile.parts[1]
+    stream = io.StringIO()
+    write_tender(alone, stream)
+    page = stream.getvalue()
+    assert '<h2>Winner</h2><p class="figure good">fast</p>' in page
+    assert page.index("<h2>Winner</h2>") < page.index('<dl class="facts">')
+
+
+def test_a_score_that_does_not_count_has_its_reason(tender_file: Path) -> None:
+    partial = node(200.0, 400.0)
+    kept = {"standard.vae": partial.tests["standard.vae"]}
+    made = rebid(tender_file, fast=msgspec.structs.replace(partial, tests=kept, omitted=("standard.convnet",)))
+    assert next(at.why for at in made.rows if at.name == "fast") == (
+        "the score is partial: 1 of 2 weighted tests were not selected"
+    )
+    lacking = rebid(tender_file, fast=msgspec.structs.replace(partial, tests=kept))
+    assert next(at.why for at in lacking.rows if at.name == "fast") == (
+        "the score is invalid: 1 test without all records (convnet)"
+    )
+
+
 def test_a_bid_under_five_repeats_has_no_rank_and_the_others_have(tender_file: Path) -> None:
-    few = node(200.0, 400.0)
-    rows = {label: row(at.train.mean, (0.99, 1.0, 1.01)) for label, at in few.tests.items() if at.train}
-    few = Summary(**{key: getattr(few, key) for key in Summary.__struct_fields__} | {"tests": rows})
-    (tender_file.parent / "fast.json").write_text(encode_summary(few))
-    made = compare_bids(tender_file)
+    made = rebid(tender_file, fast=few_repeats(node(200.0, 400.0)))
     assert made.why_unranked == "fast: under 5 repeats"
     assert {at.name for at in made.rows if at.rank is None} == {"fast"}
     assert "ranks  not ranked: fast: under 5 repeats" in re.sub(" {2,}", "  ", printed(made, "table"))

@@ -26,10 +26,10 @@ from milabench_ng.present.html.slowdown_chart import slowdown_charts
 from milabench_ng.present.html.svg import drawing, swatch
 from milabench_ng.present.layouts import interference
 from milabench_ng.present.render.cells import Fact, figure
-from milabench_ng.present.render.first_screen import FirstScreen, first_screen
+from milabench_ng.present.render.first_screen import Answer, FirstScreen, first_screen
 from milabench_ng.present.render.statements import details
 from milabench_ng.present.render.tables import other_tables
-from milabench_ng.present.render.tender_facts import tender_facts
+from milabench_ng.present.render.tender_facts import tender_facts, winner
 from milabench_ng.present.render.tender_tables import tender_sections
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.report.report import Line, Report
@@ -63,7 +63,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     subtitle: str = ""
     screen: FirstScreen | None = None
-    """None on a page on bids, which begins with its facts."""
+    """None on a page on bids, which begins with its winner."""
+    winners: tuple[Answer, ...] = ()
+    """Of each suite, on a page on bids."""
     facts: tuple[Fact, ...] = ()
     charts: tuple[Chart, ...]
     tables: tuple[HtmlTable, ...]
@@ -90,6 +92,7 @@ def write_tender(tender: Tender, stream: TextIO) -> None:
     _write(
         Page(
             title=f"{len(tender.rows)} bids, in nodes of {tender.reference}",
+            winners=tuple(winner(one, several=len(tender.each) > 1) for one in tender.each),
             facts=tender_facts(tender),
             charts=tuple(chart for chart in charts if chart),
             tables=tuple(of_section(section) for section in sections if not section.key.startswith(_EXPLAIN)),

@@ -9,10 +9,12 @@ from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, GPU_STD, HO
 from milabench_ng.analysis.statistics.intervals import SESSIONS_FROM
 from milabench_ng.analysis.summary.marked import Marked
 from milabench_ng.analysis.summary.summary import name_of_row
-from milabench_ng.present.render.cells import Fact
+from milabench_ng.present.render.cells import Fact, figure
+from milabench_ng.present.render.first_screen import Answer
+from milabench_ng.present.render.ratio_statements import span_of_money
 from milabench_ng.tender.leave_one_out import LeaveOneOut
 from milabench_ng.tender.stability import Stability
-from milabench_ng.tender.tender import Tender
+from milabench_ng.tender.tender import BidRow, Tender
 
 _SHOWN = 12
 
@@ -29,6 +31,33 @@ def tender_facts(tender: Tender) -> tuple[Fact, ...]:
     return (first, ranked_by, *_verdicts(tender), *rest)
 
 
+def winner(tender: Tender, *, several: bool) -> Answer:
+    """Who is first, at which cost, and how sure that is. ``several``: whether to name the suite."""
+    name = f"Winner by {tender.suite}" if several else "Winner"
+    first = [row for row in tender.rows if row.rank == 1]
+    if not first:
+        return Answer(name=name, parts=("none", f"nothing is ranked: {tender.why_unranked}"), tone="fair")
+    marked = [row.name for row in first if row.marks]
+    parts = [" and ".join(row.name for row in first), *(_at_cost(row, tender) for row in first)]
+    if len(first) > 1:
+        parts.append("no certain order between them")
+    if marked:
+        parts.append(f"{' and '.join(marked)}: marked, see below")
+    return Answer(name=name, parts=tuple(parts), tone="fair" if len(first) > 1 or marked else "good")
+
+
+def _at_cost(row: BidRow, tender: Tender) -> str:
+    """What a reference node's worth costs with a bid."""
+    price = row.per_reference
+    value, known = (
+        (row.owned_per_reference, row.owned_interval)
+        if tender.by_ownership
+        else ((price.value, price.interval) if price else (None, None))
+    )
+    span = f" ({span_of_money(known)})" if known else ""
+    return f"{row.name}: {figure(value)} {tender.currency}{span}, {tender.criterion}" if value is not None else row.name
+
+
 def _verdicts(tender: Tender) -> Iterator[Fact]:
     """What verification said."""
     yield from (Fact("refused", f"{name}: {why}", "bad") for name, why in tender.refused.items())
@@ -39,7 +68,7 @@ def _verdicts(tender: Tender) -> Iterator[Fact]:
 
 def _facts(tender: Tender) -> Iterator[Fact]:
     yield Fact("reference", f"one node of {tender.reference}", "strong")
-    yield Fact("ranked by", f"{tender.criterion}, lower is better; between equal ranks there is no certain order")
+    yield _ranks(tender)
     yield _ranked_over(tender)
     terms = tender.terms
     if terms is not None:
@@ -54,9 +83,8 @@ def _facts(tender: Tender) -> Iterator[Fact]:
         f"{100 * HOST_STD:g} % in others; under {SESSIONS_FROM} sessions also {100 * GPU_DAY_STD:g} and "
         f"{100 * HOST_DAY_STD:g} % between days",
     )
-    if tender.why_unranked:
-        nobody = all(row.rank is None for row in tender.rows)
-        yield Fact("ranks", f"{'nothing is ranked' if nobody else 'not ranked'}: {tender.why_unranked}", "fair")
+    if tender.why_unranked and tender.ranked:
+        yield Fact("ranks", f"not ranked: {tender.why_unranked}", "fair")
     doubts = dict.fromkeys(doubt for row in tender.rows if row.per_reference for doubt in row.per_reference.indicative)
     if doubts:
         yield Fact("indicative", "; ".join(doubts), "fair")
@@ -69,6 +97,13 @@ def _facts(tender: Tender) -> Iterator[Fact]:
             yield Fact("mark", f"{row.name}: {mark.text}{_where(mark)}", "bad")
     for note in tender.notes:
         yield Fact("note", note, "fair")
+
+
+def _ranks(tender: Tender) -> Fact:
+    """What the bids are ranked by, or why none is."""
+    if not tender.ranked:
+        return Fact("ranks", f"nothing is ranked: {tender.why_unranked}", "fair")
+    return Fact("ranked by", f"{tender.criterion}, lower is better; between equal ranks there is no certain order")
 
 
 def _ranked_over(tender: Tender) -> Fact:
@@ -84,7 +119,7 @@ def _ranked_over(tender: Tender) -> Fact:
         if tests
     ]
     text = f"{len(tender.tests)} of {tender.of} weighted tests{''.join(left)}"
-    return Fact("ranked over", text, "fair" if left else "plain")
+    return Fact("ranked over" if tender.ranked else "ratios over", text, "fair" if left else "plain")
 
 
 def _where(mark: Marked) -> str:

@@ -95,7 +95,7 @@ def _brief(tender: Tender) -> tuple[Column[BidRow], ...]:
 def _sections(tender: Tender) -> tuple[Section, ...]:
     """What there is to say of the bids in one suite."""
     sections = [
-        section("bids", "bids", tender.rows, _BID, *_deciding(tender), notes=(_PARETO,)),
+        _ranks(tender),
         section("offered", "what a node does, and for how much", tender.rows, _BID, *_offered(tender)),
         section("scores", "their scores", tender.rows, _BID, *_scores(tender), notes=(_CHARGED,)),
         section("measured", "how they were measured", tender.rows, _BID, *_measured(tender)),
@@ -113,22 +113,38 @@ def _sections(tender: Tender) -> tuple[Section, ...]:
     return tuple(sections)
 
 
+def _ranks(tender: Tender) -> Section:
+    """What decides; nothing that looks like an order where nothing is ranked."""
+    if not tender.ranked:
+        return section("bids", "bids", tender.rows, _BID, *_deciding(tender))
+    return section("bids", "bids", tender.rows, _BID, *_deciding(tender), _pareto(tender), notes=(_PARETO,))
+
+
 def bids_section(tender: Tender) -> Section:
     """All that is known of each bid, in one table; of several suites, what decides in each."""
     if tender.further:
         return _side_by_side(tender, _WHY, _MARKS)
-    columns = (_BID, *_deciding(tender), *_offered(tender), *_scores(tender), *_measured(tender), _MARKS)
+    columns = (
+        _BID,
+        *_deciding(tender),
+        _pareto(tender),
+        *_offered(tender),
+        *_scores(tender),
+        *_measured(tender),
+        _MARKS,
+    )
     return section("bids", "bids", tender.rows, *columns)
 
 
 def _deciding(tender: Tender) -> tuple[Column[BidRow], ...]:
     """The rank, and beside it what the bids are ranked by."""
-    return (
-        _RANK,
-        *_ranked_by(tender),
-        _MARKED,
-        Column("Pareto", tone=_toned("yes", "good", "faint"), value=lambda row: "yes" if row.pareto else "no"),
-    )
+    return (_RANK, *_ranked_by(tender), _MARKED)
+
+
+def _pareto(tender: Tender) -> Column[BidRow]:
+    """Empty where nothing is ranked."""
+    words = {True: "yes", False: "no"} if tender.ranked else {}
+    return Column("Pareto", tone=_toned("yes", "good", "faint"), value=lambda row: words.get(row.pareto))
 
 
 def _ranked_by(tender: Tender) -> tuple[Column[BidRow], ...]:
