@@ -18,7 +18,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 import msgspec
 
 from milabench_ng.analysis.baselines.peaks import Arithmetic
-from milabench_ng.analysis.statistics.intervals import LEVEL, t_quantile
+from milabench_ng.analysis.statistics.distributions import t_quantile
+from milabench_ng.analysis.statistics.intervals import LEVEL
 
 DevicePair = tuple[str, str]
 
