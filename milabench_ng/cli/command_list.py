@@ -13,7 +13,7 @@ COMMANDS = {
     "Prepare": ("doctor", "prepare", "list_tests"),
     "Run": ("jobs", "resume", "run", "rerun"),
     "Read": ("report", "summary", "baseline", "schema"),
-    "Tender": ("bundle", "stamp", "verify", "accept", "bids"),
+    "Tender": ("tender", "bundle", "stamp", "verify", "accept", "bids"),
 }
 """Functions by the heading that ``mnb --help`` lists them below."""
 FUNCTIONS = tuple(itertools.chain.from_iterable(COMMANDS.values()))

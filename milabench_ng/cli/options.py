@@ -26,16 +26,20 @@ def _whole(_: type, tokens: Sequence[Token]) -> int:
 
 
 def _money(_: type, tokens: Sequence[Token]) -> float:
-    text = tokens[0].value
+    return amount(tokens[0].value, str(tokens[0].keyword))
+
+
+def amount(text: str, option: str) -> float:
+    """An amount of money that ``option`` was given."""
     if _AMBIGUOUS.fullmatch(text):
-        raise InputError(f"{tokens[0].keyword} {text}: write {text.replace('.', '')}, or {text[:-1]} if that is meant")
+        raise InputError(f"{option} {text}: write {text.replace('.', '')}, or {text[:-1]} if that is meant")
     try:
-        amount = float(text.replace(",", "") if _THOUSANDS.fullmatch(text) else text)
+        value = float(text.replace(",", "") if _THOUSANDS.fullmatch(text) else text)
     except ValueError:
-        amount = math.nan
-    if not 0 < amount < math.inf:
-        raise InputError(f"{tokens[0].keyword} {short(text)}: an amount such as 300000, 300,000 or 15000.50")
-    return amount
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise InputError(f"{option} {short(text)}: an amount such as 300000, 300,000 or 15000.50")
+    return value
 
 
 def _fraction(_: type, tokens: Sequence[Token]) -> float:

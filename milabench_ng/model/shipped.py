@@ -32,6 +32,15 @@ def names(kind: ShippedKind) -> tuple[str, ...]:
     return tuple(sorted({path.stem for place in _places() for path in (place / kind).glob("*.json")}))
 
 
+def bundle_file(name: str) -> Path:
+    """The shipped bundle called ``name``."""
+    files = (place / "baselines" / "bundles" / f"{name}.tar.gz" for place in _places())
+    found = next((file for file in files if file.is_file()), None)
+    if found is None:
+        raise InputError(f"the bundle {name} is not in this installation; use a checkout, or install mnb again")
+    return found
+
+
 def profile_file(profile: Path) -> Path:
     """``profile`` itself if it exists, otherwise the shipped profile of that name.
 

@@ -61,6 +61,14 @@ def sign(content: bytes, key: Path) -> bytes:
     return done.stdout
 
 
+def make_key(file: Path, name: str) -> str:
+    """Make a key pair without a passphrase, the private one in ``file``; returns the public one."""
+    done = _ssh_keygen(["-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(file)], b"")
+    if done.returncode != 0:
+        raise InputError(f"ssh-keygen makes no key in {file}: {_message(done)}")
+    return file.with_name(f"{file.name}.pub").read_text().strip()
+
+
 def check(content: bytes, signature: bytes | None, allowed: Path | None, namespace: str = NAMESPACE) -> Signer:
     """Check that ``content`` is signed by a signer in the file ``allowed`` (ssh-keygen(1), ALLOWED SIGNERS).
 

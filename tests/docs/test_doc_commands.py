@@ -200,6 +200,10 @@ TABLE: dict[str, Check] = {
     "mnb resume FOLDER --spool FOLDER": PARSE,
     "mnb run vae -o vae.json -- --batch-size 64": PARSE,
     "mnb schema record": RUN,
+    "mnb tender demo demo-tender": RUN,
+    "mnb tender init tender-2026-17 --vendor acme=300000 --key acme=acme.pub": PARSE,
+    "mnb tender init tender-2026-17 --vendor acme=300000 --vendor umbra=231000 --key acme=acme.pub "
+    "--key umbra=umbra.pub": Check("parse", "test_new_tender runs it"),
     "mnb schema rules": RUN,
     "mnb summary results -o base.json": RUN,
     "mnb report results --compare base.json --price 15000": RUN,

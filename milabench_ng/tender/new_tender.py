@@ -1,0 +1,173 @@
+"""A folder for a new tender: rules, bids, allowed signers and a README, as `mnb verify` and `mnb bids` read them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import read_text
+from milabench_ng.model.plain import plain, short
+from milabench_ng.records.output_files import write_output
+from milabench_ng.tender.bids import decode_bids
+from milabench_ng.verification.rules import Rules, decode_rules
+from milabench_ng.verification.signing import NAMESPACE
+
+RULES, BIDS, SIGNERS, README = "tender.json", "bids.json", "vendors.txt", "README.md"
+DEMANDS = f"--rules {RULES} --allowed-signers {SIGNERS}"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
+"""What names a file and, for ssh-keygen, a signer."""
+
+
+class Vendor(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who bids."""
+
+    name: str
+    price: float
+    """Of a node."""
+    key: str | None = None
+    """The public key; None if it has yet to come."""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InputError(f"vendor {short(repr(self.name))}: a name of letters, digits and the characters . _ @ + -")
+
+    @property
+    def bundle(self) -> str:
+        """The name of the file that the vendor sends."""
+        return f"{self.name}.bundle.tar.gz"
+
+    @property
+    def signer(self) -> str:
+        """The vendor's line in the file of allowed signers; a remark without a key."""
+        what = f'{self.name} namespaces="{NAMESPACE}"'
+        return f"{what} {self.key}" if self.key else f"# the key is missing: {what} ssh-ed25519 AAAA..."
+
+
+class NewTender(msgspec.Struct, frozen=True, kw_only=True):
+    """What a folder is written of."""
+
+    rules: Rules
+    vendors: tuple[Vendor, ...]
+    reference: str | None = None
+    """What bids are measured in; None for the node of the first vendor."""
+    currency: str = "$"
+
+
+def public_key(file: Path) -> str:
+    """The public key in ``file``. Raises InputError for anything else, such as the private key beside it."""
+    text = read_text(file).strip()
+    if text.startswith("-----BEGIN"):
+        raise InputError(f"{plain(file)}: this is a private key; give the public one, {plain(file)}.pub")
+    if "\n" in text or not re.match(r"(ssh|ecdsa|sk)-\S+ \S+", text):
+        raise InputError(f"{plain(file)}: not a public key, which is one line such as: ssh-ed25519 AAAA... name")
+    return text
+
+
+def require_empty(folder: Path) -> None:
+    """Raise InputError if there is something in ``folder`` already, or if it cannot be one."""
+    try:
+        full = os.path.lexists(folder) and any(os.scandir(folder))
+    except OSError as error:
+        raise InputError(f"{plain(folder)}: {error.strerror}") from None
+    if full:
+        raise InputError(f"{plain(folder)}: the folder is not empty; name a new one")
+
+
+def write_tender(folder: Path, made: NewTender, readme: str) -> None:
+    """Write the files of a tender into a folder that is empty or not there. All are read again as the commands do."""
+    require_empty(folder)
+    if not made.vendors:
+        raise InputError("a tender needs a vendor: --vendor acme=300000")
+    if len({one.name for one in made.vendors}) < len(made.vendors):
+        raise InputError("--vendor: the same vendor twice")
+    files = {
+        RULES: _json(_stated(made.rules)),
+        BIDS: _json(_bids(made)),
+        SIGNERS: "".join(f"{one.signer}\n" for one in made.vendors).encode(),
+        README: readme.encode(),
+    }
+    decode_rules(files[RULES], RULES)
+    decode_bids(files[BIDS], BIDS)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{plain(folder)}: {error.strerror}") from None
+    for name, content in files.items():
+        write_output(folder / name, content, name)
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=4) + b"\n"
+
+
+def _stated(rules: Rules) -> dict[str, Any]:
+    """What the rules demand, without the keys that demand nothing."""
+    usual = msgspec.to_builtins(Rules())
+    stated: dict[str, Any] = msgspec.to_builtins(rules)
+    return {key: value for key, value in stated.items() if key == "schema" or value != usual[key]}
+
+
+def _bids(made: NewTender) -> dict[str, Any]:
+    return {
+        "reference": made.reference or made.vendors[0].bundle,
+        "currency": made.currency,
+        "bids": {one.name: {"results": one.bundle, "signed_by": one.name, "price": one.price} for one in made.vendors},
+    }
+
+
+def guide(made: NewTender) -> str:
+    """The README of a tender."""
+    missing = [one.name for one in made.vendors if one.key is None]
+    keys = (
+        f"`{SIGNERS}` has no key of {', '.join(missing)} yet: complete the lines that begin with `#`."
+        if missing
+        else f"`{SIGNERS}` has the public key of every vendor."
+    )
+    nonce = (
+        f"The nonce is `{made.rules.nonce}`."
+        if made.rules.nonce
+        else f'When you give the nonce, add it to `{RULES}` (`"nonce": "..."`) and publish the file again.'
+    )
+    verify = "\n".join(f"mnb verify {one.bundle} {DEMANDS}" for one in made.vendors)
+    return f"""\
+# {made.rules.name}
+
+Publish `{RULES}` with its SHA-256 and the version of `mnb`. {nonce}
+
+{keys} A vendor runs
+
+```text
+mnb jobs {_profile(made.rules)} --rules {RULES} --isolation full -o results
+mnb bundle results --sign KEY
+```
+
+with the repeats and sessions that the rules ask for, and sends the bundle. Put the bundles here, under the names below,
+and run the commands in this folder.
+
+1. Verify each bid. The exit code is 0 if it keeps the rules, and 1 if it breaks one, which the first line names.
+
+```sh
+{verify}
+```
+
+2. Rank the bids. Their prices are in `{BIDS}`, which also takes power and maintenance.
+
+```sh
+mnb bids {BIDS} {DEMANDS}
+```
+
+3. When a node has been delivered, measure it as the bid was, and decide.
+
+```text
+mnb accept {made.vendors[0].bundle} results {DEMANDS}
+```
+"""
+
+
+def _profile(rules: Rules) -> str:
+    return rules.profile.name if rules.profile and rules.profile.name else "PROFILE"

@@ -1,0 +1,136 @@
+"""`mnb tender`: the folder of a new tender, and the one to rehearse with, whose every command is run here."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from milabench_ng.cli import call
+from milabench_ng.model.shipped import names
+from milabench_ng.tender import demo
+from milabench_ng.tender.bids import read_bids
+from milabench_ng.verification.rules import load_rules
+
+
+@pytest.fixture(scope="module")
+def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tender") / "demo"
+    assert call(["tender", "demo", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    made = tmp_path / "acme"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "acme", "-f", str(made)], check=True)
+    return made.with_name("acme.pub")
+
+
+def told(folder: Path) -> list[tuple[str, int]]:
+    """The commands that a README prints, with the exit codes that it states."""
+    text = (folder / "README.md").read_text()
+    found = re.findall(r"Exit\s+code:\s+(\d+)\.\n\n```sh\n(mnb .+)\n```", text)
+    assert len(found) == text.count("```sh")
+    return [(command, int(code)) for code, command in found]
+
+
+def test_every_command_of_the_rehearsal_does_what_its_readme_says(
+    rehearsal: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(rehearsal)
+    said = {}
+    for command, code in told(rehearsal):
+        assert call(command.split()[1:]) == code, command
+        said[command.split()[1:3][-1]] = capsys.readouterr().out
+        assert code == 0 or "FAIL" in said[command.split()[2]] or command.startswith("mnb accept")
+    assert len(told(rehearsal)) == len(demo.STEPS) == 5
+    verdicts = {name: said[f"{name}.bundle.tar.gz"].split("\n")[0] for name in ("umbra",)}
+    assert re.search(r"FAIL .*: R3, R13, R37 broken .* signed by umbra", verdicts["umbra"])
+    assert "nothing is ranked: under 5 repeats" in said["bids.json"]
+    assert "refused      umbra" in said["bids.json"]
+    assert "broken by  bid with 2 devices, delivered with 1" in said["acme.bundle.tar.gz"]
+    assert (rehearsal / "bids.html").is_file()
+    assert not list(rehearsal.glob("*.key*")), "the keys are thrown away"
+
+
+def test_both_honest_bids_keep_the_rules(rehearsal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demands = ["--rules", str(rehearsal / "tender.json"), "--allowed-signers", str(rehearsal / "vendors.txt")]
+    for name in ("acme", "globex"):
+        assert call(["verify", str(rehearsal / f"{name}.bundle.tar.gz"), *demands]) == 0
+        assert f"signed by {name}" in capsys.readouterr().out
+
+
+def test_what_init_writes_is_verified_and_ranked_as_it_is(
+    rehearsal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bids of the rehearsal, under rules that they keep; whoever has signed is in the file of signers."""
+    signers = dict(line.split(' namespaces="mnb" ') for line in (rehearsal / "vendors.txt").read_text().splitlines())
+    vendors = []
+    for name in ("acme", "globex"):
+        (tmp_path / f"{name}.pub").write_text(signers[name])
+        vendors += ["--vendor", f"{name}=70,000", "--key", f"{name}={tmp_path}/{name}.pub"]
+    folder = tmp_path / "tender-2026-17"
+    rules = ["--rules", str(rehearsal / "tender.json"), "--reference", "modern-h200"]
+    assert call(["tender", "init", str(folder), *rules, *vendors]) == 0
+    for name in ("acme", "globex"):
+        shutil.copy(rehearsal / f"{name}.bundle.tar.gz", folder)
+    monkeypatch.chdir(folder)
+    capsys.readouterr()
+    text = (folder / "README.md").read_text()
+    commands = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    assert [line.split()[1] for line in commands] == ["verify", "verify", "bids"]
+    for command in commands:
+        assert call(command.split()[1:]) == 0, command
+        assert "PASS of 23 rules of 'tender-2026-17'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rules", names("rules"))
+def test_init_changes_nothing_but_the_name_and_the_nonce(rules: str, tmp_path: Path, key: Path) -> None:
+    folder = tmp_path / "made"
+    given = ["--rules", rules, "--vendor", "acme=300000", "--key", f"acme={key}", "--nonce", "n1"]
+    assert call(["tender", "init", str(folder), *given]) == 0
+    shipped = load_rules(rules)
+    assert load_rules(folder / "tender.json") == msgspec.structs.replace(shipped, name="made", nonce="n1")
+    bids = read_bids(folder / "bids.json")
+    assert bids.bids["acme"].signed_by == "acme"
+    assert bids.reference == ("h200" if rules == "standard" else "acme.bundle.tar.gz")
+    assert (folder / "vendors.txt").read_text().startswith('acme namespaces="mnb" ssh-ed25519 ')
+
+
+def test_init_asks_at_a_terminal(tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter(("acme", "300000", str(key), "umbra", "231000", "", ""))
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    assert call(["tender", "init", str(tmp_path / "made")]) == 0
+    assert {name: bid.price for name, bid in read_bids(tmp_path / "made" / "bids.json").bids.items()} == {
+        "acme": 300_000,
+        "umbra": 231_000,
+    }
+    assert (tmp_path / "made" / "vendors.txt").read_text().splitlines()[1].startswith("# the key is missing: umbra ")
+
+
+def test_what_cannot_be_a_tender_is_refused_and_nothing_is_written(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tmp_path / "made"
+    private = key.with_suffix("")
+    for given, why in (
+        ([], "a tender needs a vendor and a price: --vendor acme=300000"),
+        (["--vendor", "acme"], "--vendor 'acme': expected NAME=VALUE"),
+        (["--vendor", "acme=dear"], "--vendor acme dear: an amount"),
+        (["--vendor", "../acme=3"], "a name of letters"),
+        (["--vendor", "acme=3", "--key", f"umbra={key}"], "--key umbra: no vendor of that name"),
+        (["--vendor", "acme=3", "--key", f"acme={private}"], "this is a private key; give the public one"),
+        (["--vendor", "acme=3", "--rules", "none"], "no such file; the shipped ones are procurement"),
+    ):
+        assert call(["tender", "init", str(made), *given]) == 2
+        assert why in capsys.readouterr().err
+        assert not made.exists()
+    for command in (["init", str(tmp_path), "--vendor", "acme=3"], ["demo", str(tmp_path)]):
+        assert call(["tender", *command]) == 2
+        assert "the folder is not empty; name a new one" in capsys.readouterr().err
