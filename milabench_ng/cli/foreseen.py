@@ -20,7 +20,12 @@ from milabench_ng.run.planning.planned_run import PlannedRun
 
 def foreseen(planned: PlannedRun, weights: Path | None) -> str:
     """Why the results will not be comparable or have no score, in a line; empty if nothing says so."""
-    return "; ".join((*(mark.sentence for mark in merged(_marks(planned))), *no_score(planned.plan, weights)))
+    return "; ".join((*(mark.sentence for mark in foreseen_marks(planned)), *no_score(planned.plan, weights)))
+
+
+def foreseen_marks(planned: PlannedRun) -> tuple[Mark, ...]:
+    """The marks that the results will have, by what is known before the run."""
+    return tuple(merged(_marks(planned)))
 
 
 def _marks(planned: PlannedRun) -> Iterator[Mark]:

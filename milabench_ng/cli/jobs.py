@@ -24,13 +24,16 @@ from milabench_ng.cli.options import (
 from milabench_ng.cli.resume import Differences, go_on
 from milabench_ng.cli.run_and_report import execute, require_weights
 from milabench_ng.cli.show_plan import show_plan
+from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Order
 from milabench_ng.model.profile import Neighbors
 from milabench_ng.model.units import parse_seconds
 from milabench_ng.records.stopping import Stopping
-from milabench_ng.run.planning.refusals import refuse_no_borders
-from milabench_ng.run.planning.request import named_tests
+from milabench_ng.run.persistence.sessions import refuse_outdir
+from milabench_ng.run.planning.refusals import refuse_no_borders, refuse_undecodable
+from milabench_ng.run.planning.request import RunRequest, named_tests
+from milabench_ng.verification.rules import Rules, load_rules
 
 NOT_AGAIN = (
     "a run goes on with the options of its first session: give only --retry, --spool, --weights and "
@@ -56,12 +59,13 @@ def jobs(
     resume: Annotated[Path | None, RESUMING] = None,
     accept_difference: Annotated[Differences, RESUMING] = (),
     weights: Annotated[Path | None, MEASURING] = None,
+    rules: Annotated[str | None, MEASURING] = None,
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
     """Run a profile: the main job. Ends with the verdict, the score and what to do.
 
     Exit code: 0, 1 if a launch failed, 2 for bad input, 130 after Ctrl-C,
-    3 if the required isolation is unavailable.
+    3 if the required isolation is unavailable. With --rules, as `mnb verify`: 1 if a rule is broken.
 
     Example: mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h
 
@@ -95,6 +99,9 @@ def jobs(
         Retry a failed launch up to this many times; failed attempts are kept and count.
     weights
         A JSON file of weights by test for the final report (default: the one shipped for the suite).
+    rules
+        Refuse at the start what would break these rules, and verify the results at the end: a JSON file, or a shipped
+        one's name (standard, procurement). Signature and time stamps come later, and are not demanded.
     dry_run
         Print the plan and run nothing. The shares and the estimated duration are in it.
     resume
@@ -103,8 +110,9 @@ def jobs(
         With --resume: continue although the node, software or isolation differs, and record it; may be repeated.
     """
     if resume is not None:
-        given = (flags, name, repeat, target_ci, budget, sessions, session_gap, order, nonce, neighbors, dry_run)
-        if given != ((), (), 1, None, None, 1, None, None, None, (), False) or node != NodeOptions(spool=node.spool):
+        given = (flags, name, repeat, target_ci, budget, sessions, session_gap, order, nonce, neighbors, dry_run, rules)
+        usual = ((), (), 1, None, None, 1, None, None, None, (), False, None)
+        if given != usual or node != NodeOptions(spool=node.spool):
             raise InputError(NOT_AGAIN)
         return go_on(resume, profile, retry, accept_difference, node.spool, weights)
     _refuse_loose(flags, name)
@@ -136,7 +144,20 @@ def jobs(
     )
     refuse_no_borders(request)
     require_weights(weights, request)
-    return show_plan(request, weights) if dry_run else execute(request, weights)
+    demanded = None if rules is None else load_rules(rules)
+    if demanded is not None:
+        _refuse_broken(demanded, request)
+    return show_plan(request, weights) if dry_run else execute(request, weights, demanded)
+
+
+def _refuse_broken(rules: Rules, request: RunRequest) -> None:
+    """Plan the run and check the node, as `mnb doctor` does, before hours of work."""
+    from milabench_ng.cli.preflight import refuse_broken
+
+    refuse_undecodable(request)
+    refuse_outdir(request.outdir)
+    enter_scope(request.isolation, request.cgroup_parent)
+    refuse_broken(rules, request)
 
 
 def _stopping(width: float | None, budget: str | None) -> Stopping | None:

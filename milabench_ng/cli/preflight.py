@@ -1,8 +1,10 @@
-"""Which of a buyer's rules this node keeps before a run: those that `mnb verify` would find broken after it."""
+"""Which of a buyer's rules a node and a run keep beforehand: those that `mnb verify` would find broken after it."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,19 +13,25 @@ import msgspec
 from milabench_ng import __version__
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.showing import shown
-from milabench_ng.model.errors import MnbError
+from milabench_ng.model.catalogue import normal_name
+from milabench_ng.model.errors import InputError, MnbError
+from milabench_ng.model.profile import Test, name_of
 from milabench_ng.model.shipped import find
 from milabench_ng.model.units import counted
-from milabench_ng.node.conditions import Conditions
+from milabench_ng.node.conditions import Conditions, read_conditions
+from milabench_ng.node.gpus import open_nvml
 from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.origin import release
 from milabench_ng.run.execution.interruption import interruptible
 from milabench_ng.run.execution.preparing import require_space
 from milabench_ng.run.planning.dry_run import DryRun, dry_run
-from milabench_ng.run.planning.readiness import Checkup
+from milabench_ng.run.planning.readiness import Checkup, examine
+from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.verification.checks.changed_settings import UNSAFE
+from milabench_ng.verification.doubts.registry import require_known
 from milabench_ng.verification.findings import Finding, Ruling, judged, unknown
 from milabench_ng.verification.rules import DataRule, Rules
+from milabench_ng.verification.verify import demanded
 
 AFTER = "all other rules are about what a run does: mnb verify checks them"
 _OF_GPUS = (
@@ -76,13 +84,122 @@ def planned(rules: Rules, node: NodeOptions) -> DryRun | str | None:
         return None
     try:
         request = node.profile_request(Path(rules.profile.name))
-        request = msgspec.structs.replace(request, repeat=rules.repeat or 1)
+    except MnbError as error:
+        return str(error)
+    return plan_of(msgspec.structs.replace(request, repeat=rules.repeat or 1))
+
+
+def plan_of(request: RunRequest) -> DryRun | str:
+    """The run that is asked for, planned here, or why it cannot be."""
+    try:
         with shown() as bus:
             made = asyncio.run(interruptible(dry_run(request, bus)))
         require_space(made.to_generate, request.dataroot)
     except MnbError as error:
         return str(error)
     return made
+
+
+def refuse_broken(rules: Rules, request: RunRequest) -> None:
+    """Raise InputError, with every reason, for a run that would break rules whatever it measures.
+
+    Whether the node is ready, the run finds out itself.
+    """
+    require_known(rules)
+    checkup, plan = examine(request), plan_of(request)
+    if isinstance(plan, str):
+        raise InputError(plan)
+    with open_nvml() as nvml:
+        seen = read_conditions(nvml, checkup.inventory.gpus)
+    held = msgspec.structs.replace(checkup, tier=plan.tier)
+    found = (*rulings_of_request(rules, request, plan), *rulings_ahead(rules, held, seen, plan))
+    broken = [f"  {one.id} {why}" for one in found if one.result == "fail" and one.id != "node" for why in one.reasons]
+    if broken:
+        name = f" of {rules.name!r}" if rules.name else ""
+        told = "\n".join(dict.fromkeys(broken))
+        raise InputError(f"this run would break rules{name}:\n{told}\nnothing was run")
+
+
+def rulings_of_request(rules: Rules, request: RunRequest, plan: DryRun) -> tuple[Ruling, ...]:
+    """The rules that the command itself keeps or breaks: options, repeats, sessions, nonce. Pure."""
+    found: tuple[tuple[str, str, Iterable[str]], ...] = (
+        ("R4", f"the window is {rules.window_s:g} s or longer", _window(rules, request)),
+        ("R6", "the profile is the one of the rules", _profile(rules, request)),
+        ("R9", "the nonce is the buyer's", _nonce(rules, request)),
+        ("R10", "the arguments are those of the rules", _arguments(rules, request, plan)),
+        ("R11", "there are repeats and sessions enough", _repeats(rules, request)),
+        ("R14", "there are not too many sessions", _sessions(rules, request)),
+        ("R22", "nothing will be marked", _marks(rules, plan)),
+        ("R31", "all settings are listed", _settings(rules, request)),
+    )
+    return tuple(_ruling(name, what, judged(why)) for name, what, why in found)
+
+
+def _window(rules: Rules, request: RunRequest) -> Iterator[str]:
+    if request.rule.length_s < rules.window_s:
+        yield f"the window is {request.rule.length_s:g} s, and {rules.window_s:g} s is asked: leave --window out"
+
+
+def _profile(rules: Rules, request: RunRequest) -> Iterator[str]:
+    wanted = demanded(rules.profile, None, "profiles")
+    if wanted is None:
+        return
+    named = rules.profile.name if rules.profile and rules.profile.name else f"of SHA-256 {wanted[:12]}"
+    if hashlib.sha256(request.profile.text.encode()).hexdigest() != wanted:
+        yield f"{request.profile.suite} is not the profile {named}, which is asked"
+    if request.names:
+        yield "all tests of the profile are asked: leave --name out"
+
+
+def _nonce(rules: Rules, request: RunRequest) -> Iterator[str]:
+    if rules.nonce is not None and request.nonce != rules.nonce:
+        yield f"the nonce is not that of the rules: --nonce {shlex.quote(rules.nonce)}"
+
+
+def _arguments(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[str]:
+    """Those for all tests hold where the profile states nothing else."""
+    for launch in plan.planned.plan.measured:
+        name = name_of(launch.test)
+        test = request.profile.tests.get(name)
+        stated = set(map(normal_name, test.arguments)) if isinstance(test, Test) else set()
+        usual = {option: value for option, value in rules.arguments.get("*", {}).items() if option not in stated}
+        for option, value in (usual | rules.arguments.get(name, {})).items():
+            own = launch.arguments.get(option, value)
+            if own != value:
+                yield f"{name}: {option} is {own}, and {value} is asked"
+
+
+def _repeats(rules: Rules, request: RunRequest) -> Iterator[str]:
+    repeats = request.repeat * request.sessions
+    if rules.repeat is not None and repeats < rules.repeat:
+        yield f"{rules.repeat} runs of each test are asked, and this makes {repeats}: --repeat, --sessions"
+    if rules.least_sessions is not None:
+        hours = request.session_gap_s / 3600
+        if request.sessions < rules.least_sessions or (request.sessions > 1 and hours < rules.session_gap_h):
+            yield (
+                f"{rules.least_sessions} sessions are asked, {rules.session_gap_h:g} h apart: "
+                f"--sessions {rules.least_sessions} --session-gap {rules.session_gap_h:g}h"
+            )
+    if not rules.stopping and request.stopping is not None:
+        yield "rules for stopping are refused: leave --target-ci and --budget out"
+
+
+def _sessions(rules: Rules, request: RunRequest) -> Iterator[str]:
+    if rules.sessions is not None and request.sessions > rules.sessions:
+        yield f"there are {request.sessions} sessions, and at most {rules.sessions} are accepted"
+
+
+def _marks(rules: Rules, plan: DryRun) -> Iterator[str]:
+    from milabench_ng.cli.foreseen import foreseen_marks
+
+    for mark in foreseen_marks(plan.planned) if rules.marks_refused else ():
+        if mark.kind not in rules.marks_accepted:
+            yield f"it will be marked, which is refused: {mark.sentence}"
+
+
+def _settings(rules: Rules, request: RunRequest) -> Iterator[str]:
+    if rules.closed and request.pass_environment:
+        yield f"only listed settings are accepted: leave --pass-env {' '.join(request.pass_environment)} out"
 
 
 def _not_planned(plan: DryRun | str | None) -> Iterator[str]:
@@ -103,7 +220,7 @@ def _scores(rules: Rules, plan: DryRun | str | None) -> Iterator[str]:
 def _isolation(rules: Rules, checkup: Checkup) -> Iterator[str]:
     asked = rules.isolation or "none"
     if weakest_tier([asked, checkup.tier]) != asked:
-        yield f"here it is {checkup.tier}: the lines 'not ready' say why and what to do"
+        yield f"here it is {checkup.tier}: the lines 'not ready' of mnb doctor say why and what to do"
 
 
 def _data(rules: Rules, plan: DryRun | str | None) -> Iterator[str]:

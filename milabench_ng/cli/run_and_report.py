@@ -29,6 +29,8 @@ from milabench_ng.run.persistence.resuming import resumed_request
 from milabench_ng.run.persistence.sessions import Unwritten, refuse_unwritable
 from milabench_ng.run.planning.planned_run import PlannedRun
 from milabench_ng.run.planning.request import RunRequest, suites_asked
+from milabench_ng.verification.findings import Verification
+from milabench_ng.verification.rules import Rules
 
 COSTS = "Ctrl-C: the batch under way counts as interrupted, mnb resume measures it again"
 
@@ -47,15 +49,27 @@ def require_weights(weights: Path | None, request: RunRequest) -> None:
         weighed_suites(file, chosen, left_out)
 
 
-def execute(request: RunRequest, weights: Path | None = None) -> int:
-    """Run it, print how it ended with these weights or the suite's, and return the exit code."""
+def execute(request: RunRequest, weights: Path | None = None, rules: Rules | None = None) -> int:
+    """Run it, print how it ended with these weights or the suite's, and return the exit code.
+
+    ``rules``: the results are verified with them, and that decides the exit code of a run that was not interrupted.
+    """
     from milabench_ng.present.writers import write_last_screen
     from milabench_ng.report.reporting import make_report
 
     enter_scope(request.isolation, request.cgroup_parent)
     outcome = _run(request, partial(_ahead, weights))
-    write_last_screen(make_report(outcome.folder, weights=weights), sys.stdout)
-    return _exit_code(outcome)
+    report = make_report(outcome.folder, weights=weights)
+    found = None if rules is None else _verified(outcome.folder, rules)
+    write_last_screen(msgspec.structs.replace(report, verification=found), sys.stdout)
+    return _exit_code(outcome) if found is None or outcome.interrupted else int(not found.passed)
+
+
+def _verified(folder: Path, rules: Rules) -> Verification:
+    """The verdict on a folder, which nobody can have signed or stamped yet."""
+    from milabench_ng.verification.verify import verify
+
+    return verify(folder, msgspec.structs.replace(rules, signed=False, signed_by=(), stamps=None))
 
 
 def execute_into_file(request: RunRequest) -> int:

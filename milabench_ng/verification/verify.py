@@ -105,7 +105,7 @@ def gather(
         manifest=manifest,
         profile=Pinned(
             used=ran,
-            demanded=_demanded(rules.profile, None if profile is None else profile_file(profile), "profiles"),
+            demanded=demanded(rules.profile, None if profile is None else profile_file(profile), "profiles"),
             shipped=_shipped_sum("profiles", manifest.plan.suite),
         ),
         shipped_profile=next(
@@ -114,7 +114,7 @@ def gather(
         weights={
             suite: Pinned(
                 used=None if (file := scales.get(suite, Scale()).file) is None else _file_sum(file, "weights"),
-                demanded=_demanded(
+                demanded=demanded(
                     rules.suite_weights.get(suite, rules.weights),
                     None if (given := asked.get(suite)) is None else given.path,
                     "weights",
@@ -176,7 +176,7 @@ def _known(summary: Summary) -> tuple[Summary, ...]:
     )
 
 
-def _demanded(pin: Pin | None, given: Path | None, kind: ShippedKind) -> str | None:
+def demanded(pin: Pin | None, given: Path | None, kind: ShippedKind) -> str | None:
     """The SHA-256 that the rules pin, or that of the buyer's file; if both are given, they must agree."""
     own = None if given is None else _file_sum(given, kind)
     if pin is None:

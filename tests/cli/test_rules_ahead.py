@@ -79,7 +79,7 @@ def test_each_rule_says_what_breaks_it_and_what_to_do(checkup: Checkup, seen: Co
     root = msgspec.structs.replace(checkup.dataroot, kind="memory", path="/data", filesystem="tmpfs")
     held = msgspec.structs.replace(checkup, tier="partial", dataroot=root, devices=checkup.devices[:1])
     found = broken(msgspec.structs.replace(rules, gpus=8, least_version="99.0"), held, changed(seen, ecc=False))
-    assert found[0].startswith("R16 here it is partial: the lines 'not ready'")
+    assert found[0].startswith("R16 here it is partial: the lines 'not ready' of mnb doctor")
     assert found[1] == "R20 /data is on memory (tmpfs): name another folder with --dataroot"
     assert found[2].startswith("R23 GPU 1 (H200) would not work: leave out --gpus")
     assert found[3].startswith("R24 it is off on GPU-0: nvidia-smi -i GPU-0 -e 1")

@@ -1,0 +1,139 @@
+"""`mnb jobs --rules`: what would break a tender is refused at the start, and the results are verified at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from milabench_ng.cli import call
+from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.preflight import plan_of, rulings_of_request
+from milabench_ng.run.planning.dry_run import DryRun
+from milabench_ng.run.planning.request import RunRequest
+from milabench_ng.verification.rules import load_rules
+from tests.one_server import OneServer
+
+SMALL = {"name": "small", "signed": True, "window_s": 0.5, "repeat": 2, "nonce": "n1", "ledger": True}
+QUICK = ("--window", "0.5", "--tenants", "1")
+
+
+class Done(NamedTuple):
+    code: int
+    stdout: str
+    stderr: str
+
+
+Mnb = Callable[..., Done]
+
+
+@pytest.fixture
+def mnb(
+    tmp_path: Path, one_server: OneServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Mnb:
+    """Run `mnb jobs` on one small test, with these rules."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trial.json").write_text('{"toy_reg": {"workload": "toy_reg"}}')
+
+    def run(rules: dict[str, object], *options: str) -> Done:
+        (tmp_path / "small.json").write_text(json.dumps(rules))
+        capfd.readouterr()
+        with one_server.lent():
+            code = call(["jobs", "trial.json", *QUICK, "--rules", "small.json", "-o", "results", *options])
+        return Done(code, *capfd.readouterr())
+
+    return run
+
+
+def test_what_would_break_the_rules_is_refused_at_once_with_all_reasons(mnb: Mnb, tmp_path: Path) -> None:
+    done = mnb(SMALL | {"marks_refused": True, "gpus": 8})
+    assert done.code == 2
+    told = done.stderr[done.stderr.index("mnb: this run") :].splitlines()
+    assert told[0] == "mnb: this run would break rules of 'small':"
+    assert told[-1] == "nothing was run"
+    assert told[1:3] == [
+        "  R9 the nonce is not that of the rules: --nonce n1",
+        "  R11 2 runs of each test are asked, and this makes 1: --repeat, --sessions",
+    ]
+    assert "  R22 it will be marked, which is refused: averaging window shortened to 0.5 s" in told
+    assert any(line.startswith("  R23 there are ") for line in told)
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_run_ends_with_the_verdict_and_its_exit_code(mnb: Mnb) -> None:
+    """The folder is neither signed nor stamped yet, and nobody asks for that; later rules may break all the same."""
+    kept = mnb(SMALL, "--repeat", "2", "--nonce", "n1")
+    assert kept.code == 0
+    assert "PASS of 18 rules of 'small'" in " ".join(kept.stdout.split())
+
+
+def test_rules_that_only_the_results_can_break_decide_the_exit_code(mnb: Mnb) -> None:
+    """A ceiling that every rate exceeds."""
+    low = {"flops_per_item": {"trial.toy_reg": 1e30}, "peak_flops": {"cpu": {"fp32": 1.0}}, "slack": 1.0}
+    done = mnb({"window_s": 0.5, "name": "low", "ceiling": low})
+    assert done.code == 1
+    assert "RULES BROKEN: FAIL of" in " ".join(done.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def standard(one_server: OneServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRequest, DryRun]:
+    """A run of the shipped profile as the shipped rules ask for it."""
+    root = tmp_path_factory.mktemp("standard")
+    asked = NodeOptions(dataroot=root, output=root / "results").profile_request(Path("standard"))
+    request = msgspec.structs.replace(asked, repeat=5, sessions=3, session_gap_s=6 * 3600.0)
+    with one_server.lent(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("milabench_ng.cli.preflight.require_space", lambda *_: None)
+        plan = plan_of(request)
+    assert isinstance(plan, DryRun)
+    return request, plan
+
+
+def broken(request: RunRequest, plan: DryRun, **changed: object) -> list[str]:
+    """The shipped rules that a command breaks by itself; how this node marks its results is another matter."""
+    rules = msgspec.structs.replace(load_rules("standard"), marks_refused=False)
+    found = rulings_of_request(rules, msgspec.structs.replace(request, **changed), plan)
+    return [f"{one.id} {one.reasons[0]}" for one in found if one.result == "fail"]
+
+
+def test_the_command_of_the_guide_breaks_none_of_the_shipped_rules(standard: tuple[RunRequest, DryRun]) -> None:
+    assert broken(*standard) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"names": ("vae",)}, "R6 all tests of the profile are asked: leave --name out"),
+        ({"repeat": 3}, "R11 10 runs of each test are asked, and this makes 9: --repeat, --sessions"),
+        (
+            {"session_gap_s": 60.0},
+            "R11 3 sessions are asked, 6 h apart: --sessions 3 --session-gap 6h",
+        ),
+        ({"sessions": 6}, "R14 there are 6 sessions, and at most 5 are accepted"),
+        ({"pass_environment": ("LD_LIBRARY_PATH",)}, "R31 only listed settings are accepted: leave --pass-env"),
+    ],
+)
+def test_options_that_break_the_shipped_rules(
+    standard: tuple[RunRequest, DryRun], changed: dict[str, object], why: str
+) -> None:
+    (found,) = broken(*standard, **changed)
+    assert found.startswith(why)
+
+
+def test_another_profile_and_other_arguments_break_the_shipped_rules(
+    standard: tuple[RunRequest, DryRun], one_server: OneServer
+) -> None:
+    request, _ = standard
+    lite = NodeOptions(dataroot=request.dataroot, output=request.outdir).profile_request(Path("standard-5gb"))
+    other = msgspec.structs.replace(request, profile=lite.profile, flags=("--learning-rate", "7"))
+    with one_server.lent(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("milabench_ng.cli.preflight.require_space", lambda *_: None)
+        plan = plan_of(msgspec.structs.replace(other, names=("vae",)))
+    assert isinstance(plan, DryRun)
+    assert broken(other, plan) == [
+        "R6 standard-5gb is not the profile standard, which is asked",
+        "R10 vae: learning_rate is 7.0, and 0.001 is asked",
+    ]
