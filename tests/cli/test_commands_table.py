@@ -251,7 +251,7 @@ baseline check v100 | 1 | test what cannot be
 baseline check base.json | 0 | base.json: 7 tests, nothing implausible (compared with nothing)
 baseline sho v100 | 2 | mnb baseline: Unknown command "sho". Did you mean "show"? mnb baseline --help lists them
 jobs | 2 | mnb: name a profile (standard, quick or a file), or go on with a run: mnb resume FOLDER
-jobs quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are cv,
+jobs quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are che
 jobs unet | 2 | mnb: unet: no such file, and no profile of that name is shipped (did you mean 'unet3d'?); there are
 jobs nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that name is shipped; there are
 jobs profiles/standrad.json | 2 | mnb: profiles/standrad.json: no such file, and no profile of that name is shipped (did
@@ -329,7 +329,7 @@ prepare | 2 | mnb prepare: PROFILE is missing; mnb prepare --help has an example
 prepare quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are
 prepare quick --data-scal 1 | 2 | mnb prepare: unknown option --data-scal (did you mean '--data-scale'?)
 prepare quick --data-scale big | 2 | mnb prepare: --data-scale big
-list quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are cv,
+list quik | 2 | mnb: quik: no such file, and no profile of that name is shipped (did you mean 'quick'?); there are che
 list notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 list nowhere.json | 2 | mnb: nowhere.json: no such file, and no profile of that name is shipped; there are
 stamp request nowhere | 2 | mnb: nowhere: there is no ledger.jsonl with a line in it

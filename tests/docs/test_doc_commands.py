@@ -200,6 +200,8 @@ TABLE: dict[str, Check] = {
     "mnb resume FOLDER --spool FOLDER": PARSE,
     "mnb run vae -o vae.json -- --batch-size 64": PARSE,
     "mnb schema record": RUN,
+    "mnb check --store": Check("parse", "takes two minutes; test_check runs it"),
+    "mnb check --baseline golden.json": PARSE,
     "mnb tender demo demo-tender": RUN,
     "mnb tender init tender-2026-17 --vendor acme=300000 --key acme=acme.pub": PARSE,
     "mnb tender init tender-2026-17 --vendor acme=300000 --vendor umbra=231000 --key acme=acme.pub "

@@ -27,6 +27,7 @@ NAMES_2020 = [
     *("ssd", "fast_style", "dcgan", "convnet", "convnet_fp16", "recom", "scaling"),
 ]
 FIELD_SUITES = (
+    "check",
     "cv",
     "interference",
     "interference-control",

@@ -1,0 +1,217 @@
+"""``mnb check``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from milabench_ng.analysis.baselines.peaks import same_models
+from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
+from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.options import DataRoot, Fraction, GpusOption, Switch
+from milabench_ng.cli.run_and_report import judge
+from milabench_ng.cli.showing import shown
+from milabench_ng.fence.choosing import enter_scope
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain
+from milabench_ng.model.profile import TimeLimits
+from milabench_ng.model.shipped import names
+from milabench_ng.model.signals import exit_code
+from milabench_ng.present.render.sections import facts
+from milabench_ng.present.render.terminal import write_parts
+from milabench_ng.records.output_files import write_output
+from milabench_ng.records.stopping import Stopping
+from milabench_ng.run.events.bus import Bus
+from milabench_ng.run.jobs import RunOutcome, jobs
+from milabench_ng.run.planning.request import RunRequest
+from milabench_ng.tender.health import HEALTH_SCHEMA, Health, health, why_not_stored
+from milabench_ng.verification.opening import load_source
+
+PROFILE = Path("check")
+REPEATS = 5
+"""As many as a verdict takes."""
+WINDOW_S = 3.0
+BUDGET_S = 120.0
+"""Of the repeats: with the start and the comparison of the code, a check stays below three minutes."""
+LAUNCH_S = 40.0
+"""After which a launch is killed: a first repeat that hangs in all its tests is over in two minutes."""
+
+
+class CheckLine(msgspec.Struct, frozen=True, kw_only=True):
+    """The line of ``--json``."""
+
+    schema: int = HEALTH_SCHEMA
+    exit_code: int
+    hostname: str
+    hardware: str
+    seconds: float
+    baseline: str | None
+    """The file or shipped name that the node was held against."""
+    stored: str | None
+    """The file that ``--store`` wrote."""
+    results: str | None
+    """The result folder, if it was kept: that of a slow or faulty node is."""
+    health: Health
+
+
+def check(
+    *,
+    store: Switch = False,
+    json: Switch = False,
+    baseline: str | None = None,
+    least: Fraction | None = None,
+    gpus: GpusOption = "",
+    dataroot: DataRoot = None,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+) -> int:
+    """Check in at most three minutes whether this node is as fast as it was, for cron and the prologs of Slurm.
+
+    Runs the profile check: five repeats of three short tests on all devices. The node is held against the result that
+    --store kept of this kind of node (model of GPU, processors), and its devices against each other.
+
+    Exit code: 0 healthy, 1 slow or faulty, 3 not decided, 2 for bad input, 130 after Ctrl-C.
+
+    Example: mnb check --store
+
+    Parameters
+    ----------
+    store
+        Keep this result as the baseline of this kind of node, in $XDG_STATE_HOME/milabench_ng/check.
+    json
+        Print one line of JSON instead, as docs/reference/check.md describes.
+    baseline
+        Hold the node against this instead: a summary, a result folder, a bundle, or a shipped baseline.
+    least
+        How much of the baseline is healthy, such as 0.95 (default: 0.95 on GPUs, else 0.75).
+    output
+        Keep the result folder here. Without it, only that of a slow or faulty node is kept, in a temporary folder.
+    """
+    if store and baseline is not None:
+        raise InputError("--store makes a baseline, and --baseline names another one; give one of them")
+    began = time.monotonic()
+    named = load_source(baseline) if baseline else None  # a mistake shows before the run
+    enter_scope("auto", None)
+    scratch = None if output else Path(tempfile.mkdtemp(prefix="mnb-check-"))
+    folder = output or Path(scratch or "") / "results"
+    try:
+        outcome = _run(_request(NodeOptions(gpus=gpus, dataroot=dataroot, output=folder)))
+        if outcome.interrupted:
+            _remove(scratch)
+            return exit_code(outcome.interrupted)
+        found = load(folder)
+        name = None if store else baseline or _known(found)
+        made = health(found, named or (load_source(name) if name else None), least)
+        if store:
+            made = _to_store(found, made)
+        stored = _store(found) if store and made.verdict == "healthy" else None
+        kept = output is not None or made.exit_code == 1
+        line = CheckLine(
+            exit_code=made.exit_code,
+            hostname=os.uname().nodename,
+            hardware=found.provenance.hardware,
+            seconds=round(time.monotonic() - began, 1),
+            baseline=name,
+            stored=stored,
+            results=str(folder) if kept else None,
+            health=made,
+        )
+    except BaseException:
+        _remove(scratch)
+        raise
+    if not kept:
+        _remove(scratch)
+    _print(line, json=json)
+    return made.exit_code
+
+
+def _request(node: NodeOptions) -> RunRequest:
+    """The same work at every check, whatever the profile of a user."""
+    short = msgspec.structs.replace(
+        node.profile_request(PROFILE),
+        repeat=REPEATS,
+        stopping=Stopping(width=None, budget_s=BUDGET_S),
+        limits=TimeLimits(total=LAUNCH_S),
+    )
+    rule = NodeOptions(window=WINDOW_S).request(short.profile).rule
+    return msgspec.structs.replace(short, rule=rule)
+
+
+def _run(request: RunRequest) -> RunOutcome:
+    """Shown at a terminal only: cron sends what is printed."""
+    if sys.stderr.isatty():
+        with shown() as bus:
+            return asyncio.run(jobs(request, bus, tuple(sys.argv), judge))
+    return asyncio.run(jobs(request, Bus(), tuple(sys.argv), judge))
+
+
+def _to_store(found: Summary, made: Health) -> Health:
+    """Whether it may be a baseline: nothing failed, nobody disturbed it, and no device is slow."""
+    if made.exit_code == 1:
+        return made
+    reasons = why_not_stored(found)
+    return msgspec.structs.replace(made, verdict="not decided" if reasons else "healthy", reasons=reasons)
+
+
+def state_file(found: Summary) -> Path:
+    """Where the baseline of this kind of node is: its GPUs' models and its processors, whatever their number."""
+    named = os.environ.get("XDG_STATE_HOME")
+    try:
+        root = Path(named) if named else Path.home() / ".local" / "state"
+    except RuntimeError:
+        raise InputError("HOME is not set: set it, or XDG_STATE_HOME, to the folder of the baselines") from None
+    kind = " ".join((*sorted(set(found.models.values())), found.provenance.node.get("processors", "")))
+    return root / "milabench_ng" / "check" / f"{re.sub(r'[^a-z0-9]+', '-', kind.lower()).strip('-')[:150]}.json"
+
+
+def _known(found: Summary) -> str | None:
+    """The stored baseline of this kind of node, else a shipped one of the same devices."""
+    file = state_file(found)
+    if file.is_file():
+        return str(file)
+    own = same_models(found.models.values())
+    shipped = (name for name in names("baselines") if name.startswith(f"{PROFILE}-"))
+    return next((one for one in shipped if own and same_models(load_baseline(one).models.values()) == own), None)
+
+
+def _store(found: Summary) -> str:
+    file = state_file(found)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--store: {plain(file.parent)}: {error.strerror}; XDG_STATE_HOME names another") from None
+    write_output(file, encode_summary(found).encode(), "--store", force=True)
+    return str(file)
+
+
+def _remove(scratch: Path | None) -> None:
+    if scratch is not None:
+        shutil.rmtree(scratch)
+
+
+def _print(line: CheckLine, *, json: bool) -> None:
+    if json:
+        print(msgspec.json.encode(line).decode())
+        return
+    made = line.health
+    pairs: list[tuple[str, str]] = [("verdict", made.verdict)]
+    if made.devices:
+        pairs.append(("devices", ", ".join(made.devices)))
+    if made.tests:
+        pairs.append(("tests", ", ".join(made.tests)))
+    if made.ratio is not None:
+        bounds = f", at least {made.low:.1%}" if made.low is not None else ""
+        pairs.append(("baseline", f"{made.ratio:.1%} of {line.baseline}{bounds}; healthy from {made.least:.0%} on"))
+    pairs += [("because", reason) for reason in made.reasons]
+    pairs += [(name, path) for name, path in (("stored", line.stored), ("results", line.results)) if path]
+    write_parts([facts("", pairs)], sys.stdout)

@@ -1,0 +1,128 @@
+"""`mnb check`: what it runs here, what it keeps, and what it says to cron and to the prologs of Slurm."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from test_health import BUSY, CPUS, marked, node
+
+from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
+from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.cli import call, check
+from milabench_ng.cli.node_options import NodeOptions
+from tests.one_server import OneServer
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return tmp_path / "state" / "milabench_ng" / "check"
+
+
+def checked(monkeypatch: pytest.MonkeyPatch, found: Summary, *options: str) -> int:
+    """The command, on a node that a run finds so."""
+    monkeypatch.setattr(check, "_run", lambda _: SimpleNamespace(interrupted=None))
+    monkeypatch.setattr(check, "load", lambda _: found)
+    return call(["check", *options])
+
+
+def test_it_is_for_real_on_this_node(
+    tmp_path: Path,
+    state: Path,
+    data_root: Path,
+    one_server: OneServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Two repeats of half a second, which decide nothing; others may be at work here, too."""
+    monkeypatch.setattr(check, "REPEATS", 2)
+    monkeypatch.setattr(check, "WINDOW_S", 0.5)
+    with one_server.lent():
+        code = call(["check", "--json", "-d", str(data_root), "-o", str(tmp_path / "results")])
+    (line,) = capfd.readouterr().out.splitlines()
+    told = json.loads(line)
+    assert (told["schema"], told["exit_code"]) == (1, code)
+    assert code in (1, 3)
+    assert told["health"]["reasons"]
+    assert told["results"] == str(tmp_path / "results")
+    assert len(list((tmp_path / "results").glob("check.*.json"))) == 3 * 2 * int(told["hardware"].split()[0])
+    assert not state.exists()
+
+
+def test_the_same_work_at_every_check_in_three_minutes(data_root: Path) -> None:
+    made = check._request(NodeOptions(dataroot=data_root))
+    assert (made.profile.suite, made.repeat, made.rule.length_s, made.rule.settle_s) == ("check", 5, 3.0, 2 / 3)
+    assert made.stopping is not None
+    assert made.stopping.budget_s == 120
+
+
+def test_it_is_held_against_what_was_stored(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(3)
+    first = node(rng)
+    first = replace(first, provenance=replace(first.provenance, node={"processors": "2 x Xeon, 64 cores in all"}))
+    assert checked(monkeypatch, first, "--json") == 3
+    assert "there is no baseline of this kind of node" in capsys.readouterr().out
+    assert checked(monkeypatch, first, "--store") == 0
+    (file,) = state.iterdir()
+    assert file.name == "nvidia-h200-2-x-xeon-64-cores-in-all.json"
+    assert load_baseline(str(file)).tests == first.tests
+    capsys.readouterr()
+    assert checked(monkeypatch, first) == 0
+    told = capsys.readouterr().out
+    assert "healthy" in told
+    assert f"100.0% of {file}" in "".join(told.split("\n")).replace("  ", "")
+    slow = replace(node(rng, slow={2: 0.8}), provenance=first.provenance)
+    assert checked(monkeypatch, slow, "--json") == 1
+    line = json.loads(capsys.readouterr().out)
+    assert (line["health"]["verdict"], line["health"]["devices"], line["baseline"]) == ("slow", ["2"], str(file))
+    assert line["results"], "that of a slow node is kept"
+    lost = replace(node(rng, devices=7), provenance=first.provenance)
+    assert checked(monkeypatch, lost, "--json") == 1
+    assert json.loads(capsys.readouterr().out)["health"]["verdict"] == "faulty"
+
+
+def test_a_disturbed_check_is_not_stored(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = marked(node(np.random.default_rng(3), CPUS, 2), BUSY)
+    assert checked(monkeypatch, found, "--store", "--json") == 3
+    line = json.loads(capsys.readouterr().out)
+    assert (line["stored"], line["results"]) == (None, None)
+    assert line["health"]["reasons"] == [BUSY.sentence]
+    assert not state.exists()
+    assert not list(tmp_path.glob("mnb-check-*")), "the folder of a check that decides nothing is removed"
+
+
+@pytest.mark.usefixtures("state")
+def test_a_baseline_can_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(3)
+    golden = tmp_path / "golden.json"
+    golden.write_text(encode_summary(node(rng)))
+    assert checked(monkeypatch, node(rng), "--baseline", str(golden)) == 0
+    assert "healthy from 95% on" in capsys.readouterr().out
+    checked(monkeypatch, node(rng), "--baseline", str(golden), "--least", "97%", "--json")
+    assert json.loads(capsys.readouterr().out)["health"]["least"] == 0.97
+    assert checked(monkeypatch, node(rng), "--baseline", str(tmp_path / "none")) == 2
+    assert checked(monkeypatch, node(rng), "--baseline", str(golden), "--store") == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("state")
+def test_an_interrupted_check_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ended: Any = SimpleNamespace(interrupted="SIGTERM")
+    monkeypatch.setattr(check, "_run", lambda _: ended)
+    monkeypatch.setattr(check, "exit_code", lambda _: 143)
+    assert call(["check"]) == 143
+    assert not list(tmp_path.glob("mnb-check-*"))
