@@ -192,7 +192,9 @@ TABLE: dict[str, Check] = {
     "mnb report results --compare v100 --price 200000 --html report.html": RUN,
     "mnb report results-acme --weights tests/docs/third_party/acme-weights.json": BY_PACKAGE,
     "mnb verify results-acme": BY_PACKAGE,
-    "mnb report results.bundle.tar.gz --rules standard --nonce tender-2026-17 --compare v100 "
+    "mnb verify baselines/bundles/standard-rest-2xH200-20261122.tar.gz": RUN,
+    "mnb verify baselines/bundles/standard-rest-2xH200-20261122.tar.gz --rules procurement": Check("run", codes=(1,)),
+    "mnb report results.bundle.tar.gz --rules procurement --nonce tender-2026-17 --compare v100 "
     "--allowed-signers vendors.txt": PARSE,
     "mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json": PARSE,
     "mnb run convnet --data-scale 0.02 -- --image-size 64 --precision bf16": PARSE,
@@ -229,11 +231,9 @@ TABLE: dict[str, Check] = {
     "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full --repeat 10": Check(
         "run", codes=(1,)
     ),
-    "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full": Check("run", codes=(1,)),
     "mnb stamp request results": RUN,
     "mnb stamp add results reply.tsr": PARSE,
-    "mnb verify results.bundle.tar.gz --rules standard": Check("run", codes=(1,)),
-    "mnb verify results.bundle.tar.gz --rules standard --allowed-signers vendors.txt": PARSE,
+    "mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt": PARSE,
     "mnb verify results.bundle.tar.gz --rules tender.json --allowed-signers vendors.txt": PARSE,
     "PYTHONPATH=site mnb jobs tests/docs/third_party/acme.json -o results-acme": BY_PACKAGE,
     "PYTHONPATH=site mnb list": BY_PACKAGE,

@@ -1,0 +1,86 @@
+"""The examples in the documents are what the commands print today, and the README is short and names every command."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import PAGES, ROOT, blocks, inline_code, name
+
+README = ROOT / "README.md"
+COMPARED = "mnb report baselines/h200.json --compare v100 --price 15000"
+WHOLE = 60
+"""How many lines the page that explains a comparison shows at least."""
+_OF_SHIPPED = re.compile(r"mnb [a-z]+ baselines/\S+[^>]*")
+"""Commands on what the project ships: they print the same everywhere."""
+
+
+def examples() -> Iterator[tuple[Path, str, str]]:
+    """Page, command and shown output, wherever a command on shipped files stands before its output."""
+    for page in PAGES:
+        found = blocks(page)
+        for (language, command), (follows, output) in itertools.pairwise(found):
+            if language == "sh" and follows == "text" and _OF_SHIPPED.fullmatch(command.strip()):
+                yield page, command.strip(), output
+
+
+EXAMPLES = list(examples())
+IDS = [f"{name(page)}-{command}" for page, command, _ in EXAMPLES]
+
+
+@functools.cache
+def printed(command: str) -> list[str]:
+    """The lines of a command."""
+    words = [sys.executable, "-m", "milabench_ng", *command.split()[1:]]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "COLUMNS": "230"})
+    assert done.returncode in (0, 1), done.stderr  # 1: a verdict of FAIL
+    return [line.rstrip() for line in done.stdout.splitlines()]
+
+
+def missing(shown: list[str], printed: list[str]) -> list[str]:
+    """What is shown and not printed, or printed only above what is shown before it."""
+    rest = iter(printed)
+    return [line for line in shown if line not in rest]
+
+
+def shown(example: str) -> list[str]:
+    """The lines of an example; in brackets stands what is left out."""
+    return [line for line in example.splitlines() if line and not line.startswith("[")]
+
+
+@pytest.mark.parametrize(("command", "example"), [each[1:] for each in EXAMPLES], ids=IDS)
+def test_every_line_of_the_example_is_printed_in_this_order(command: str, example: str) -> None:
+    assert missing(shown(example), printed(command)) == []
+
+
+def test_the_readme_and_the_page_on_comparisons_have_examples() -> None:
+    assert README in {page for page, _, _ in EXAMPLES}
+    [whole] = [text for page, line, text in EXAMPLES if (page.stem, line) == ("compare-and-price", COMPARED)]
+    assert len(shown(whole)) >= WHOLE
+
+
+def test_a_line_that_is_not_printed_or_stands_elsewhere_is_found() -> None:
+    assert missing(["a", "c"], ["a", "b", "c"]) == []
+    assert missing(["a", "d"], ["a", "b", "c"]) == ["d"]
+    assert missing(["c", "a"], ["a", "b", "c"]) == ["a"]
+
+
+def test_the_readme_is_short() -> None:
+    text = README.read_text()
+    for _, block in blocks(README):
+        text = text.replace(block, "")
+    assert len(text.split()) <= 700
+
+
+def test_the_readme_names_every_command() -> None:
+    from milabench_ng.cli import FUNCTIONS
+
+    listed = {code.removeprefix("mnb ") for code in inline_code(README) if code.startswith("mnb ")}
+    assert {function.partition("_")[0] for function in FUNCTIONS} <= listed
