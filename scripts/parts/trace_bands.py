@@ -50,7 +50,7 @@ FIRST = {
     "half": Floor(0.01, 0.05),
 }
 """Floors of the first step by precision: about ten times the observed effect of kernels, threads and precisions, and
-twice that of different dropout (docs/methodology.md)."""
+twice that of different dropout (docs/methodology/correctness.md)."""
 LATER = {
     "fp32": Floor(0.02, 0.1),
     "tf32": Floor(0.02, 0.1),

@@ -156,5 +156,5 @@ def test_without_gradient_norms_half_of_the_backward_pass_is_not_seen_and_the_tr
 def test_half_of_the_batch_is_not_seen_in_fast_style(
     places: dict[str, Path], reference: Callable[[str], ReferenceTrace]
 ) -> None:
-    """As docs/methodology.md says: its pictures are alike to a network that has not learned."""
+    """As docs/methodology/correctness.md says: its pictures are alike to a network that has not learned."""
     assert not compare(launch("fast_style", places, batch_size=2), reference("fast_style"), "").deviations

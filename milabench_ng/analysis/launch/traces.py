@@ -235,7 +235,7 @@ def strength(losses: Mapping[str, TraceBand], gradient_norms: Mapping[str, Trace
     """The strength of a comparison with these bands (by step). ``blind``: that of the trace.
 
     It is strong if reduced work in the first step could hardly stay inside: if the loss is known within 1 % and the
-    gradient norm within 5 %. docs/methodology.md lists the effects of half a batch and other savings.
+    gradient norm within 5 %. docs/methodology/correctness.md lists the effects of half a batch and other savings.
     """
     if not losses and not gradient_norms:
         return "digest only"
