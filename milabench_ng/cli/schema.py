@@ -54,7 +54,7 @@ _FILES: dict[str, tuple[int, str, tuple[Any, ...]]] = {
         (AnyEvent, AnyCommand),
     ),
     "summary": (SUMMARY_SCHEMA, "The statistics of a result folder; stored, a baseline.", (Summary,)),
-    "rules": (RULES_SCHEMA, "A buyer's demands on a result; see docs/run-rules.md.", (Rules,)),
+    "rules": (RULES_SCHEMA, "A buyer's demands on a result; see docs/reference/rules-file.md.", (Rules,)),
     "bids": (BIDS_SCHEMA, "The offers of a tender and the buyer's assumptions, for mnb bids.", (Bids,)),
     "run": (RUN_SCHEMA, "run.json, the manifest of a result folder.", (Manifest,)),
     "ledger": (LEDGER_SCHEMA, "One line of ledger.jsonl, what was done to a result folder.", (LedgerLine,)),

@@ -32,7 +32,7 @@ def verify(
 ) -> int:
     """Verify a bundle or a result folder: recompute every number and check the rules.
 
-    The rules are numbered as in docs/run-rules.md. Findings are divided into
+    The rules are numbered as in docs/reference/rules.md. Findings are divided into
     recomputed, self-reported (by the node) and not checkable. Needs neither torch nor a GPU.
 
     Exit code: 0 if no rule is broken, 1 if one is or a refused doubt is raised, 2 for bad input.

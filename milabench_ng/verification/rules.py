@@ -69,7 +69,7 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The demands of a request for proposals. The ids in brackets are those of docs/run-rules.md."""
+    """The demands of a request for proposals. The ids in brackets are those of docs/reference/rules.md."""
 
     schema: int = RULES_SCHEMA
     name: str = ""
@@ -129,7 +129,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     marks_accepted: dict[MarkKind, float | None] = {}
     """(R22) Kinds of marks that are accepted all the same, each up to a value in the unit of its kind, or at any."""
     doubts_refused: tuple[str, ...] = ()
-    """Names of doubts (docs/run-rules.md) that are refused like broken rules."""
+    """Names of doubts (docs/reference/doubts.md) that are refused like broken rules."""
     every_gpu: bool = False
     """(R23)"""
     gpus: WholeNumber | None = None
@@ -168,7 +168,7 @@ def load_rules(source: str | Path | None) -> Rules:
 
 def decode_rules(content: bytes, source: str) -> Rules:
     """Decode rules from JSON; ``source`` is for errors. Raises an InputError that names the key."""
-    rules = convert_json(parse_json(content, source), Rules, source, "the keys of rules are in docs/run-rules.md")
+    rules = convert_json(parse_json(content, source), Rules, source, "the keys of rules are in docs/reference/rules.md")
     if rules.schema != RULES_SCHEMA:
         raise InputError(f"{source}: rules of schema {rules.schema}; this version of mnb reads {RULES_SCHEMA}")
     return rules

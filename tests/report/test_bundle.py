@@ -312,7 +312,7 @@ def test_rules_for_both_suites_are_those_for_one() -> None:
     [
         ("{", "not JSON"),
         ('{"isolatoin": "full"}', "unknown field `isolatoin`"),
-        ('{"quote": {}}', "unknown field `quote`; the keys of rules are in docs/run-rules.md"),
+        ('{"quote": {}}', "unknown field `quote`; the keys of rules are in docs/reference/rules.md"),
         ('{"isolation": "strong"}', "Invalid enum value 'strong'"),
         ('{"repeat": -1}', "rules.json: Expected `int` >= 0 - at `$.repeat`"),
         ('{"failure_rate": 1.5}', "Expected `float` <= 1.0 - at `$.failure_rate`"),

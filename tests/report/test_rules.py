@@ -1,4 +1,4 @@
-"""Every rule of docs/run-rules.md both ways: a sound folder keeps it, and what breaks it is found by its id."""
+"""Every rule of docs/reference/rules.md both ways: a sound folder keeps it, and what breaks it is found by its id."""
 
 from __future__ import annotations
 
@@ -368,7 +368,7 @@ def test_every_rule_is_broken_by_some_test() -> None:
 
 
 def test_the_document_lists_every_rule_with_its_kind_and_keys() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "run-rules.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "rules.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if re.match(r"\| R\d+ ", line)]
     assert [(row[0], row[1]) for row in rows] == [(rule.id, rule.basis) for rule in RULES]
     named = {key for row in rows for key in re.findall("`(\\w+)`", row[3].rstrip(" |") if len(row) > 3 else "")}

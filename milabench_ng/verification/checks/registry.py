@@ -1,4 +1,4 @@
-"""All rules, with the order and ids of docs/run-rules.md."""
+"""All rules, with the order and ids of docs/reference/rules.md."""
 
 from __future__ import annotations
 
