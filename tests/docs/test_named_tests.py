@@ -1,4 +1,4 @@
-"""The claims of docs/isolation.md and docs/reliability.md: each names a test, and the tests that they name exist."""
+"""The claims of docs/isolation-tests.md and docs/reliability.md: each names a test, and the tests that they name exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pages import ROOT, inline_code
 
-PAGES = [ROOT / "docs" / "isolation.md", ROOT / "docs" / "reliability.md"]
+PAGES = [ROOT / "docs" / "isolation-tests.md", ROOT / "docs" / "reliability.md"]
 PROVED = ("`test_", "`scripts/")
 """A row names a test, or a script with a recorded run."""
 
@@ -35,5 +35,5 @@ def test_the_tests_that_are_named_exist(page: Path) -> None:
 def test_every_row_of_a_table_of_faults_names_a_test(page: Path) -> None:
     for table in page.read_text().split("\n\n"):
         header, *rows = [line for line in table.splitlines() if line.startswith("| ")] or [""]
-        if header.endswith("test |") or page.stem == "isolation":
+        if header.endswith("test |") or page.stem == "isolation-tests":
             assert [row for row in rows if not any(word in row for word in PROVED)] == []
