@@ -1,0 +1,33 @@
+"""Each message that the page on troubleshooting explains is one that the program prints."""
+
+from __future__ import annotations
+
+import re
+
+from pages import ROOT, headings
+
+PAGE = ROOT / "docs" / "troubleshooting.md"
+TITLES = [match[1] for title in headings(PAGE.read_text()) if (match := re.fullmatch("`(.+)`", title))]
+
+
+def texts() -> str:
+    """The program, with the pieces of each string joined."""
+    source = "\0".join(path.read_text() for path in sorted((ROOT / "milabench_ng").rglob("*.py")))
+    return re.sub(r'"\s*\n\s*f?"', "", source)
+
+
+def parts(title: str) -> list[str]:
+    """The words between the dots that stand for values."""
+    return [part for piece in title.split("...") if (part := piece.strip())]
+
+
+def test_every_message_that_is_explained_is_printed() -> None:
+    known = texts()
+    assert len(TITLES) > 40
+    assert [title for title in TITLES if not all(part in known for part in parts(title))] == []
+
+
+def test_every_message_has_a_cause_and_a_fix() -> None:
+    _, *sections = re.split(r"^### ", PAGE.read_text(), flags=re.MULTILINE)
+    lacking = [text.partition("\n")[0] for text in sections if "**Cause**: " not in text or "**Fix**: " not in text]
+    assert lacking == []
