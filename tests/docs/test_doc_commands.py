@@ -73,9 +73,6 @@ TABLE: dict[str, Check] = {
     "mnb jobs profiles/standard.json --repeat 10 -o results": PARSE,
     "mnb jobs profiles/standard.json --repeat 5 --sessions 3 --session-gap 6h -o results": PARSE,
     "mnb --install-completion": Check("elsewhere", "changes the user's shell"),
-    (
-        "mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h --nonce tender-2026-17 --isolation full -o results"
-    ): PARSE,
     "mnb jobs cv --name cv_train_resnet50_amp --name cv_infer_vit_b_16_half -o results-cv-two": PARSE,
     "mnb jobs cv --name cv_train_resnet50_amp -o results-cv-1024 -- --batch-size 1024": PARSE,
     "mnb jobs cv --ram-total 120GiB": PARSE,
@@ -223,11 +220,7 @@ TABLE: dict[str, Check] = {
     ),
     "scripts/docs": SLOW,
     "mnb verify results --profile profiles/standard.json --require full --repeat 10": Check("run", codes=(1,)),
-    "mnb verify results.bundle.tar.gz --rules standard --nonce tender-2026-17 --allowed-signers signers.txt": PARSE,
-    'echo "vendor@example.org namespaces=\\"mnb\\" $(cat ~/.ssh/id_ed25519.pub)" > signers.txt': Check(
-        "elsewhere", "test_tender_guides writes one, with a key of its own"
-    ),
-    "mnb verify results.bundle.tar.gz --rules standard --nonce tender-2026-17 --allowed-signers vendors.txt": PARSE,
+    "mnb verify results.bundle.tar.gz --rules procurement --nonce tender-2026-17 --allowed-signers vendors.txt": PARSE,
     "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full --repeat 10": Check(
         "run", codes=(1,)
     ),
@@ -322,6 +315,28 @@ TABLE: dict[str, Check] = {
     "uv run scripts/fuzz --runs 11000": Check("script", "takes minutes"),
     "uv run mnb": Check("elsewhere", "scripts/mnb does it"),
     "uv tool run pre-commit install": Check("elsewhere", "needs the network, and changes the checkout"),
+    "mnb bundle results --sign KEY": PARSE,
+    "mnb bundle results --sign tender-key": PARSE,
+    "mnb jobs PROFILE --dry-run": PARSE,
+    "mnb jobs interference --repeat 5": PARSE,
+    "mnb jobs profiles/quick.json --repeat 5 --nonce tender-2026-17 -o results": PARSE,
+    "mnb jobs standard --repeat 5": PARSE,
+    "mnb jobs standard --repeat 5 -o results": PARSE,
+    "mnb list PROFILE": PARSE,
+    "mnb list PROFILE -v": PARSE,
+    "mnb report A --compare B": PARSE,
+    "mnb report FOLDER --compare OTHER": PARSE,
+    "mnb report baselines/bundles/interference-loader-2xH200-20261125.tar.gz --layout interference": RUN,
+    "mnb report baselines/bundles/interference-toy_lstm-2xH200-20261125.tar.gz --layout interference": RUN,
+    "mnb report baselines/bundles/standard-rest-2xH200-20261122.tar.gz --compare-gpus": RUN,
+    "mnb report baselines/h200.json --compare v100 --html report.html": PARSE,
+    "mnb report baselines/modern-h200.json": RUN,
+    "mnb resume FOLDER": PARSE,
+    "mnb verify baselines/bundles/modern-1xH200-20261124.tar.gz": RUN,
+    "mnb verify results.bundle.tar.gz --profile profiles/quick.json --repeat 5 --nonce tender-2026-17 "
+    "--allowed-signers signers.txt": PARSE,
+    "pip install .": Check("elsewhere", "needs the network"),
+    "scripts/mnb doctor": Check("script", "needs the network"),
 }
 
 FOLLOWED = ("submit-a-bid.md", "evaluate-a-tender.md")

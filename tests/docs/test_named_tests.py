@@ -1,4 +1,4 @@
-"""The claims of docs/isolation-tests.md and docs/reliability.md: each names a test, and the tests that they name exist."""
+"""The claims of docs/isolation-tests.md and docs/reliability.md: each names a test, which exists."""
 
 from __future__ import annotations
 
