@@ -164,7 +164,6 @@ TABLE: dict[str, Check] = {
     "mnb jobs standard --name convnet_fp16 --data-scale 0.1": DRY,
     "mnb jobs standard --name convnet_fp16 --name convnet --name fast_style --name translator --data-scale 0.1 "
     "--ram-total 250GiB": PARSE,
-    "mnb jobs standard --repeat 3": DRY,
     "mnb jobs standard --repeat 3 --ram-total 480GiB": PARSE,
     "mnb jobs unet3d --ram-total 250GiB": PARSE,
     "mnb jobs quick --name toy_reg --name loader --repeat 2 --window 1": DRY,
