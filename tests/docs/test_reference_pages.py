@@ -14,6 +14,9 @@ from milabench_ng.cli.broken_pipe import UNREAD
 from milabench_ng.cli.schema import schema_of
 from milabench_ng.model.errors import MnbError
 from milabench_ng.model.signals import ENDING, exit_code
+from milabench_ng.present.render import columns
+from milabench_ng.present.render.sections import Column
+from milabench_ng.verification.doubts.registry import DOUBTS
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -61,3 +64,16 @@ def test_every_exit_code_has_a_row() -> None:
     codes = {0, 1, 4, *map(exit_code, ENDING), UNREAD, MnbError.exit_code}
     codes |= {error.exit_code for error in MnbError.__subclasses__()}
     assert {int(code) for code in first_column(REFERENCE / "exit-codes.md") if code.isdigit()} == codes
+
+
+def test_every_doubt_has_a_row_and_no_other() -> None:
+    text = (REFERENCE / "doubts.md").read_text()
+    assert re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE) == [doubt.name for doubt in DOUBTS]
+
+
+def test_every_column_of_the_table_of_tests_is_explained() -> None:
+    page = ROOT / "docs" / "how-to" / "read-the-report.md"
+    always = [value for value in vars(columns).values() if isinstance(value, Column)]
+    compared = [*columns._ratio_columns(0, "", 0.02), *columns._adjusted_columns(0, "")]
+    titles = {column.title for column in (*always, *compared, *columns._bound_columns(0, "", 0.02))}
+    assert titles - first_column(page) == set()
