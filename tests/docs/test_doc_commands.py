@@ -336,6 +336,7 @@ TABLE: dict[str, Check] = {
     "--allowed-signers signers.txt": PARSE,
     "pip install .": Check("elsewhere", "needs the network"),
     "scripts/mnb doctor": Check("script", "needs the network"),
+    "mnb jobs quick --name toy_reg": PARSE,
 }
 
 FOLLOWED = ("submit-a-bid.md", "evaluate-a-tender.md")
