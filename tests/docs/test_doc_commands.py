@@ -181,7 +181,6 @@ TABLE: dict[str, Check] = {
     "mnb report baselines/h200.json --compare v100": RUN,
     "mnb report baselines/h200.json --compare v100 --price 15000": RUN,
     "mnb report results": RUN,
-    "mnb report results --compare baselines/a100.json --price 15000": RUN,
     "mnb report results --compare base.json --format json -o report.json": RUN,
     "mnb report results --compare base.json v100 --margin 3% --per-gpu": RUN,
     "mnb report results --compare v100 --price 200000": RUN,
@@ -337,6 +336,7 @@ TABLE: dict[str, Check] = {
     "pip install .": Check("elsewhere", "needs the network"),
     "scripts/mnb doctor": Check("script", "needs the network"),
     "mnb jobs quick --name toy_reg": PARSE,
+    "mnb report baselines/h200.json --compare a100 --price 15000": RUN,
 }
 
 FOLLOWED = ("submit-a-bid.md", "evaluate-a-tender.md")
