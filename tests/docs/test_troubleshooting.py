@@ -1,13 +1,14 @@
-"""Each message that the page on troubleshooting explains is one that the program prints."""
+"""Each message that the pages on troubleshooting explain is one that the program prints."""
 
 from __future__ import annotations
 
 import re
 
+import pytest
 from pages import ROOT, headings
 
-PAGE = ROOT / "docs" / "troubleshooting.md"
-TITLES = [match[1] for title in headings(PAGE.read_text()) if (match := re.fullmatch("`(.+)`", title))]
+TEXT = "".join(page.read_text() for page in sorted((ROOT / "docs").glob("troubleshooting*.md")))
+TITLES = [match[1] for title in headings(TEXT) if (match := re.fullmatch("`(.+)`", title))]
 
 
 def texts() -> str:
@@ -27,7 +28,7 @@ def test_every_message_that_is_explained_is_printed() -> None:
     assert [title for title in TITLES if not all(part in known for part in parts(title))] == []
 
 
-def test_every_message_has_a_cause_and_a_fix() -> None:
-    _, *sections = re.split(r"^### ", PAGE.read_text(), flags=re.MULTILINE)
-    lacking = [text.partition("\n")[0] for text in sections if "**Cause**: " not in text or "**Fix**: " not in text]
-    assert lacking == []
+@pytest.mark.parametrize("part", ["Problem", "Cause", "Fix"])
+def test_every_message_has_its(part: str) -> None:
+    _, *sections = re.split(r"^### ", TEXT, flags=re.MULTILINE)
+    assert [text.partition("\n")[0] for text in sections if f"**{part}**: " not in text] == []
