@@ -89,7 +89,7 @@ def report(
     per_gpu
         Print the tests by device, relative to the best device: mean, min and max over the launches.
     rules
-        Start with the verdict on these rules. A JSON file, or a shipped one's name (procurement, procurement-both), as
+        Start with the verdict on these rules. A JSON file, or a shipped one's name (procurement, standard), as
         docs/reference/rules-file.md explains.
     nonce
         With --rules: the nonce that the buyer gave when the run began, instead of what the rules say.

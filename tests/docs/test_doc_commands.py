@@ -130,7 +130,6 @@ TABLE: dict[str, Check] = {
     ),
     "mnb jobs modern --name collectives -o results-tuning": PARSE,
     "mnb jobs procurement --repeat 5 --sessions 3 --session-gap 6h -o results": PARSE,
-    "mnb verify results.bundle.tar.gz --rules procurement --allowed-signers vendors.txt": PARSE,
     "uv run scripts/check-memory-classes -d /scratch/mnb": Check("script", "takes minutes, and needs a GPU"),
     "mnb jobs modern-lite --dry-run": RUN,
     "uv run scripts/check-memory-classes --memory 24GiB --memory 40GiB -d /scratch/mnb": Check(
@@ -188,9 +187,6 @@ TABLE: dict[str, Check] = {
     "mnb report results-acme --weights tests/docs/third_party/acme-weights.json": BY_PACKAGE,
     "mnb verify results-acme": BY_PACKAGE,
     "mnb verify baselines/bundles/standard-rest-2xH200-20261122.tar.gz": RUN,
-    "mnb verify baselines/bundles/standard-rest-2xH200-20261122.tar.gz --rules procurement": Check("run", codes=(1,)),
-    "mnb report results.bundle.tar.gz --rules procurement --nonce tender-2026-17 --compare v100 "
-    "--allowed-signers vendors.txt": PARSE,
     "mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json": PARSE,
     "mnb run convnet --data-scale 0.02 -- --image-size 64 --precision bf16": PARSE,
     "mnb resume FOLDER --spool FILE": PARSE,
@@ -218,7 +214,6 @@ TABLE: dict[str, Check] = {
     ),
     "scripts/docs": SLOW,
     "mnb verify results --profile profiles/standard.json --require full --repeat 10": Check("run", codes=(1,)),
-    "mnb verify results.bundle.tar.gz --rules procurement --nonce tender-2026-17 --allowed-signers vendors.txt": PARSE,
     "mnb verify results.bundle.tar.gz --profile profiles/standard.json --require full --repeat 10": Check(
         "run", codes=(1,)
     ),
@@ -326,7 +321,6 @@ TABLE: dict[str, Check] = {
     "mnb report FOLDER --compare OTHER": PARSE,
     "mnb report baselines/bundles/interference-loader-2xH200-20261125.tar.gz --layout interference": RUN,
     "mnb report baselines/bundles/interference-toy_lstm-2xH200-20261125.tar.gz --layout interference": RUN,
-    "mnb report baselines/bundles/standard-rest-2xH200-20261122.tar.gz --compare-gpus": RUN,
     "mnb report baselines/h200.json --compare v100 --html report.html": PARSE,
     "mnb report baselines/modern-h200.json": RUN,
     "mnb resume FOLDER": PARSE,
@@ -335,8 +329,13 @@ TABLE: dict[str, Check] = {
     "--allowed-signers signers.txt": PARSE,
     "pip install .": Check("elsewhere", "needs the network"),
     "scripts/mnb doctor": Check("script", "needs the network"),
-    "mnb jobs quick --name toy_reg": PARSE,
     "mnb report baselines/h200.json --compare a100 --price 15000": RUN,
+    "mnb report baselines/bundles/standard-rest-2xH200-20261122.tar.gz --per-gpu": RUN,
+    "mnb report results.bundle.tar.gz --rules standard --nonce tender-2026-17 --compare v100 "
+    "--allowed-signers vendors.txt": PARSE,
+    "mnb verify baselines/bundles/standard-rest-2xH200-20261122.tar.gz --rules standard": Check("run", codes=(1,)),
+    "mnb verify results.bundle.tar.gz --rules standard --allowed-signers vendors.txt": PARSE,
+    "mnb verify results.bundle.tar.gz --rules standard --nonce tender-2026-17 --allowed-signers vendors.txt": PARSE,
 }
 
 FOLLOWED = ("submit-a-bid.md", "evaluate-a-tender.md")
