@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -48,23 +49,6 @@ LAUNCH_S = 40.0
 """After which a launch is killed: a first repeat that hangs in all its tests is over in two minutes."""
 
 
-class CheckLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The line of ``--json``."""
-
-    schema: int = HEALTH_SCHEMA
-    exit_code: int
-    hostname: str
-    hardware: str
-    seconds: float
-    baseline: str | None
-    """The file or shipped name that the node was held against."""
-    stored: str | None
-    """The file that ``--store`` wrote."""
-    results: str | None
-    """The result folder, if it was kept: that of a slow or faulty node is."""
-    health: Health
-
-
 def check(
     *,
     store: Switch = False,
@@ -102,36 +86,35 @@ def check(
     began = time.monotonic()
     named = load_source(baseline) if baseline else None  # a mistake shows before the run
     enter_scope("auto", None)
-    scratch = None if output else Path(tempfile.mkdtemp(prefix="mnb-check-"))
-    folder = output or Path(scratch or "") / "results"
-    try:
+    with tempfile.TemporaryDirectory(prefix="mnb-check-") as scratch:
+        folder = output or Path(scratch) / "results"
         outcome = _run(_request(NodeOptions(gpus=gpus, dataroot=dataroot, output=folder)))
         if outcome.interrupted:
-            _remove(scratch)
             return exit_code(outcome.interrupted)
         found = load(folder)
         name = None if store else baseline or _known(found)
         made = health(found, named or (load_source(name) if name else None), least)
-        if store:
-            made = _to_store(found, made)
-        stored = _store(found) if store and made.verdict == "healthy" else None
-        kept = output is not None or made.exit_code == 1
-        line = CheckLine(
-            exit_code=made.exit_code,
-            hostname=os.uname().nodename,
-            hardware=found.provenance.hardware,
-            seconds=round(time.monotonic() - began, 1),
-            baseline=name,
-            stored=stored,
-            results=str(folder) if kept else None,
-            health=made,
-        )
-    except BaseException:
-        _remove(scratch)
-        raise
-    if not kept:
-        _remove(scratch)
-    _print(line, json=json)
+        if store and made.exit_code != 1:  # a node with a slow device is no baseline, either
+            reasons = why_not_stored(found)
+            made = msgspec.structs.replace(made, verdict="not decided" if reasons else "healthy", reasons=reasons)
+        kept = output
+        if made.exit_code == 1 and output is None:
+            kept = shutil.copytree(folder, Path(tempfile.mkdtemp(prefix="mnb-slow-")) / "results")
+    line = {
+        "schema": HEALTH_SCHEMA,
+        "exit_code": made.exit_code,
+        **msgspec.structs.asdict(made),
+        "hostname": os.uname().nodename,
+        "hardware": found.provenance.hardware,
+        "seconds": round(time.monotonic() - began, 1),
+        "baseline": name,
+        "stored": _store(found) if store and made.verdict == "healthy" else None,
+        "results": kept and str(kept),
+    }
+    if json:
+        print(msgspec.json.encode(line).decode())
+    else:
+        write_parts([facts("", _told(line, made))], sys.stdout)
     return made.exit_code
 
 
@@ -153,14 +136,6 @@ def _run(request: RunRequest) -> RunOutcome:
         with shown() as bus:
             return asyncio.run(jobs(request, bus, tuple(sys.argv), judge))
     return asyncio.run(jobs(request, Bus(), tuple(sys.argv), judge))
-
-
-def _to_store(found: Summary, made: Health) -> Health:
-    """Whether it may be a baseline: nothing failed, nobody disturbed it, and no device is slow."""
-    if made.exit_code == 1:
-        return made
-    reasons = why_not_stored(found)
-    return msgspec.structs.replace(made, verdict="not decided" if reasons else "healthy", reasons=reasons)
 
 
 def state_file(found: Summary) -> Path:
@@ -194,24 +169,14 @@ def _store(found: Summary) -> str:
     return str(file)
 
 
-def _remove(scratch: Path | None) -> None:
-    if scratch is not None:
-        shutil.rmtree(scratch)
-
-
-def _print(line: CheckLine, *, json: bool) -> None:
-    if json:
-        print(msgspec.json.encode(line).decode())
-        return
-    made = line.health
-    pairs: list[tuple[str, str]] = [("verdict", made.verdict)]
+def _told(line: Mapping[str, object], made: Health) -> Iterator[tuple[str, str]]:
+    yield "verdict", made.verdict
     if made.devices:
-        pairs.append(("devices", ", ".join(made.devices)))
+        yield "devices", ", ".join(made.devices)
     if made.tests:
-        pairs.append(("tests", ", ".join(made.tests)))
+        yield "tests", ", ".join(made.tests)
     if made.ratio is not None:
-        bounds = f", at least {made.low:.1%}" if made.low is not None else ""
-        pairs.append(("baseline", f"{made.ratio:.1%} of {line.baseline}{bounds}; healthy from {made.least:.0%} on"))
-    pairs += [("because", reason) for reason in made.reasons]
-    pairs += [(name, path) for name, path in (("stored", line.stored), ("results", line.results)) if path]
-    write_parts([facts("", pairs)], sys.stdout)
+        bound = f", at least {made.low:.1%}" if made.low is not None else ""
+        yield "baseline", f"{made.ratio:.1%} of {line['baseline']}{bound}; healthy from {made.least:.0%} on"
+    yield from (("because", reason) for reason in made.reasons)
+    yield from ((name, str(line[name])) for name in ("stored", "results") if line[name])

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng import __version__
+from milabench_ng.cli.foreseen import foreseen_marks
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.showing import shown
 from milabench_ng.model.catalogue import normal_name
@@ -111,95 +112,53 @@ def refuse_broken(rules: Rules, request: RunRequest) -> None:
         raise InputError(plan)
     with open_nvml() as nvml:
         seen = read_conditions(nvml, checkup.inventory.gpus)
-    held = msgspec.structs.replace(checkup, tier=plan.tier)
-    found = (*rulings_of_request(rules, request, plan), *rulings_ahead(rules, held, seen, plan))
-    broken = [f"  {one.id} {why}" for one in found if one.result == "fail" and one.id != "node" for why in one.reasons]
-    if broken:
+    ahead = rulings_ahead(rules, msgspec.structs.replace(checkup, tier=plan.tier), seen, plan)
+    of_node = ((one.id, why) for one in ahead if one.result == "fail" and one.id != "node" for why in one.reasons)
+    if broken := dict.fromkeys(f"  {rule} {why}" for rule, why in (*broken_by_request(rules, request, plan), *of_node)):
         name = f" of {rules.name!r}" if rules.name else ""
-        told = "\n".join(dict.fromkeys(broken))
-        raise InputError(f"this run would break rules{name}:\n{told}\nnothing was run")
+        raise InputError("\n".join((f"this run would break rules{name}:", *broken, "nothing was run")))
 
 
-def rulings_of_request(rules: Rules, request: RunRequest, plan: DryRun) -> tuple[Ruling, ...]:
-    """The rules that the command itself keeps or breaks: options, repeats, sessions, nonce. Pure."""
-    found: tuple[tuple[str, str, Iterable[str]], ...] = (
-        ("R4", f"the window is {rules.window_s:g} s or longer", _window(rules, request)),
-        ("R6", "the profile is the one of the rules", _profile(rules, request)),
-        ("R9", "the nonce is the buyer's", _nonce(rules, request)),
-        ("R10", "the arguments are those of the rules", _arguments(rules, request, plan)),
-        ("R11", "there are repeats and sessions enough", _repeats(rules, request)),
-        ("R14", "there are not too many sessions", _sessions(rules, request)),
-        ("R22", "nothing will be marked", _marks(rules, plan)),
-        ("R31", "all settings are listed", _settings(rules, request)),
-    )
-    return tuple(_ruling(name, what, judged(why)) for name, what, why in found)
-
-
-def _window(rules: Rules, request: RunRequest) -> Iterator[str]:
+def broken_by_request(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[tuple[str, str]]:
+    """The rules that the command itself breaks, and why: options, repeats, sessions, nonce. Pure but for the marks."""
+    profile, repeats = demanded(rules.profile, None, "profiles"), request.repeat * request.sessions
+    apart = request.sessions == 1 or request.session_gap_s >= 3600 * rules.session_gap_h
     if request.rule.length_s < rules.window_s:
-        yield f"the window is {request.rule.length_s:g} s, and {rules.window_s:g} s is asked: leave --window out"
-
-
-def _profile(rules: Rules, request: RunRequest) -> Iterator[str]:
-    wanted = demanded(rules.profile, None, "profiles")
-    if wanted is None:
-        return
-    named = rules.profile.name if rules.profile and rules.profile.name else f"of SHA-256 {wanted[:12]}"
-    if hashlib.sha256(request.profile.text.encode()).hexdigest() != wanted:
-        yield f"{request.profile.suite} is not the profile {named}, which is asked"
-    if request.names:
-        yield "all tests of the profile are asked: leave --name out"
-
-
-def _nonce(rules: Rules, request: RunRequest) -> Iterator[str]:
+        yield "R4", f"the window is {request.rule.length_s:g} s, and {rules.window_s:g} s is asked: leave --window out"
+    if profile is not None and hashlib.sha256(request.profile.text.encode()).hexdigest() != profile:
+        named = rules.profile.name if rules.profile and rules.profile.name else f"of SHA-256 {profile[:12]}"
+        yield "R6", f"{request.profile.suite} is not the profile {named}, which is asked"
+    if profile is not None and request.names:
+        yield "R8", "all tests of the profile are asked: leave --name out"
     if rules.nonce is not None and request.nonce != rules.nonce:
-        yield f"the nonce is not that of the rules: --nonce {shlex.quote(rules.nonce)}"
+        yield "R9", f"the nonce is not that of the rules: --nonce {shlex.quote(rules.nonce)}"
+    yield from (("R10", why) for why in _arguments(rules, request, plan))
+    if rules.repeat is not None and repeats < rules.repeat:
+        yield "R11", f"{rules.repeat} runs of each test are asked, and this makes {repeats}: --repeat, --sessions"
+    if rules.least_sessions is not None and not (request.sessions >= rules.least_sessions and apart):
+        wanted = f"--sessions {rules.least_sessions} --session-gap {rules.session_gap_h:g}h"
+        yield "R11", f"{rules.least_sessions} sessions are asked, {rules.session_gap_h:g} h apart: {wanted}"
+    if not rules.stopping and request.stopping is not None:
+        yield "R11", "rules for stopping are refused: leave --target-ci and --budget out"
+    if rules.sessions is not None and request.sessions > rules.sessions:
+        yield "R14", f"there are {request.sessions} sessions, and at most {rules.sessions} are accepted"
+    for mark in foreseen_marks(plan.planned) if rules.marks_refused else ():
+        if mark.kind not in rules.marks_accepted:
+            yield "R22", f"it will be marked, which is refused: {mark.sentence}"
+    if rules.closed and request.pass_environment:
+        yield "R31", f"only listed settings are accepted: leave --pass-env {' '.join(request.pass_environment)} out"
 
 
 def _arguments(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[str]:
     """Those for all tests hold where the profile states nothing else."""
-    for launch in plan.planned.plan.measured:
+    for launch in {launch.test: launch for launch in plan.planned.plan.measured}.values():
         name = name_of(launch.test)
         test = request.profile.tests.get(name)
         stated = set(map(normal_name, test.arguments)) if isinstance(test, Test) else set()
         usual = {option: value for option, value in rules.arguments.get("*", {}).items() if option not in stated}
         for option, value in (usual | rules.arguments.get(name, {})).items():
-            own = launch.arguments.get(option, value)
-            if own != value:
-                yield f"{name}: {option} is {own}, and {value} is asked"
-
-
-def _repeats(rules: Rules, request: RunRequest) -> Iterator[str]:
-    repeats = request.repeat * request.sessions
-    if rules.repeat is not None and repeats < rules.repeat:
-        yield f"{rules.repeat} runs of each test are asked, and this makes {repeats}: --repeat, --sessions"
-    if rules.least_sessions is not None:
-        hours = request.session_gap_s / 3600
-        if request.sessions < rules.least_sessions or (request.sessions > 1 and hours < rules.session_gap_h):
-            yield (
-                f"{rules.least_sessions} sessions are asked, {rules.session_gap_h:g} h apart: "
-                f"--sessions {rules.least_sessions} --session-gap {rules.session_gap_h:g}h"
-            )
-    if not rules.stopping and request.stopping is not None:
-        yield "rules for stopping are refused: leave --target-ci and --budget out"
-
-
-def _sessions(rules: Rules, request: RunRequest) -> Iterator[str]:
-    if rules.sessions is not None and request.sessions > rules.sessions:
-        yield f"there are {request.sessions} sessions, and at most {rules.sessions} are accepted"
-
-
-def _marks(rules: Rules, plan: DryRun) -> Iterator[str]:
-    from milabench_ng.cli.foreseen import foreseen_marks
-
-    for mark in foreseen_marks(plan.planned) if rules.marks_refused else ():
-        if mark.kind not in rules.marks_accepted:
-            yield f"it will be marked, which is refused: {mark.sentence}"
-
-
-def _settings(rules: Rules, request: RunRequest) -> Iterator[str]:
-    if rules.closed and request.pass_environment:
-        yield f"only listed settings are accepted: leave --pass-env {' '.join(request.pass_environment)} out"
+            if launch.arguments.get(option, value) != value:
+                yield f"{name}: {option} is {launch.arguments[option]}, and {value} is asked"
 
 
 def _not_planned(plan: DryRun | str | None) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import cyclopts
@@ -14,7 +14,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, short
 from milabench_ng.tender.demo import write_demo
 from milabench_ng.tender.new_tender import README, NewTender, Vendor, guide, public_key, require_empty, write_tender
-from milabench_ng.verification.rules import Rules, load_rules
+from milabench_ng.verification.rules import load_rules
 
 tender = cyclopts.App(name="tender", help="Begin a tender, or rehearse one.")
 
@@ -63,13 +63,15 @@ def init(
     require_empty(folder)
     demanded = load_rules(rules)
     prices = dict(_pair(each, "--vendor", "acme=300000") for each in vendor)
+    if len(prices) < len(vendor):
+        raise InputError("--vendor: a vendor is named twice")
     files = dict(_pair(each, "--key", "acme=acme.pub") for each in key)
     if not prices and sys.stdin.isatty():
         prices, files = _asked()
     made = NewTender(
         rules=msgspec.structs.replace(demanded, name=name or folder.resolve().name, nonce=nonce or demanded.nonce),
         vendors=_vendors(prices, files),
-        reference=reference or _reference(demanded),
+        reference=reference or (None if demanded.suite_weights else "h200"),  # no shipped one ran several suites
         currency=currency,
     )
     write_tender(folder, made, guide(made))
@@ -116,10 +118,9 @@ def _asked() -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _vendors(prices: Mapping[str, str], files: Mapping[str, str]) -> tuple[Vendor, ...]:
-    if not prices:
-        raise InputError("a tender needs a vendor and a price: --vendor acme=300000")
-    if unknown := _without(files, prices):
-        raise InputError(f"--key {unknown[0]}: no vendor of that name; add --vendor {unknown[0]}=PRICE")
+    for name in files:
+        if name not in prices:
+            raise InputError(f"--key {name}: no vendor of that name; add --vendor {name}=PRICE")
     return tuple(
         Vendor(
             name=name,
@@ -128,12 +129,3 @@ def _vendors(prices: Mapping[str, str], files: Mapping[str, str]) -> tuple[Vendo
         )
         for name, price in prices.items()
     )
-
-
-def _without(files: Mapping[str, str], prices: Mapping[str, str]) -> Sequence[str]:
-    return [name for name in files if name not in prices]
-
-
-def _reference(rules: Rules) -> str | None:
-    """No shipped baseline ran several suites."""
-    return None if rules.suite_weights else "h200"

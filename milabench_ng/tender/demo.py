@@ -57,12 +57,11 @@ STEPS = (
         "records are not those of the ledger (R13). The signature is right: umbra signed what it had edited.",
     ),
     Step(
-        f"mnb bids {BIDS} {DEMANDS}",
+        f"mnb bids {BIDS} {DEMANDS} --html bids.html",
         1,
-        "umbra is refused. acme and globex are compared, and nothing is ranked: these runs have two and three repeats, "
-        "and a rank takes five. A tender asks for them with `--repeat 5 --sessions 3`.",
+        "umbra is refused, here and in the page `bids.html`. acme and globex are compared, and nothing is ranked: "
+        "these runs have two and three repeats, and a rank takes five: `--repeat 5`.",
     ),
-    Step(f"mnb bids {BIDS} {DEMANDS} --html bids.html", 1, "The same as a page, which opens offline."),
     Step(
         f"mnb accept acme.bundle.tar.gz {DELIVERED} {DEMANDS}",
         1,

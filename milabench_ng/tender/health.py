@@ -6,7 +6,6 @@ devices against each other (`slow_devices`). This says only what follows for a h
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -15,7 +14,9 @@ import msgspec
 from milabench_ng.analysis.scoring.failure_rate import failure_rate
 from milabench_ng.analysis.scoring.other_machine import ON_THE_GPU
 from milabench_ng.analysis.scoring.slow_devices import Straggler, side_by_side
+from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.analysis.summary.summary import LEFT, Summary
+from milabench_ng.model.units import counted
 from milabench_ng.records.marks import MarkKind
 from milabench_ng.tender.acceptance import Acceptance, accept
 
@@ -41,33 +42,25 @@ DISTURBED: frozenset[MarkKind] = frozenset(
         "unequal page cache",
     }
 )
-"""Marks of what others did meanwhile: such a check says nothing of the node."""
+"""Marks of what others did meanwhile: such a check says nothing of the node, but which devices it has."""
 _EXPECTED: frozenset[MarkKind] = frozenset({"window shortened", "throttled"})
 """Marks that every check has, and those that say why a node is slow."""
-_WORDS = {"bid with": "baseline with", "delivered with": "here", ", on the delivered node": ""}
-_OF_A_NODE = re.compile("|".join(_WORDS))
-"""What an acceptance calls otherwise."""
-
 HealthVerdict = Literal["healthy", "slow", "faulty", "not decided"]
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check found: the line of JSON that `mnb check --json` prints, without what the command adds."""
+    """What a check found; docs/reference/check.md explains the keys."""
 
     verdict: HealthVerdict
     devices: tuple[str, ...] = ()
-    """The devices that are slow or faulty, by index; empty if that holds for the node, or for none."""
     tests: tuple[str, ...] = ()
-    """The tests that show it; empty for all."""
     reasons: tuple[str, ...] = ()
-    """Why it is not healthy."""
     ratio: float | None = None
     """Over the baseline, over the tests that GPUs bound; where there are none, over all."""
     low: float | None = None
     """One-sided 95 % bound, as ``high``."""
     high: float | None = None
     least: float
-    """How much of the baseline is healthy."""
 
     @property
     def exit_code(self) -> int:
@@ -76,26 +69,54 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def health(found: Summary, baseline: Summary | None, least: float | None = None) -> Health:
-    """The verdict on the check ``found``; ``least``: how much of ``baseline`` is healthy."""
+    """The verdict on the check ``found``; ``least``: how much of ``baseline`` is healthy.
+
+    What others do meanwhile may make launches slow or too short; it takes no device away.
+    """
     asked = least or (LEAST_ON_CPUS if on_cpus(found) else LEAST_ON_GPUS)
     made = _held_against(found, baseline, asked) if baseline else None
-    if faults := tuple(_faults(found, made)):
-        failed = tuple(dict.fromkeys(_failed(found)))
-        return _verdict("faulty", made, asked, faults, [device for device, _ in failed], [test for _, test in failed])
-    gpus = side_by_side(found)
-    slow: Sequence[Straggler] = (gpus.overall or gpus.stragglers) if gpus else ()
-    broken = [part.name for part in made.tests if part.verdict == "breaks"] if made else []
-    below = made is not None and (bool(broken) or made.score.verdict == "breaks")
     open_ = tuple(_open(found, baseline, made))
-    disturbed = _kinds(found) & DISTURBED
-    if (slow or below) and not disturbed:
-        behind = [one.test for one in slow if one.test]
-        named = ", ".join(broken) or "all tests together"
-        reasons = (*map(_behind, slow), *([f"below {asked:.0%} of the baseline: {named}"] if below else ()))
-        return _verdict("slow", made, asked, reasons, [one.device for one in slow], [*behind, *broken])
-    if open_:
-        return _verdict("not decided", made, asked, open_)
-    return _verdict("healthy", made, asked)
+    score = made.score if made else None
+    told = Health(
+        verdict="not decided" if open_ else "healthy",
+        reasons=open_,
+        ratio=score.ratio if score else None,
+        low=score.low if score else None,
+        high=score.high if score else None,
+        least=asked,
+    )
+    lost = baseline is not None and found.distinct_devices < baseline.distinct_devices
+    if lost and baseline:
+        devices = counted(baseline.distinct_devices, "device")
+        why = f"{found.distinct_devices} of the {devices} of the baseline are there"
+        return msgspec.structs.replace(told, verdict="faulty", reasons=(why,))
+    if _kinds(found) & DISTURBED:
+        return told
+    if excess := failure_rate(found).excess:
+        failed = tuple(_failed(found))
+        return _named(told, "faulty", (excess,), [device for device, _ in failed], [test for _, test in failed])
+    gpus = side_by_side(found)
+    slow = (gpus.overall or gpus.stragglers) if gpus else ()
+    below = [part.name for part in (made.tests if made else ()) if part.verdict == "breaks"]
+    if not below and score and score.verdict == "breaks":
+        below = ["all tests together"]
+    if slow or below:
+        reasons = (*map(_behind, slow), *([f"below {asked:.0%} of the baseline: {', '.join(below)}"] if below else ()))
+        tests = [one.test for one in slow if one.test] + [name for name in below if name in found.tests]
+        return _named(told, "slow", reasons, [one.device for one in slow], tests)
+    return told
+
+
+def _named(
+    told: Health, verdict: HealthVerdict, reasons: tuple[str, ...], devices: Sequence[str], tests: Sequence[str]
+) -> Health:
+    return msgspec.structs.replace(
+        told,
+        verdict=verdict,
+        reasons=reasons,
+        devices=tuple(sorted(set(devices))),
+        tests=tuple(dict.fromkeys(tests)),
+    )
 
 
 def on_cpus(summary: Summary) -> bool:
@@ -104,30 +125,17 @@ def on_cpus(summary: Summary) -> bool:
 
 
 def why_not_stored(found: Summary) -> tuple[str, ...]:
-    """Why a check is no baseline: it failed in part, or was disturbed."""
-    failed = [f"{test} failed on device {device}" for device, test in dict.fromkeys(_failed(found))]
-    return (*failed, *_disturbances(found), *_few(found))
+    """Why a check is no baseline: it failed in part, was disturbed, or has too few repeats."""
+    return tuple(_unfit(found))
 
 
-def _verdict(
-    verdict: HealthVerdict,
-    made: Acceptance | None,
-    least: float,
-    reasons: Sequence[str] = (),
-    devices: Sequence[str] = (),
-    tests: Sequence[str] = (),
-) -> Health:
-    score = made.score if made else None
-    return Health(
-        verdict=verdict,
-        devices=tuple(sorted(set(devices))),
-        tests=tuple(dict.fromkeys(tests)),
-        reasons=tuple(dict.fromkeys(reasons)),
-        ratio=score.ratio if score else None,
-        low=score.low if score else None,
-        high=score.high if score else None,
-        least=least,
-    )
+def _unfit(found: Summary) -> Iterator[str]:
+    told = {mark.kind: mark.sentence for row in found.tests.values() for mark in row.marks}
+    yield from (told[kind] for kind in sorted(told.keys() & DISTURBED))
+    yield from (f"{test} failed on device {device}" for device, test in dict.fromkeys(_failed(found)))
+    repeats = min(len(row.repeats) for row in found.tests.values())
+    if repeats < RANKED_FROM:
+        yield f"only {counted(repeats, 'repeat')} in the time; a verdict needs at least {RANKED_FROM}"
 
 
 def _held_against(found: Summary, baseline: Summary, least: float) -> Acceptance:
@@ -146,14 +154,6 @@ def _bound_by_host(summary: Summary) -> Summary:
     return msgspec.structs.replace(summary, tests=tests)
 
 
-def _faults(found: Summary, made: Acceptance | None) -> Iterator[str]:
-    """More failures than chance explains, or fewer devices than there were."""
-    if made:
-        yield from (_OF_A_NODE.sub(lambda found: _WORDS[found[0]], reason) for reason in made.reasons)
-    elif failure_rate(found).excess:
-        yield failure_rate(found).excess
-
-
 def _failed(found: Summary) -> Iterator[tuple[str, str]]:
     """Device and test of each launch that failed by itself."""
     for label, row in found.tests.items():
@@ -167,29 +167,17 @@ def _open(found: Summary, baseline: Summary | None, made: Acceptance | None) -> 
     if baseline is None or made is None:
         yield "there is no baseline of this kind of node: mnb check --store makes one"
         return
-    yield from _disturbances(found)
+    yield from _unfit(found)
     other = (_kinds(found) ^ _kinds(baseline)) - _EXPECTED - DISTURBED
     if other:
         yield f"check and baseline differ in marks: {', '.join(sorted(other))}"
-    yield from (f"{test} failed on device {device}" for device, test in _failed(found))
-    yield from _few(found)
     yield from (f"{test.name}: {test.why}" for test in made.tests if test.why)
     if made.score.verdict == "inconclusive":
         yield made.score.why or f"{made.score.ratio:.1%} of the baseline may be below {made.guarantee:.0%} or above it"
 
 
-def _few(found: Summary) -> Iterator[str]:
-    if found.interrupted or any(row.missing for row in found.tests.values()):
-        yield "the check ended before all its launches were tried"
-
-
 def _kinds(summary: Summary) -> frozenset[MarkKind]:
     return frozenset(mark.kind for row in summary.tests.values() for mark in row.marks)
-
-
-def _disturbances(found: Summary) -> Iterator[str]:
-    told = {mark.kind: mark.sentence for row in found.tests.values() for mark in row.marks}
-    yield from (told[kind] for kind in sorted(told.keys() & DISTURBED))
 
 
 def _behind(one: Straggler) -> str:

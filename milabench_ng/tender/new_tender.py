@@ -57,6 +57,10 @@ class NewTender(msgspec.Struct, frozen=True, kw_only=True):
     """What bids are measured in; None for the node of the first vendor."""
     currency: str = "$"
 
+    def __post_init__(self) -> None:
+        if not self.vendors:
+            raise InputError("a tender needs a vendor and a price: --vendor acme=300000")
+
 
 def public_key(file: Path) -> str:
     """The public key in ``file``. Raises InputError for anything else, such as the private key beside it."""
@@ -81,13 +85,17 @@ def require_empty(folder: Path) -> None:
 def write_tender(folder: Path, made: NewTender, readme: str) -> None:
     """Write the files of a tender into a folder that is empty or not there. All are read again as the commands do."""
     require_empty(folder)
-    if not made.vendors:
-        raise InputError("a tender needs a vendor: --vendor acme=300000")
-    if len({one.name for one in made.vendors}) < len(made.vendors):
-        raise InputError("--vendor: the same vendor twice")
     files = {
         RULES: _json(_stated(made.rules)),
-        BIDS: _json(_bids(made)),
+        BIDS: _json(
+            {
+                "reference": made.reference or made.vendors[0].bundle,
+                "currency": made.currency,
+                "bids": {
+                    one.name: {"results": one.bundle, "signed_by": one.name, "price": one.price} for one in made.vendors
+                },
+            }
+        ),
         SIGNERS: "".join(f"{one.signer}\n" for one in made.vendors).encode(),
         README: readme.encode(),
     }
@@ -112,37 +120,22 @@ def _stated(rules: Rules) -> dict[str, Any]:
     return {key: value for key, value in stated.items() if key == "schema" or value != usual[key]}
 
 
-def _bids(made: NewTender) -> dict[str, Any]:
-    return {
-        "reference": made.reference or made.vendors[0].bundle,
-        "currency": made.currency,
-        "bids": {one.name: {"results": one.bundle, "signed_by": one.name, "price": one.price} for one in made.vendors},
-    }
-
-
 def guide(made: NewTender) -> str:
     """The README of a tender."""
-    missing = [one.name for one in made.vendors if one.key is None]
-    keys = (
-        f"`{SIGNERS}` has no key of {', '.join(missing)} yet: complete the lines that begin with `#`."
-        if missing
-        else f"`{SIGNERS}` has the public key of every vendor."
-    )
-    nonce = (
-        f"The nonce is `{made.rules.nonce}`."
-        if made.rules.nonce
-        else f'When you give the nonce, add it to `{RULES}` (`"nonce": "..."`) and publish the file again.'
-    )
+    missing = ", ".join(one.name for one in made.vendors if one.key is None)
+    keys = f"has no key of {missing} yet: complete the lines that begin with `#`" if missing else "has all their keys"
+    nonce = f"The nonce is `{made.rules.nonce}`." if made.rules.nonce else "Add the nonce when you give it."
+    profile = made.rules.profile.name if made.rules.profile and made.rules.profile.name else "PROFILE"
     verify = "\n".join(f"mnb verify {one.bundle} {DEMANDS}" for one in made.vendors)
     return f"""\
 # {made.rules.name}
 
-Publish `{RULES}` with its SHA-256 and the version of `mnb`. {nonce}
+Publish `{RULES}` with its SHA-256 and the version of `mnb`. {nonce} `{SIGNERS}` {keys}.
 
-{keys} A vendor runs
+A vendor runs
 
 ```text
-mnb jobs {_profile(made.rules)} --rules {RULES} --isolation full -o results
+mnb jobs {profile} --rules {RULES} --isolation full -o results
 mnb bundle results --sign KEY
 ```
 
@@ -167,7 +160,3 @@ mnb bids {BIDS} {DEMANDS}
 mnb accept {made.vendors[0].bundle} results {DEMANDS}
 ```
 """
-
-
-def _profile(rules: Rules) -> str:
-    return rules.profile.name if rules.profile and rules.profile.name else "PROFILE"

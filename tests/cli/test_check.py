@@ -16,6 +16,7 @@ from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call, check
 from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.run.planning.request import RunRequest
 from tests.one_server import OneServer
 
 
@@ -29,7 +30,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def checked(monkeypatch: pytest.MonkeyPatch, found: Summary, *options: str) -> int:
     """The command, on a node that a run finds so."""
-    monkeypatch.setattr(check, "_run", lambda _: SimpleNamespace(interrupted=None))
+
+    def run(request: RunRequest) -> SimpleNamespace:
+        request.outdir.mkdir()
+        return SimpleNamespace(interrupted=None)
+
+    monkeypatch.setattr(check, "_run", run)
     monkeypatch.setattr(check, "load", lambda _: found)
     return call(["check", *options])
 
@@ -51,7 +57,7 @@ def test_it_is_for_real_on_this_node(
     told = json.loads(line)
     assert (told["schema"], told["exit_code"]) == (1, code)
     assert code in (1, 3)
-    assert told["health"]["reasons"]
+    assert told["reasons"]
     assert told["results"] == str(tmp_path / "results")
     assert len(list((tmp_path / "results").glob("check.*.json"))) == 3 * 2 * int(told["hardware"].split()[0])
     assert not state.exists()
@@ -84,11 +90,11 @@ def test_it_is_held_against_what_was_stored(
     slow = replace(node(rng, slow={2: 0.8}), provenance=first.provenance)
     assert checked(monkeypatch, slow, "--json") == 1
     line = json.loads(capsys.readouterr().out)
-    assert (line["health"]["verdict"], line["health"]["devices"], line["baseline"]) == ("slow", ["2"], str(file))
+    assert (line["verdict"], line["devices"], line["baseline"]) == ("slow", ["2"], str(file))
     assert line["results"], "that of a slow node is kept"
     lost = replace(node(rng, devices=7), provenance=first.provenance)
     assert checked(monkeypatch, lost, "--json") == 1
-    assert json.loads(capsys.readouterr().out)["health"]["verdict"] == "faulty"
+    assert json.loads(capsys.readouterr().out)["verdict"] == "faulty"
 
 
 def test_a_disturbed_check_is_not_stored(
@@ -98,9 +104,9 @@ def test_a_disturbed_check_is_not_stored(
     assert checked(monkeypatch, found, "--store", "--json") == 3
     line = json.loads(capsys.readouterr().out)
     assert (line["stored"], line["results"]) == (None, None)
-    assert line["health"]["reasons"] == [BUSY.sentence]
+    assert line["reasons"] == [BUSY.sentence]
     assert not state.exists()
-    assert not list(tmp_path.glob("mnb-check-*")), "the folder of a check that decides nothing is removed"
+    assert not list(tmp_path.glob("mnb-*")), "the folder of a check that decides nothing is removed"
 
 
 @pytest.mark.usefixtures("state")
@@ -113,7 +119,7 @@ def test_a_baseline_can_be_named(
     assert checked(monkeypatch, node(rng), "--baseline", str(golden)) == 0
     assert "healthy from 95% on" in capsys.readouterr().out
     checked(monkeypatch, node(rng), "--baseline", str(golden), "--least", "97%", "--json")
-    assert json.loads(capsys.readouterr().out)["health"]["least"] == 0.97
+    assert json.loads(capsys.readouterr().out)["least"] == 0.97
     assert checked(monkeypatch, node(rng), "--baseline", str(tmp_path / "none")) == 2
     assert checked(monkeypatch, node(rng), "--baseline", str(golden), "--store") == 2
     assert "give one of them" in capsys.readouterr().err
@@ -125,4 +131,4 @@ def test_an_interrupted_check_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(check, "_run", lambda _: ended)
     monkeypatch.setattr(check, "exit_code", lambda _: 143)
     assert call(["check"]) == 143
-    assert not list(tmp_path.glob("mnb-check-*"))
+    assert not list(tmp_path.glob("mnb-*"))

@@ -80,7 +80,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_readme_names_every_command() -> None:
-    from milabench_ng.cli import FUNCTIONS
+    from milabench_ng.cli.command_list import FUNCTIONS
 
     listed = {code.removeprefix("mnb ") for code in inline_code(README) if code.startswith("mnb ")}
     assert {function.partition("_")[0] for function in FUNCTIONS} <= listed

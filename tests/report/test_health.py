@@ -181,13 +181,15 @@ def test_launches_that_fail_are_a_fault_beyond_chance(rng: np.random.Generator) 
 
 def test_a_lost_gpu_is_a_fault(rng: np.random.Generator) -> None:
     made = health(node(rng, devices=7), node(rng))
-    assert (made.verdict, made.reasons) == ("faulty", ("baseline with 8 devices, here 7",))
+    assert (made.verdict, made.reasons) == ("faulty", ("7 of the 8 devices of the baseline are there",))
 
 
 def test_what_others_do_meanwhile_decides_nothing(rng: np.random.Generator) -> None:
-    for all_by in (1.0, 0.8):
-        made = health(marked(node(rng, all_by=all_by), BUSY), node(rng))
+    failed = failing(node(rng), *(f"{run}.6" for run in range(REPEATS)))
+    for found in (node(rng), node(rng, all_by=0.8), node(rng, slow={3: 0.8}), failed):
+        made = health(marked(found, BUSY), node(rng))
         assert (made.verdict, made.reasons[0]) == ("not decided", BUSY.sentence)
+    assert health(marked(node(rng, devices=7), BUSY), node(rng)).verdict == "faulty", "nobody else takes a GPU away"
     loose = Mark(kind="partly isolated")
     assert health(marked(node(rng), loose), marked(node(rng), loose)).verdict == "healthy"
     other = health(marked(node(rng), loose), node(rng))
@@ -203,3 +205,6 @@ def test_a_baseline_was_whole_and_not_disturbed(rng: np.random.Generator) -> Non
     assert why_not_stored(node(rng)) == ()
     assert why_not_stored(marked(node(rng), BUSY)) == (BUSY.sentence,)
     assert why_not_stored(failing(node(rng), "2.6")) == ("check.decode failed on device 6",)
+    few = node(rng)
+    few = replace(few, tests={label: replace(one, repeats={"0": 1.0}) for label, one in few.tests.items()})
+    assert why_not_stored(few) == ("only 1 repeat in the time; a verdict needs at least 5",)

@@ -48,7 +48,7 @@ def test_every_command_of_the_rehearsal_does_what_its_readme_says(
         assert call(command.split()[1:]) == code, command
         said[command.split()[1:3][-1]] = capsys.readouterr().out
         assert code == 0 or "FAIL" in said[command.split()[2]] or command.startswith("mnb accept")
-    assert len(told(rehearsal)) == len(demo.STEPS) == 5
+    assert len(told(rehearsal)) == len(demo.STEPS) == 4
     verdicts = {name: said[f"{name}.bundle.tar.gz"].split("\n")[0] for name in ("umbra",)}
     assert re.search(r"FAIL .*: R3, R13, R37 broken .* signed by umbra", verdicts["umbra"])
     assert "nothing is ranked: under 5 repeats" in said["bids.json"]
@@ -122,6 +122,7 @@ def test_what_cannot_be_a_tender_is_refused_and_nothing_is_written(
     for given, why in (
         ([], "a tender needs a vendor and a price: --vendor acme=300000"),
         (["--vendor", "acme"], "--vendor 'acme': expected NAME=VALUE"),
+        (["--vendor", "acme=3", "--vendor", "acme=4"], "--vendor: a vendor is named twice"),
         (["--vendor", "acme=dear"], "--vendor acme dear: an amount"),
         (["--vendor", "../acme=3"], "a name of letters"),
         (["--vendor", "acme=3", "--key", f"umbra={key}"], "--key umbra: no vendor of that name"),

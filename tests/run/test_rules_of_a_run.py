@@ -12,7 +12,7 @@ import pytest
 
 from milabench_ng.cli import call
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.preflight import plan_of, rulings_of_request
+from milabench_ng.cli.preflight import broken_by_request, plan_of
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.verification.rules import load_rules
@@ -95,8 +95,9 @@ def standard(one_server: OneServer, tmp_path_factory: pytest.TempPathFactory) ->
 def broken(request: RunRequest, plan: DryRun, **changed: object) -> list[str]:
     """The shipped rules that a command breaks by itself; how this node marks its results is another matter."""
     rules = msgspec.structs.replace(load_rules("standard"), marks_refused=False)
-    found = rulings_of_request(rules, msgspec.structs.replace(request, **changed), plan)
-    return [f"{one.id} {one.reasons[0]}" for one in found if one.result == "fail"]
+    return [
+        f"{rule} {why}" for rule, why in broken_by_request(rules, msgspec.structs.replace(request, **changed), plan)
+    ]
 
 
 def test_the_command_of_the_guide_breaks_none_of_the_shipped_rules(standard: tuple[RunRequest, DryRun]) -> None:
@@ -106,7 +107,7 @@ def test_the_command_of_the_guide_breaks_none_of_the_shipped_rules(standard: tup
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"names": ("vae",)}, "R6 all tests of the profile are asked: leave --name out"),
+        ({"names": ("vae",)}, "R8 all tests of the profile are asked: leave --name out"),
         ({"repeat": 3}, "R11 10 runs of each test are asked, and this makes 9: --repeat, --sessions"),
         (
             {"session_gap_s": 60.0},
