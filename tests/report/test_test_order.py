@@ -1,0 +1,33 @@
+"""Tests stand in the order of the profile, whatever order they ran in."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import make_records
+import msgspec
+from make_records import PER_GPU, PROGRESSION
+
+from milabench_ng.analysis.summary.folder import load
+
+SCHEMES = {"toy_reg": PER_GPU, "vae": PER_GPU, "scaling": PROGRESSION}
+
+
+def test_a_random_order_of_launches_does_not_change_the_rows(tmp_path: Path) -> None:
+    made = make_records.plan("quick", SCHEMES, 2, 1)
+    batches = list(made.batches)
+    random.Random(3).shuffle(batches)
+    shuffled = msgspec.structs.replace(made, batches=tuple(batches))
+    make_records.write_run(tmp_path / "run", shuffled, make_records.steady)
+    manifest = tmp_path / "run" / "run.json"
+    content = json.loads(manifest.read_text())
+    content["profile"]["text"] = make_records.profile_text(made)
+    manifest.write_text(json.dumps(content))
+    assert list(load(tmp_path / "run").tests) == [
+        "quick.toy_reg",
+        "quick.vae",
+        "quick.scaling.1",
+        "quick.scaling.2",
+    ]
