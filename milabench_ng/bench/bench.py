@@ -188,7 +188,7 @@ class Bench:
         """Open the workload's data set, within its budget if it has one, since opening reads some sets whole."""
         data_set, place = self._data_set, self._data_path
         if data_set is None or place is None:
-            raise TypeError("this workload declares no data set: @workload(data=...)")
+            raise TypeError("this workload declares no dataset: @workload(data=...)")
 
         def opened() -> Any:
             return data_set.open(place, split=split, transform=transform)

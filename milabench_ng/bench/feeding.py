@@ -194,4 +194,4 @@ def repeat(batches: Iterable[BatchT]) -> Iterator[BatchT]:
             empty = False
             yield batch
         if empty:
-            raise InputError("the data set has no batch: is the batch size larger than the data set?")
+            raise InputError("the dataset has no batch: is the batch size larger than the dataset?")

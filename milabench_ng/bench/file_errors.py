@@ -47,4 +47,4 @@ class FileErrors:
     def _data_error(self, error: Exception) -> DataError:
         name = self._data_set.name if self._data_set else ""
         reason = str(error).strip().rpartition("\n")[2]
-        return DataError(f"data set {name} in {self._path}: {reason}; mnb prepare checks it")
+        return DataError(f"dataset {name} in {self._path}: {reason}. Check it with mnb prepare")

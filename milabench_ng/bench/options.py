@@ -17,7 +17,7 @@ def COMMON(precision: str) -> tuple[Option, ...]:  # noqa: N802  # a constant bu
             type="int",
             default=0,
             range=Range(ge=0),
-            meaning="items to work through at least; 0: one full window",
+            meaning="minimum number of items; 0: one full window",
         ),
         Option(
             name="max_seconds",
@@ -31,7 +31,7 @@ def COMMON(precision: str) -> tuple[Option, ...]:  # noqa: N802  # a constant bu
             type="float",
             default=0.5,
             range=Range(gt=0),
-            meaning="least length of a slice in seconds",
+            meaning="minimum length of a slice in seconds",
         ),
         Option(
             name="seed",

@@ -22,7 +22,7 @@ from milabench_ng.model.signals import end, end_at_once, heed
 
 app = cyclopts.App(
     name="mnb",
-    help="Multi-tenant stress test for GPU nodes: one fenced worker per GPU, all at the same moment.",
+    help="Multi-tenant stress test for GPU nodes: one isolated worker per GPU, all running at once.",
     version=__version__,
     default_parameter=cyclopts.Parameter(negative_iterable=(), show_default=shown_default),  # for the reference
     help_flags=HELP_FLAGS,
@@ -33,9 +33,7 @@ for place, (heading, functions) in enumerate(COMMANDS.items()):
     for function in functions:
         app.command(f"milabench_ng.cli.{function}:{function}", name=name_of(function), group=group)
 
-app.register_install_completion_command(
-    help="Install completion for this shell, which then knows commands and options."
-)
+app.register_install_completion_command(help="Install command completion for this shell.")
 
 
 def main() -> None:
@@ -75,7 +73,7 @@ def call(tokens: Sequence[str]) -> int:
     own = list(itertools.takewhile(lambda token: token != "--", tokens))  # the rest is a workload's
     try:
         if "" in tokens:
-            raise InputError(f"argument {tokens.index('') + 1} is empty; is a variable of the shell not set?")
+            raise InputError(f"argument {tokens.index('') + 1} is empty. Is a shell variable unset?")
         gone = no_current_folder()
         if gone:
             raise InputError(gone)

@@ -14,7 +14,7 @@ from milabench_ng.analysis.statistics.intervals import SESSIONS_FROM
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.cli.options import FormOption, Fraction, Switch, WeightsOption
 from milabench_ng.model.shipped import names
-from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, one_decimal
+from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, one_decimal, text
 from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
 from milabench_ng.present.writers import write
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
@@ -48,15 +48,15 @@ def accept(
     explain: Switch = False,
     form: FormOption = "table",
 ) -> int:
-    """Decide whether a delivered node keeps what the bid promised, per test and in the score, allowing for error.
+    """Decide whether a delivered node reaches the throughput of the bid, per test and in the score.
 
-    Both may be bundles, result folders or summaries. Both are verified first, as `mnb verify` does; if one breaks a
-    rule, nothing is decided. A summary cannot be verified, and is refused if there are rules. Each side needs at least
-    5 repeats, in 3 sessions or more that are 6 h apart, and no marks. To fewer sessions a declared variance between
-    days is added.
+    Both sides can be bundles, result folders or summaries. mnb verifies both first, as `mnb verify` does, and gives no
+    verdict if one breaks a rule. A summary cannot be verified, and is refused if there are rules. Each side needs at
+    least 5 repeats, 3 sessions that are 6 h apart, and no comparability warnings. With fewer sessions, mnb adds a
+    declared variance between days.
 
-    Exit code: 0 if the guarantee is kept, 1 if it is broken, 4 if inconclusive, 2 for bad input and for a side
-    that breaks a rule.
+    Exit code: 0 if the node meets the guarantee, 1 if it violates it, 4 if inconclusive, 2 for bad input or if a side
+    breaks a rule.
 
     Example: mnb accept bid.bundle.tar.gz results --guarantee 0.97
 
@@ -69,14 +69,14 @@ def accept(
     guarantee
         Share of the bid's throughput that the node must reach, such as 0.97 or 97%.
     rules
-        A JSON file of rules that both sides must keep, or the name of a shipped one: procurement, standard.
-        Signature and nonce are demanded of the bid alone.
+        A JSON file of rules, or the name of a shipped rule set: standard, procurement.
+        Both sides must meet them. Only the bid needs the signature and the nonce.
     allowed_signers
         Who may sign the bid: a file as in ssh-keygen(1), ALLOWED SIGNERS.
     tsa_certs
-        Certificates of the time-stamping authorities whose stamps count (PEM).
+        Certificates of the trusted time-stamping authorities (PEM).
     explain
-        Also print how likely each verdict is for nodes whose true ratio is known.
+        Also print the probability of each verdict for nodes with a known true ratio.
     """
     asked = Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=tsa_certs)
     sides = {
@@ -99,9 +99,9 @@ def _document(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str,
         for one in (*made.scores, *made.tests)
     ]
     numbers = (Heading(title, "", _four, True) for title in ("delivered / bid", "at least", "at most"))
-    verdict = Heading("verdict", tone=_tone)
+    verdict = Heading("verdict", show=_judgment, tone=_tone)
     bounded = any(low is not None for _, _, low, *_ in rows)
-    notes = ("at least, at most: one-sided 95 % bounds",) if bounded else ()
+    notes = ("at least, at most: one-sided 95% bounds",) if bounded else ()
     ratios = table("", rows, "test", *numbers, verdict, "because", notes=notes)
     told = tuple(_facts(made, sides, suite))
     return Document(
@@ -115,7 +115,7 @@ def _document(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str,
 
 def _facts(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str) -> Iterator[Fact]:
     other = f"ANOTHER GPU MODEL ({made.other_model}); " if made.other_model else ""
-    told = f"{other}the delivered node {_VERDICTS[made.verdict]} the guarantee of {made.guarantee:g} of the bid"
+    told = f"{other}{_VERDICTS[made.verdict]} {100 * made.guarantee:g}% of the bid"
     yield Fact("verdict", told, _tone(made.verdict))
     if made.verdict == "inconclusive":
         yield Fact("to decide", _to_decide(made, suite), "strong")
@@ -160,22 +160,34 @@ def _of(one: WorkDifference) -> str:
 
 
 def _characteristic(made: Acceptance) -> Section:
-    title = "how likely each decision is, at the spread of these runs, if the tests vary independently"
+    title = "probability of each verdict, at the variance of these runs, if tests vary independently"
     if not made.characteristic:
-        title += ": not known without a ratio of scores that varies"
+        title += ": unknown, because no ratio of scores varies"
     rows = (
         (at.ratio, *(100 * share for share in (at.keeps, at.breaks, 1 - at.keeps - at.breaks)))
         for at in made.characteristic
     )
     ratio = Heading("true ratio of all tests", "", _four, True)
-    shares = (Heading(name, "%", one_decimal, True) for name in ("keeps", "breaks", "neither"))
+    shares = (Heading(title, "%", one_decimal, True, key=f"{key} (%)") for title, key in _DECISIONS.items())
     return table(title, rows, ratio, *shares)
 
 
 _DECLARED = (
-    f"{100 * GPU_DAY_STD:g} % between days is added in tests that the GPU bounds, {100 * HOST_DAY_STD:g} % in the "
-    "others; "
-    f"mnb jobs PROFILE --sessions {SESSIONS_FROM} --session-gap {SESSION_GAP_H:g}h measures it"
+    f"a day-to-day variation of {100 * GPU_DAY_STD:g}% is added for GPU-bound tests, "
+    f"{100 * HOST_DAY_STD:g}% for others. To measure it: mnb jobs PROFILE --sessions {SESSIONS_FROM} "
+    f"--session-gap {SESSION_GAP_H:g}h"
 )
 _SIDES = {"bid": "the node that was bid", "delivered": "the delivered node"}
-_VERDICTS = {"keeps": "keeps", "breaks": "breaks", "inconclusive": "may or may not keep"}
+_VERDICTS = {
+    "keeps": "the delivered node reaches",
+    "breaks": "the delivered node does not reach",
+    "inconclusive": "INCONCLUSIVE: cannot tell whether the node reaches",
+}
+_DECISIONS = {"meets": "keeps", "violates": "breaks", "inconclusive": "neither"}
+"""Column heads, and their names in CSV."""
+_SHOWN = {"keeps": "meets", "breaks": "violates"}
+
+
+def _judgment(cell: Cell) -> str:
+    """A verdict as people read it."""
+    return _SHOWN.get(str(cell), text(cell))

@@ -38,7 +38,7 @@ baseline = cyclopts.App(name="baseline", help="Show, build and check baselines."
 
 @baseline.command
 def show(name: str, *, form: FormOption = "table") -> int:
-    """Print a baseline: where it comes from and what it says about each test.
+    """Print a baseline: its origin and its value for each test.
 
     Example: mnb baseline show v100
 
@@ -73,9 +73,9 @@ def _tests(made: Summary) -> Section:
         )
         for label, row in made.tests.items()
     )
-    rate, std = Heading("rate", "items/s", number, True), Heading("std", "%", one_decimal, True)
-    band, origin = Heading("95 % band", "items/s", number=True), Heading("origin", spare=1)
-    n, fail = Heading("n", "", whole, True), Heading("fail", "", whole, True)
+    rate, std = Heading("rate", "items/s", number, True), Heading("CV", "%", one_decimal, True, key="std (%)")
+    band, origin = Heading("95% band", "items/s", number=True, key="95 % band (items/s)"), Heading("origin", spare=1)
+    n, fail = Heading("attempts", "", whole, True, key="n"), Heading("fail", "", whole, True)
     return table(
         "",
         rows,
@@ -86,9 +86,9 @@ def _tests(made: Summary) -> Section:
         std,
         n,
         fail,
-        "bound by",
+        Heading("bottleneck", key="bound by"),
         origin,
-        "what departs from the test of today",
+        Heading("differences from the current test", key="what departs from the test of today"),
     )
 
 
@@ -103,11 +103,11 @@ def build(
     output: Output = None,
     force: Force = False,
 ) -> int:
-    """Make a baseline from a result folder that is complete, fully isolated, free of failures and marks, and verifies.
+    """Make a baseline from a result folder. It must be complete, isolated and valid.
 
     Doubts become notes of the baseline.
 
-    Exit code: 0, or 2 if the folder is unfit for it.
+    Exit code: 0, 2 if the folder is not suitable.
 
     Example: mnb baseline build results -o baselines/mine.json
 
@@ -116,14 +116,14 @@ def build(
     folder
         A result folder or a bundle.
     again
-        A result folder or bundle of single tests (mnb jobs --name) of the same kind of node with the same software:
-        they replace those in FOLDER, or add what it left out of the profile, which is noted. May be repeated.
+        A result folder or bundle of single tests (mnb jobs --name) from the same kind of node and software. They
+        replace or add tests in FOLDER, and the baseline notes it. May be repeated.
     note
         A note to keep with the baseline, such as where the node is. May be repeated.
     bound
-        TEST=CLASS: what bounds a test according to measurements, if its records say otherwise; noted. May be repeated.
+        TEST=CLASS: the measured bottleneck of a test, if its records say otherwise. May be repeated.
     accept_shortfalls
-        Build from an unfit folder anyway, and keep the shortfalls with the baseline.
+        Build from an unsuitable folder anyway, and note its shortfalls in the baseline.
     """
     whole = functools.reduce(measured_again, map(load_result, again), load_result(folder))
     made = rebound(whole, _bounds(bound))
@@ -132,7 +132,7 @@ def build(
     lacking = (*shortfalls(made, scores), *chain.from_iterable(broken))
     if lacking and not accept_shortfalls:
         found = "\n".join(f"  {each}" for each in lacking)
-        raise InputError(f"{folder} is not fit for a baseline:\n{found}\nrun again, or say --accept-shortfalls")
+        raise InputError(f"{folder} is not suitable as a baseline:\n{found}\nRun again, or pass --accept-shortfalls")
     _write(as_baseline(made, lacking, (*note, *chain.from_iterable(doubted))), output, force=force)
     return 0
 
@@ -149,7 +149,7 @@ def _verified(result: Path) -> tuple[list[str], list[str]]:
         return [str(error)], []
     broken = [ruling for ruling in found.having("fail") if ruling.id not in _OF_PARTS]
     return (
-        [f"{plain(str(result))} breaks {ruling.id}: {ruling.reasons[0]}" for ruling in broken],
+        [f"{plain(str(result))} violates {ruling.id}: {ruling.reasons[0]}" for ruling in broken],
         [f"doubt {doubt.name}: {doubt.reasons[0]}" for doubt in found.doubts],
     )
 
@@ -166,13 +166,13 @@ def _bounds(given: Sequence[str]) -> dict[str, Bound]:
     pairs = [text.rpartition("=") for text in given]
     for (label, _, name), text in zip(pairs, given, strict=True):
         if not label or name not in known:
-            raise InputError(f"--bound {text!r}: wanted is TEST=CLASS, and a class is one of {', '.join(known)}")
+            raise InputError(f"--bound {text!r}: expected TEST=CLASS, with a class of {', '.join(known)}")
     return {label: known[name] for label, _, name in pairs}
 
 
 @baseline.command
 def check(name: str) -> int:
-    """Look for implausible values: wrong units, senseless spread, more devices that do less.
+    """Look for implausible values: wrong units, impossible variance, lower rates with more devices.
 
     Exit code: 0 if nothing was found, 1 otherwise.
 
@@ -189,9 +189,9 @@ def check(name: str) -> int:
     found = doubts(made, others)
     if not found:
         tests = counted(len(made.tests), "test")
-        print(f"{name}: {tests}, nothing implausible (compared with {', '.join(others) or 'nothing'})")
+        print(f"{name}: {tests}, nothing implausible (compared with {', '.join(others) or 'no other baseline'})")
         return 0
-    write_parts([table("", [(each.test, each.what) for each in found], "test", "what cannot be")], sys.stdout)
+    write_parts([table("", [(each.test, each.what) for each in found], "test", "implausible values")], sys.stdout)
     return 1
 
 

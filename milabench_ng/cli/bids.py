@@ -24,27 +24,28 @@ def bids(
     output: Output = None,
     force: Force = False,
 ) -> int:
-    """Rank bids by what a reference node's worth of throughput costs with each, with intervals.
+    """Rank bids by cost per reference-node equivalent.
 
-    Every bid is verified first, as `mnb verify` does; one that cannot be read or breaks a rule is refused. So is one
-    of other suites or of GPUs cut otherwise than those of most bids. A summary cannot be verified, and is refused if
-    there are rules.
+    mnb verifies every bid first, as `mnb verify` does. It refuses a bid that is unreadable, breaks a rule, ran other
+    suites than most bids, or has GPUs that are partitioned in another way. A summary cannot be verified, and is
+    refused if there are rules.
 
-    Exit code: 0, or 1 if a bid is refused, has no valid score or fails too often, or 2 for bad input, or if all
-    are refused.
+    Exit code: 0, 1 if a bid is refused, has no valid score or fails too often, 2 for bad input or if all bids are
+    refused.
 
     Example: mnb bids bids.json
 
     Parameters
     ----------
     file
-        A JSON file: the reference, the bids (results and price of a node), assumptions. Paths are relative to it.
+        A JSON file with the reference, the bids (results and price of a node) and assumptions. Paths are relative to
+        it.
     rules
-        A JSON file of rules that every bid must keep, or the name of a shipped one: procurement, standard.
+        A JSON file of rules, or the name of a shipped rule set: standard, procurement.
     allowed_signers
-        Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS. `signed_by` of a bid names the one that must have.
+        Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS. `signed_by` of a bid names its required signer.
     tsa_certs
-        Certificates of the time-stamping authorities whose stamps count (PEM).
+        Certificates of the trusted time-stamping authorities (PEM).
     """
     refuse_same(html, output)
     made = compare_bids(file, Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=tsa_certs))

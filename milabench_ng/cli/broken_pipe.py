@@ -34,7 +34,7 @@ def until_unread(command: Callable[[], int]) -> int:
             return UNREAD
         if not _stuck(error):
             raise
-        print(f"mnb: standard output: {error.strerror}; what was printed is cut short", file=sys.stderr)
+        print(f"mnb: standard output: {error.strerror}. The output is incomplete", file=sys.stderr)
         return UNWRITTEN
     except SystemExit as ended:  # rich raises it, with standard output silenced already
         if not isinstance(ended.__context__, BrokenPipeError):

@@ -23,9 +23,8 @@ def bundle(
 ) -> int:
     """Pack a result folder into one file that can be sent and verified.
 
-    The file holds all records, the manifest, the ledger, the logs, the weights and
-    a packing list: the SHA-256 of every file, the numbers that mnb report prints.
-    The same folder always gives the same bytes.
+    The file has all records, the manifest, the ledger, the logs, the weights and a packing list with the SHA-256 of
+    every file and the reported numbers. The same folder always gives the same bytes.
 
     Exit code: 0, or 2 for bad input.
 
@@ -36,16 +35,16 @@ def bundle(
     folder
         A result folder of `mnb jobs`.
     weights
-        File of weights for the score (default: the one shipped for the suite).
+        File of weights for the score. Default: the shipped file of the suite.
     sign
         Sign the packing list with this private key (ssh-keygen -Y sign, namespace "mnb").
     output
-        The file to write (default: FOLDER.bundle.tar.gz, next to the folder).
+        The file to write. Default: FOLDER.bundle.tar.gz, next to the folder.
     """
     made = pack(folder, output, weights=weights, key=sign, force=force)
     print(f"bundle:  {made.path}{' (signed)' if made.signed else ''}")
     print(f"SHA-256: {made.sha256}")
     print(f"files:   {made.files} ({format_bytes(made.bytes)})")
     if made.left_out:
-        print(f"left out, since they belong to no run: {', '.join(map(repr, made.left_out))}")
+        print(f"left out, because they belong to no run: {', '.join(map(repr, made.left_out))}")
     return 0

@@ -43,22 +43,22 @@ def doctor(
     rules: str | None = None,
     form: FormOption = "table",
 ) -> int:
-    """Report what this node is, what can and cannot be fenced on it and why, and whether it is ready. Changes nothing.
+    """Check whether this node can run isolated benchmarks, and what is missing. Changes nothing.
 
-    Exit code: 0 if ready (full isolation, torch installed, shares possible, all GPUs
-    usable) and no rule is broken, 1 if not (the last lines say why), 2 for bad input.
+    Exit code: 0 if ready (full isolation, torch installed, allocations possible, all GPUs usable) and no rule is
+    broken, 1 if not (the last lines say why), 2 for bad input.
 
     Example: mnb doctor --rules standard
 
     Parameters
     ----------
     tenants
-        Show the shares for this many tenants: CPU partitions on a node without GPUs (default 2), else the first GPUs.
+        Show the allocations for this many tenants: the first GPUs, or CPU partitions without GPUs (default 2).
     slots_per_device
-        Show the shares for this many tenants on each device.
+        Show the allocations for this many tenants on each device.
     rules
-        Also check which of these rules the node keeps, and plan the profile that they name: a JSON file, or a shipped
-        one's name (procurement, standard).
+        Also check which of these rules the node meets, with the profile that they name. A JSON file, or the name of a
+        shipped rule set: standard, procurement.
     """
     asked = None if rules is None else load_rules(rules)
     if asked is not None:
@@ -101,7 +101,7 @@ def _parts(checkup: Checkup, slots_per_device: int, rulings: Sequence[Ruling]) -
     yield facts("fence", _fence(checkup))
     yield _controllers(checkup)
     if checkup.allocation is None:
-        yield Facts(title="shares", text="none can be made: see below")
+        yield Facts(title="shares", text="not possible, see below")
     else:
         yield share_section(lay_out(slots_of(checkup.devices, slots_per_device), checkup.allocation.shares))
     yield facts("folders", _folders(checkup))
@@ -116,15 +116,15 @@ def _verdict(checkup: Checkup, rulings: Sequence[Ruling]) -> Iterator[Fact]:
     yield from (Fact("note", note) for note in checkup.notes)
     yield from (Fact("not ready", reason, "bad") for reason in checkup.reasons)
     if broken:
-        yield Fact("not ready", f"a run here would break {', '.join(broken)} of the rules", "bad")
+        yield Fact("not ready", f"a run here would violate {', '.join(broken)} of the rules", "bad")
     elif checkup.ready:
         yield Fact("ready", _what_is_there(checkup), "good")
 
 
 def _what_is_there(checkup: Checkup) -> str:
     if checkup.devices[0].kind == "cpu":
-        return "full isolation, shares and software are all there, for the CPU only: tenants get no GPU"
-    return "full isolation, shares, GPUs and software are all there"
+        return "full isolation, allocations and software are available, but for CPUs only: tenants get no GPU"
+    return "full isolation, allocations, GPUs and software are available"
 
 
 def _node(inventory: Inventory) -> Statements:
@@ -146,7 +146,7 @@ def _gpu_facts(inventory: Inventory) -> Statements:
         counted(len(inventory.gpus), "device") if inventory.gpus else "; ".join(inventory.gpu_notes) or "no device",
     )
     if inventory.gpus:
-        yield "MPS", inventory.mps or "no daemon: tenants of one GPU take turns"
+        yield "MPS", inventory.mps or "no daemon, so tenants of one GPU take turns"
     if inventory.nvidia_driver:
         yield "driver", f"{inventory.nvidia_driver} (CUDA up to {inventory.cuda_driver or 'unknown'})"
 
@@ -190,10 +190,10 @@ def _fence(checkup: Checkup) -> Statements:
     capabilities = checkup.capabilities
     yield "isolation", f"{checkup.tier} (through {checkup.backend})"
     yield "cgroups", f"{capabilities.mode}{', as root' if capabilities.root else ', not as root'}"
-    yield "groups below", ", ".join(capabilities.parents) or "none can be made"
+    yield "groups below", ", ".join(capabilities.parents) or "not possible"
     if checkup.confinement is not None:
         yield from _confinement(checkup.confinement)
-    yield "not fenced", "caches and memory bandwidth"
+    yield "not isolated", "caches and memory bandwidth"
     yield "resctrl", checkup.resctrl.text
     for place, (slot, parts) in enumerate(checkup.cache_shares.items()):
         yield "" if place else "--cache-shares", f"device {slot}: {cache_text(parts)}"
@@ -207,12 +207,15 @@ def _confinement(held: Confinement) -> Statements:
         "write to cgroups": held.groups_read_only,
         "see groups above their own": held.cgroup_namespace,
         "leave System V memory behind": held.ipc_namespace,
-        "gain rights by an exec": held.no_new_privs,
+        "gain privileges by exec": held.no_new_privs,
     }
-    yield "tenants cannot", ", ".join(name for name, given_up in means.items() if given_up) or "be kept from leaving"
+    yield (
+        "tenants cannot",
+        ", ".join(name for name, given_up in means.items() if given_up) or "be prevented from leaving",
+    )
     able = [name for name, given_up in means.items() if not given_up]
     if able:
-        yield "tenants could", f"{', '.join(able)} (found out at the stop; it takes root to prevent it)"
+        yield "tenants could", f"{', '.join(able)} (detected at the stop; preventing it needs root)"
     yield "they keep", ", ".join(f"CAP_{name}" for name in held.capabilities) or "no capability"
 
 
@@ -230,8 +233,8 @@ def _folders(checkup: Checkup) -> Statements:
     yield "data root", f"{root.path} on {root.mount_point} ({disk}, {root.kind})"
     yield "free space", f"{format_bytes(root.free_bytes)} of {format_bytes(root.total_bytes)}"
     states = {
-        True: "of a run that goes on",
-        False: "left by a dead run, the next one removes it",
+        True: "belongs to a running mnb",
+        False: "left by a dead run; the next run removes it",
         None: "of another user",
     }
     for remains in checkup.remains:

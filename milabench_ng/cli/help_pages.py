@@ -68,7 +68,7 @@ def _commands_page(what: str, sections: Sections, name: str, width: int) -> Iter
         yield f"\n{title}:"
         yield from _entries(entries, width)
     yield ""
-    yield from _wrapped(f"{name} COMMAND --help explains a command, and --help-all also what few need of it.", width)
+    yield from _wrapped(f"{name} COMMAND --help explains a command. --help-all explains all its options.", width)
 
 
 def _short_page(usage: str, paragraphs: Sequence[str], groups: Groups, width: int) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _short_page(usage: str, paragraphs: Sequence[str], groups: Groups, width: in
     yield ""
     own = itertools.chain.from_iterable(groups.get(title, ()) for title in OWN.values())
     yield from _entries([(_label(each), _first_sentence(each.parameter.help or "")) for each in own], width)
-    yield "Further options, which --help-all explains:"
+    yield "More options (see --help-all):"
     others = ((title, them) for title, them in groups.items() if title not in OWN.values())
     yield from _entries([(title, " ".join(each.name for each in them)) for title, them in others], width)
 

@@ -36,8 +36,8 @@ from milabench_ng.run.planning.request import RunRequest, named_tests
 from milabench_ng.verification.rules import Rules, load_rules
 
 NOT_AGAIN = (
-    "a run goes on with the options of its first session: give only --retry, --spool, --weights and "
-    "--accept-difference beside --resume"
+    "a resumed run keeps the options of its first session. With --resume, give only --retry, --spool, "
+    "--weights and --accept-difference"
 )
 
 
@@ -62,10 +62,10 @@ def jobs(
     rules: Annotated[str | None, MEASURING] = None,
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
-    """Run a profile: the main job. Ends with the verdict, the score and what to do.
+    """Run a profile. Ends with the verdict, the score and the next step.
 
-    Exit code: 0, 1 if a launch failed, 2 for bad input, 130 after Ctrl-C,
-    3 if the required isolation is unavailable. With --rules, as `mnb verify`: 1 if a rule is broken.
+    Exit code: 0, 1 if a launch failed, 2 for bad input, 3 if the required isolation is unavailable, 130 after Ctrl-C.
+    With --rules, as `mnb verify`: 1 if a rule is broken.
 
     Example: mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h
 
@@ -74,40 +74,40 @@ def jobs(
     flags
         Options for the workloads, after "--". Example: mnb jobs profiles/quick.json --name vae -- --batch-size 64
     name
-        Run only this test, or those that match a pattern. For example 'loader_*'; may be repeated.
+        Run only this test, or the tests that match a pattern such as 'loader_*'. May be repeated.
     repeat
-        Number of runs of every test, in each session.
+        Number of repeats of every test in each session.
     target_ci
-        Stop as soon as the 95 % interval of the mean rate (in a study of neighbours, of their cost) is within this,
-        such as 2% for +-2 %; --repeat is the most. Rules of a tender may refuse this and --budget (stopping).
+        Stop when the 95% interval of the mean rate (in a study of neighbors: of their cost) is within this, such as 2%
+        for ±2%. --repeat is the upper limit. Tender rules may refuse this and --budget (stopping).
     budget
-        Begin no repeat that is expected to end later than this after the start, such as 30min; at least one is made.
+        Stop before a repeat that would finish after this time, such as 30min. At least one repeat runs.
     sessions
-        Begin afresh this many times, with a new fence and new processes. Without --session-gap they follow at once and
-        count as one; with 3 or more that are 6 h apart, intervals also cover other days.
+        Repeat the run this many times, each with new processes and new isolation. Sessions without --session-gap count
+        as one. With 3 or more that are 6 h apart, intervals also cover other days.
     session_gap
-        Wait this long between two sessions, such as 6h, which makes them count as separate; nothing runs meanwhile.
-        After Ctrl-C in this time, `mnb resume` begins the next session, on another day if you like.
+        Wait this long between two sessions, such as 6h, so that they count as separate. After Ctrl-C during the wait,
+        `mnb resume` starts the next session, even on another day.
     order
-        Order of the runs: test by test (file), all tests in turn (interleaved, default), or by the nonce (random).
+        Order of the launches: test by test (file), all tests in turn (interleaved, default), or by the nonce (random).
     nonce
-        Any text; recorded, and seeds the random order, which becomes the default.
+        Any text. It is recorded and seeds the random order, which becomes the default.
     neighbors
-        What the other slots do while a test is measured on one: the same test (same, usual), nothing (none), or this
-        test of the profile; may be repeated. Such results are marked.
+        What runs on the other slots while a test is measured on one: the same test (same, default), nothing (none), or
+        this test of the profile. May be repeated. Results get a comparability warning.
     retry
-        Retry a failed launch up to this many times; failed attempts are kept and count.
+        Retry a failed launch up to this many times. Failed attempts are kept and count.
     weights
-        A JSON file of weights by test for the final report (default: the one shipped for the suite).
+        A JSON file of weights by test for the final report. Default: the shipped file of the suite.
     rules
-        Refuse at the start what would break these rules, and verify the results at the end: a JSON file, or a shipped
-        one's name (standard, procurement). Signature and time stamps come later, and are not demanded.
+        Refuse at the start what would break these rules, and verify the results at the end: a JSON file, or the name of
+        a shipped rule set (standard, procurement). Signature and time stamps come later, and are not required.
     dry_run
-        Print the plan and run nothing. The shares and the estimated duration are in it.
+        Print the plan with allocations and estimated duration, and run nothing.
     resume
-        Go on with the run in this result folder, as `mnb resume` does.
+        Resume the run in this result folder, as `mnb resume` does.
     accept_difference
-        With --resume: continue although the node, software or isolation differs, and record it; may be repeated.
+        With --resume: continue although the node, software or isolation differs, and record it. May be repeated.
     """
     if resume is not None:
         given = (flags, name, repeat, target_ci, budget, sessions, session_gap, order, nonce, neighbors, dry_run, rules)
@@ -117,17 +117,17 @@ def jobs(
         return go_on(resume, profile, retry, accept_difference, node.spool, weights)
     _refuse_loose(flags, name)
     if repeat < 1:
-        raise InputError(f"--repeat {repeat}: at least 1")
+        raise InputError(f"--repeat: expected at least 1, got {repeat}")
     if sessions < 1:
-        raise InputError(f"--sessions {sessions}: at least 1")
+        raise InputError(f"--sessions: expected at least 1, got {sessions}")
     if session_gap is not None and sessions == 1:
-        raise InputError(f"--session-gap {session_gap}: there is one session; give --sessions too")
+        raise InputError("--session-gap needs several sessions. Add --sessions 3")
     if profile is None:
-        raise InputError("name a profile (standard, quick or a file), or go on with a run: mnb resume FOLDER")
+        raise InputError("no profile given. Name one (standard, quick or a file), or resume a run: mnb resume FOLDER")
     if accept_difference:
-        raise InputError("--accept-difference is for --resume")
+        raise InputError("--accept-difference needs --resume")
     if nonce is not None and (not nonce or order in ("file", "interleaved")):
-        raise InputError(f"--nonce {nonce!r} seeds nothing: give it some text, and no other order than --order random")
+        raise InputError("--nonce: must not be empty, and needs --order random")
     asked = node.profile_request(profile)
     request = msgspec.structs.replace(
         asked,
@@ -177,7 +177,10 @@ def _neighbors(words: tuple[str, ...]) -> Neighbors | None:
         case ("none",):
             return "none"
     if {"same", "none"} & set(words):
-        raise InputError(f"--neighbors {' --neighbors '.join(words)}: same, none, or tests of the profile, not both")
+        raise InputError(
+            f"--neighbors {' --neighbors '.join(words)}: expected same, none, or tests of the profile, not a "
+            "mix of them"
+        )
     return words
 
 
@@ -185,10 +188,9 @@ def _refuse_loose(flags: tuple[str, ...], name: tuple[str, ...]) -> None:
     """Refuse words that are neither options of the workloads nor their values: forgotten ``--name``s."""
     if flags and "=" in flags[0] and not flags[0].startswith("-"):
         option, _, value = flags[0].partition("=")
-        raise InputError(f"{flags[0]}: options of the workloads begin with dashes: -- --{option} {value}")
+        raise InputError(f"{flags[0]}: workload options begin with dashes. Write -- --{option} {value}")
     if flags and not flags[0].startswith("-"):
         names = " ".join(f"--name {each}" for each in (*name, flags[0]))
         raise InputError(
-            f"{flags[0]}: neither an option nor its value; name several tests one by one, {names}, and put options of "
-            "the workloads after --"
+            f"{flags[0]}: unexpected word. To select several tests, write {names}. Put workload options after --"
         )

@@ -27,10 +27,10 @@ from milabench_ng.run.planning.refusals import tests_ahead
 STRESSED: dict[Bound, str] = {
     "cpu": "the tenant's CPUs",
     "io": "the tenant's storage",
-    "launch": "the latency of launching kernels",
-    "links": "the links of the devices to each other and to the host",
-    "gpu-compute": "the arithmetic of the device",
-    "gpu-memory": "the bandwidth of the device's memory",
+    "launch": "kernel-launch latency",
+    "links": "links between devices and to the host",
+    "gpu-compute": "device arithmetic",
+    "gpu-memory": "device memory bandwidth",
 }
 
 
@@ -41,16 +41,16 @@ def list_tests(
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative=())] = False,
     form: FormOption = "table",
 ) -> int:
-    """List workloads and data sets, or the tests of a profile.
+    """List workloads and datasets, or the tests of a profile.
 
     Example: mnb list standard
 
     Parameters
     ----------
     profile
-        A JSON file of tests, or the name of a shipped one: list these and the workloads that they run.
+        A JSON file of tests, or the name of a shipped profile, to list its tests and workloads.
     verbose
-        Print each workload's whole description, what it counts, stresses, reads and needs, and all its options.
+        Print the full description of each workload, with its options.
     """
     with shown() as bus:
         if profile is None:
@@ -80,11 +80,18 @@ def _workloads(workloads: Mapping[str, Workload]) -> Section:
         (one.name, one.unit, _reads(one), one.bound, one.precision, _needs(one), one.package, one.summary)
         for one in workloads.values()
     )
-    spared = (Heading(title, spare=at) for title, at in _SPARED.items())
-    return table("", rows, "workload", "unit", *spared, "what it is")
+    spared = (Heading(title, spare=at, key=key) for title, (at, key) in _SPARED.items())
+    return table("", rows, "workload", "unit", *spared, Heading("description", key="what it is"))
 
 
-_SPARED = {"data set": 1, "bound by": 2, "precision": 4, "needs": 3, "package": 5}
+_SPARED = {
+    "dataset": (1, "data set"),
+    "bottleneck": (2, "bound by"),
+    "precision": (4, ""),
+    "needs": (3, ""),
+    "package": (5, ""),
+}
+"""Column heads: when each gives way, and its name in CSV."""
 
 
 def _data_sets(catalogue: Catalogue) -> Section:
@@ -99,7 +106,15 @@ def _data_sets(catalogue: Catalogue) -> Section:
         for one in catalogue.data_sets.values()
     )
     folder, scalable = Heading("folder", spare=2), Heading("scalable", spare=1)
-    return table("", rows, "data set", folder, scalable, Heading("full size", number=True), "what it is")
+    return table(
+        "",
+        rows,
+        "data set",
+        folder,
+        scalable,
+        Heading("full size", number=True),
+        Heading("description", key="what it is"),
+    )
 
 
 def _tests(tests: Mapping[str, Test]) -> Section:
@@ -149,7 +164,7 @@ def _facts(workload: Workload, catalogue: Catalogue) -> list[tuple[str, str]]:
         ("stresses", STRESSED[workload.bound] if workload.bound else "not stated"),
         ("reads", ", ".join(_volumes(workload, catalogue)) or "nothing"),
         ("RAM per tenant", ram),
-        ("runs on", "the CPU alone" if workload.cpu_only else "the tenant's device"),
+        ("runs on", "CPU only" if workload.cpu_only else "the tenant's device"),
         ("needs", f"{_needs(workload)}: {workload.remedy}" if workload.missing else _needs(workload) or "-"),
         ("code", f"{workload.origin} of {workload.package}"),
     ]

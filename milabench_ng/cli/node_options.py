@@ -46,49 +46,48 @@ class NodeOptions:
     Parameters
     ----------
     tenants
-        Work with this many tenants. They get the first GPUs, or partitions of the CPUs where there is no GPU (then 2).
+        Number of tenants. They get the first GPUs, or CPU partitions on a node without GPUs (default 2).
     slots_per_device
-        Have this many tenants share each GPU, or each CPU partition, in equal parts. Such results are marked.
+        Let this many tenants share each GPU or CPU partition equally. Results get a comparability warning.
     isolation
-        Isolation: auto, full, partial, affinity or none. auto takes the best available, full refuses anything less
-        (exit code 3).
+        auto, full, partial, affinity or none. auto takes the best available, full refuses anything less (exit code 3).
     io_read
         Limit on a tenant's reads from the data root's disk, such as 1000MiB/s, instead of the profile's.
     io_write
         The same for writes.
     cache_shares
-        Give every tenant an equal part of the last-level cache and of memory bandwidth, through resctrl (exit code 3
-        where that cannot be had). Such results are marked.
+        Give every tenant an equal part of the last-level cache and of memory bandwidth through resctrl (exit code 3
+        where unavailable). Results get a comparability warning.
     cold_start
         Start every worker as a new interpreter instead of a fork of the worker server.
     cache
-        Page cache of the data set's files before each batch: evicted or read, for all tenants alike.
+        Page cache of the dataset's files before each launch group: evicted or read, for all tenants.
     data_scale
-        Size of the data set twins relative to the real ones, instead of the profile's.
+        Size of the synthetic datasets relative to the real ones, instead of the profile's.
     classic_data
-        Read the noise images of 2020 (512 x 512) instead of ImageNet. Such results are marked.
+        Read the noise images of milabench 2020 (512 x 512) instead of ImageNet. Results get a comparability warning.
     output
-        Result folder. Without it a new results-DATE in $MNB_OUTROOT or here.
+        Result folder. Default: a new results-DATE in $MNB_OUTROOT or here.
     window
-        Average over this many seconds instead of 9. Shortened results are marked not comparable.
+        Average over this many seconds instead of 9. Shorter windows are not comparable.
     allow_concurrent
-        Run even if another mnb uses some of the CPUs or GPUs. The results of both are marked.
+        Run even if another mnb uses some of the CPUs or GPUs. Results of both get a comparability warning.
     reserve_cores
-        Give this many cores to no tenant: mnb itself, and what else runs, then have a place of their own.
+        Reserve this many cores for mnb and other processes.
     ready_limit
-        Kill a worker that is not ready after this many seconds, instead of the profile's limit or the plan's.
+        Kill a worker that is not ready after this many seconds, instead of the profile's limit.
     silence_limit
         Kill a worker that finishes no slice for this many seconds.
     total_limit
         Kill a worker this many seconds after it was requested.
     pass_env
-        Give the workers this variable although it can load other code, such as LD_LIBRARY_PATH where libcuda is found
-        by nothing else. Recorded; such results belong to the open division. May be repeated.
+        Pass this variable to the workers although it can load other code, such as LD_LIBRARY_PATH for libcuda. It is
+        recorded, and results belong to the open division. May be repeated.
     skip_data_check
-        Do not read the data sets to compare them with their checksums. Such results are marked.
+        Do not check the datasets against their checksums. Results get a comparability warning.
     spool
-        Folder for results while the result folder cannot be written (disk full, read-only or gone). With --resume also
-        a file with the lines of a run that could not write at all.
+        Folder for results while the result folder is not writable (disk full, read-only or gone). With --resume also a
+        file with the results that a run printed.
     """
 
     tenants: Whole | None = None
@@ -158,14 +157,14 @@ class NodeOptions:
 def positive(seconds: float | None, option: str) -> float | None:
     """A limit in seconds, if one was given."""
     if seconds is not None and not 0 < seconds < math.inf:
-        raise InputError(f"{option} {seconds:g}: a number of seconds above 0")
+        raise InputError(f"{option}: expected a number of seconds above 0, got {seconds:g}")
     return seconds
 
 
 def not_negative(number: int, option: str) -> int:
     """A number of things that an option names."""
     if number < 0:
-        raise InputError(f"{option} {number}: at least 0")
+        raise InputError(f"{option}: expected at least 0, got {number}")
     return number
 
 
@@ -183,7 +182,7 @@ def data_root(asked: Path | None) -> Path:
     except OSError as error:
         reason = error.strerror or str(error)
     if reason:
-        raise InputError(f"data root {short(str(root))}: {reason}; name a folder with --dataroot or MNB_DATAROOT")
+        raise InputError(f"data root {short(str(root))}: {reason}. Name a folder with --dataroot or MNB_DATAROOT")
     return root
 
 
@@ -193,8 +192,8 @@ def _cache_folder() -> Path:
         return Path(named) if named else Path.home() / ".cache"
     except RuntimeError:
         raise InputError(
-            f"data root: HOME is not set, and user {os.getuid()} has no entry in /etc/passwd; set HOME, or name a "
-            "folder with --dataroot or MNB_DATAROOT"
+            f"data root: HOME is not set, and user {os.getuid()} has no entry in /etc/passwd. Set HOME, or "
+            "name a folder with --dataroot or MNB_DATAROOT"
         ) from None
 
 
@@ -208,7 +207,7 @@ def window_rule(seconds: float | None) -> WindowRule:
     if seconds is None:
         return MEASURED_BY
     if not 0.5 <= seconds <= 3600:
-        raise InputError(f"--window {seconds:g}: between 0.5 and 3600 seconds")
+        raise InputError(f"--window: expected 0.5 to 3600 seconds, got {seconds:g}")
     part = min(1.0, seconds / MEASURED_BY.length_s)
     return msgspec.structs.replace(
         MEASURED_BY,

@@ -22,7 +22,9 @@ def _whole(_: type, tokens: Sequence[Token]) -> int:
     try:
         return int(text)
     except ValueError:
-        raise InputError(f"{tokens[0].keyword} {short(text)}: a whole number") from None
+        raise InputError(
+            f"{tokens[0].keyword}: expected a whole number, got {short(text)!r}. Try {tokens[0].keyword} 5"
+        ) from None
 
 
 def _money(_: type, tokens: Sequence[Token]) -> float:
@@ -32,13 +34,13 @@ def _money(_: type, tokens: Sequence[Token]) -> float:
 def amount(text: str, option: str) -> float:
     """An amount of money that ``option`` was given."""
     if _AMBIGUOUS.fullmatch(text):
-        raise InputError(f"{option} {text}: write {text.replace('.', '')}, or {text[:-1]} if that is meant")
+        raise InputError(f"{option}: {text} is ambiguous. Write {text.replace('.', '')} or {text[:-1]}")
     try:
         value = float(text.replace(",", "") if _THOUSANDS.fullmatch(text) else text)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise InputError(f"{option} {short(text)}: an amount such as 300000, 300,000 or 15000.50")
+        raise InputError(f"{option}: expected an amount, got {short(text)!r}. Try 300000, 300,000 or 15000.50")
     return value
 
 
@@ -73,42 +75,40 @@ FILES = Parameter(group=Group.create_ordered("Files"))
 """The groups of options that few need, which ``--help`` only names. Most people need what is in none."""
 
 Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write to this file instead of the terminal.")]
-Force = Annotated[bool, Parameter(negative=(), help="Replace files that exist. Evidence is never replaced.")]
-Html = Annotated[Path | None, Parameter(help="Write one HTML file with charts as well. It opens offline anywhere.")]
-FormOption = Annotated[Form, Parameter(name="--format", help="How to print: table, json, csv or markdown.")]
+Force = Annotated[bool, Parameter(negative=(), help="Overwrite existing files. Evidence is never overwritten.")]
+Html = Annotated[Path | None, Parameter(help="Also write an HTML page with charts. It opens offline.")]
+FormOption = Annotated[Form, Parameter(name="--format", help="Output format: table, json, csv or markdown.")]
 WeightsOption = Annotated[
     Path | None,
-    Parameter(help="A JSON file of weights by test. Without it the shipped one of the suite is taken."),
+    Parameter(help="A JSON file of weights by test. Default: the shipped file of the suite."),
 ]
 
 ProfileOption = Annotated[
     Path,
     Parameter(
-        help="A JSON file of tests, or the name of a shipped profile. Tests of 2020 are converted. Shipped are "
-        f"{', '.join(names('profiles'))}."
+        help="A JSON file of tests, or the name of a shipped profile. Profiles of milabench 2020 are "
+        f"converted. Shipped: {', '.join(names('profiles'))}."
     ),
 ]
 
 GpusOption = Annotated[
     str,
     Parameter(
-        help="GPUs to use, by index or UUID, separated by commas. Without it those of CUDA_VISIBLE_DEVICES, of which "
-        "an empty one means none, or all where it is not set."
+        help="GPUs to use, by index or UUID, separated by commas. Default: CUDA_VISIBLE_DEVICES (empty = no "
+        "GPU), or all GPUs if unset."
     ),
 ]
 RamTotal = Annotated[
     str | None,
     Parameter(
-        help="RAM to divide among the tenants, such as 512GiB: for virtual machines whose MemTotal grows with use."
+        help="RAM to divide among the tenants, such as 512GiB. For virtual machines whose MemTotal grows with use."
     ),
 ]
-CgroupParent = Annotated[
-    str | None, Parameter(help="Make the groups below this cgroup instead of the hierarchy's root.")
-]
+CgroupParent = Annotated[str | None, Parameter(help="Create cgroups below this one instead of the root.")]
 DataRoot = Annotated[
     Path | None,
     Parameter(
         name=["--dataroot", "-d"],
-        help="Folder of the data sets. Without it $MNB_DATAROOT, else ~/.cache/milabench_ng.",
+        help="Folder of the datasets. Default: $MNB_DATAROOT, or ~/.cache/milabench_ng if unset.",
     ),
 ]

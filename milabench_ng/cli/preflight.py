@@ -34,11 +34,11 @@ from milabench_ng.verification.findings import Finding, Ruling, judged, unknown
 from milabench_ng.verification.rules import DataRule, Rules
 from milabench_ng.verification.verify import demanded
 
-AFTER = "all other rules are about what a run does: mnb verify checks them"
+AFTER = "all other rules concern a run: mnb verify checks them"
 _OF_GPUS = (
     ("R24", "ECC is on"),
     ("R25", "power limits are the default ones"),
-    ("R26", "nobody else is on the GPUs"),
+    ("R26", "no other processes on the GPUs"),
 )
 
 
@@ -50,12 +50,12 @@ def rulings_ahead(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun
     """
     found: tuple[tuple[str, str, bool, Iterable[str]], ...] = (
         ("node", "ready", True, checkup.reasons),
-        ("R6", "the profile can be run as it is", plan is not None, _not_planned(plan)),
-        ("R15", "there can be a score", rules.margin is not None and plan is not None, _scores(rules, plan)),
+        ("R6", "the profile can run unchanged", plan is not None, _not_planned(plan)),
+        ("R15", "a score is possible", rules.margin is not None and plan is not None, _scores(rules, plan)),
         ("R16", f"isolation {rules.isolation}", rules.isolation is not None, _isolation(rules, checkup)),
-        ("R19", "the data are whole", bool(rules.data), _data(rules, plan)),
-        ("R20", "the data lie on storage of the node", bool(rules.storage_refused), _storage(rules, checkup)),
-        ("R21", "the libraries are as they were installed", _looks(rules, plan), _libraries(plan)),
+        ("R19", "the datasets are complete", bool(rules.data), _data(rules, plan)),
+        ("R20", "the data is on local storage", bool(rules.storage_refused), _storage(rules, checkup)),
+        ("R21", "the libraries are unchanged since installation", _looks(rules, plan), _libraries(plan)),
         ("R23", _gpus_asked(rules), bool(_gpus_asked(rules)), _gpus(rules, checkup)),
         (*_OF_GPUS[0], rules.ecc, _ecc(checkup, seen)),
         (*_OF_GPUS[1], rules.default_power, _power(seen)),
@@ -65,11 +65,10 @@ def rulings_ahead(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun
     )
     here = bool(checkup.inventory.gpus)
     doubts = tuple(
-        _ruling(name, "this doubt is refused", unknown("what ran raises it or does not"))
-        for name in rules.doubts_refused
+        _ruling(name, "this doubt is refused", unknown("depends on the run")) for name in rules.doubts_refused
     )
     return doubts + tuple(
-        _ruling(name, what, unknown("the node shows no GPU") if (name, what) in _OF_GPUS and not here else judged(why))
+        _ruling(name, what, unknown("the node has no GPU") if (name, what) in _OF_GPUS and not here else judged(why))
         for name, what, asked, why in found
         if asked
     )
@@ -173,20 +172,23 @@ def _scores(rules: Rules, plan: DryRun | str | None) -> Iterator[str]:
     if any(rules.suite_weights.get(suite, rules.weights) or find("weights", suite) for suite in suites):
         return  # R15 asks for no score of the others
     for suite in suites:
-        yield f"{suite} has no weights, so no score: ask the buyer to pin some in the rules (suite_weights)"
+        yield (
+            f"suite {suite} has no official weights, so there is no score. Ask the buyer to pin weights in "
+            "the rules (suite_weights)"
+        )
 
 
 def _isolation(rules: Rules, checkup: Checkup) -> Iterator[str]:
     asked = rules.isolation or "none"
     if weakest_tier([asked, checkup.tier]) != asked:
-        yield f"here it is {checkup.tier}: the lines 'not ready' of mnb doctor say why and what to do"
+        yield f"isolation here is {checkup.tier}. The lines 'not ready' of mnb doctor say why and what to do"
 
 
 def _data(rules: Rules, plan: DryRun | str | None) -> Iterator[str]:
     for name, scale in plan.data if isinstance(plan, DryRun) else ():
         asked = rules.data.get(name, rules.data.get("*", DataRule()))
         if asked.scale is not None and scale < asked.scale:
-            yield f"{name} has the scale {scale:g}, and {asked.scale:g} is asked: leave --data-scale out"
+            yield f"{name} has scale {scale:g}, but the rules need {asked.scale:g}. Leave out --data-scale"
 
 
 def _storage(rules: Rules, checkup: Checkup) -> Iterator[str]:
@@ -205,9 +207,9 @@ def _libraries(plan: DryRun | str | None) -> Iterator[str]:
 
 
 def _gpus_asked(rules: Rules) -> str:
-    parts = ("every GPU works",) if rules.every_gpu else ()
+    parts = ("every GPU is used",) if rules.every_gpu else ()
     count = (f"the node has {counted(rules.gpus, 'GPU')}",) if rules.gpus is not None else ()
-    whole = ("none is cut into instances",) if rules.whole_gpus else ()
+    whole = ("no GPU is split into MIG instances",) if rules.whole_gpus else ()
     return " and ".join((*parts, *count, *whole))
 
 
@@ -215,16 +217,16 @@ def _gpus(rules: Rules, checkup: Checkup) -> Iterator[str]:
     used = {device.uuid for device in checkup.devices}
     idle = [gpu for gpu in checkup.inventory.gpus if gpu.uuid not in used]
     if rules.every_gpu and not checkup.inventory.gpus:
-        yield "there is none: mnb doctor says what the node shows"
+        yield "no GPU found. mnb doctor shows what the node has"
     if rules.every_gpu and idle:
         names = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in idle)
-        yield f"GPU {names} would not work: leave out --gpus and --tenants, and unset CUDA_VISIBLE_DEVICES"
+        yield f"GPU {names} would not be used. Leave out --gpus and --tenants, and unset CUDA_VISIBLE_DEVICES"
     cut = [device.name for device in checkup.devices if device.kind == "mig"]
     if rules.whole_gpus and cut:
-        yield f"{', '.join(cut)} are instances of MIG: nvidia-smi -mig 0, then reset the GPUs"
+        yield f"{', '.join(cut)} are MIG instances. Run nvidia-smi -mig 0, then reset the GPUs"
     boards = len({gpu.board for gpu in checkup.inventory.gpus})
     if rules.gpus is not None and boards != rules.gpus:
-        yield f"there are {boards}: offer a node with {rules.gpus}, or look for lost ones on the PCI bus (mnb doctor)"
+        yield f"found {boards}. Offer a node with {rules.gpus}, or look for missing ones on the PCI bus (mnb doctor)"
 
 
 def _ecc(checkup: Checkup, seen: Conditions) -> Iterator[str]:
@@ -232,37 +234,39 @@ def _ecc(checkup: Checkup, seen: Conditions) -> Iterator[str]:
     for uuid in dict.fromkeys(gpu.board for gpu in checkup.inventory.gpus):
         settings = told.get(uuid)
         if settings is None or settings.ecc is None:
-            yield f"{uuid} does not say whether it is on: ask the buyer for rules without it"
+            yield f"{uuid} does not report it. Ask the buyer for rules without it"
         elif settings.ecc is False or settings.ecc_pending is False:
-            yield f"it is off on {uuid}: nvidia-smi -i {uuid} -e 1, then reset the GPU"
+            yield f"off on {uuid}. Run nvidia-smi -i {uuid} -e 1, then reset the GPU"
 
 
 def _power(seen: Conditions) -> Iterator[str]:
     for uuid, settings in seen.settings.gpus.items() if seen.settings else ():
         limit, default = settings.power_limit_w, settings.default_power_limit_w
         if limit is None or default is None:
-            yield f"{uuid} does not say its power limit and the default"
+            yield f"{uuid} does not report its power limit and the default"
         elif limit != default:
-            yield f"that of {uuid} is {limit:g} W, its default {default:g} W: nvidia-smi -i {uuid} -pl {default:g}"
+            yield (
+                f"{uuid} has {limit:g} W instead of its default {default:g} W. Run nvidia-smi -i {uuid} -pl {default:g}"
+            )
 
 
 def _mitigations(seen: Conditions) -> Iterator[str]:
     told = seen.settings.host.command_line if seen.settings else None
     found = sorted(UNSAFE & set((told or "").split()))
     if told is None:
-        yield "/proc/cmdline cannot be read, so nobody knows: make it readable"
+        yield "unknown, because /proc/cmdline cannot be read. Make it readable"
     elif found:
-        yield f"the kernel was started with {' '.join(found)}: start it without"
+        yield f"the kernel was booted with {' '.join(found)}. Boot without it"
 
 
 def _foreign(seen: Conditions) -> Iterator[str]:
     for uuid, state in seen.gpus.items():
         if state.foreign_pids is None:
-            yield f"{uuid} does not say which processes it runs: let mnb see those of the host"
+            yield f"{uuid} does not report its processes. Let mnb see the processes of the host"
         elif state.foreign_pids:
-            yield f"processes {', '.join(map(str, state.foreign_pids))} are on {uuid}: end them"
+            yield f"processes {', '.join(map(str, state.foreign_pids))} use {uuid}. Stop them"
 
 
 def _version(rules: Rules) -> Iterator[str]:
     if rules.least_version is not None and release(__version__) < release(rules.least_version):
-        yield f"this is {__version__}: install a later one"
+        yield f"this is {__version__}. Install a later version"

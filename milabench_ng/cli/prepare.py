@@ -29,7 +29,7 @@ def prepare(
     classic_data: Switch = False,
     form: FormOption = "table",
 ) -> int:
-    """Prepare the data sets of a profile: generate missing twins, and print where each set is.
+    """Generate the missing synthetic datasets of a profile, and print where each dataset is.
 
     `mnb jobs` does this itself. Exit code: 0, or 2 for bad input or a full disk.
 
@@ -38,13 +38,13 @@ def prepare(
     Parameters
     ----------
     profile
-        A JSON file of tests (those of 2020 are converted), or the name of a shipped one, as in `mnb jobs`.
+        A JSON file of tests (also of milabench 2020), or the name of a shipped profile, as in `mnb jobs`.
     name
-        Only what this test reads; may be repeated.
+        Only what this test reads. May be repeated.
     data_scale
-        Size of the twins relative to the real sets, above 0 and at most 1, instead of the profile's.
+        Size of the synthetic datasets relative to the real ones (above 0, at most 1), instead of the profile's.
     classic_data
-        Use the noise images of 2020 instead of ImageNet, as in `mnb jobs`.
+        Use the noise images of milabench 2020 instead of ImageNet, as in `mnb jobs`.
     """
     options = NodeOptions(dataroot=dataroot, data_scale=data_scale, classic_data=classic_data)
     request = msgspec.structs.replace(options.profile_request(profile), names=name)
@@ -62,7 +62,7 @@ def _document(places: tuple[ReadyDataset, ...]) -> Document:
     scale, files = Heading("scale", "", number, True), Heading("files", "", whole, True)
     size = Heading("size", number=True)
     made = table("", rows, "data set", "kind", scale, files, size, "checksum (SHA-256)", "path")
-    parts = (made,) if places else (Facts(text="no data set is needed"),)
+    parts = (made,) if places else (Facts(text="no dataset is needed"),)
     return Document(title="mnb prepare", parts=parts, table=made, whole={"schema": 1, "data_sets": places})
 
 

@@ -68,51 +68,51 @@ def report(
     tables: Annotated[Path | None, FILES] = None,
     force: Annotated[Force, FILES] = False,
 ) -> int:
-    """Print the table, the score and what it is worth, for a result folder (even during the run) or a summary.
+    """Print score, table and comparisons of a result folder (even during the run), bundle or summary.
 
-    Exit code: 0, or 1 if a launch failed, the score is invalid or a rule is broken, or 2 for bad input.
+    Exit code: 0, 1 if a launch failed, the score is invalid or a rule is broken, 2 for bad input.
 
     Example: mnb report results --compare baselines/v100.json --price 15000
 
     Parameters
     ----------
     folders
-        A result folder, a bundle or a summary file. Those of the 2020 tool are read, too. With --layout interference
-        also several, each with victims of its own.
+        A result folder, a bundle or a summary file, also of milabench 2020. With --layout interference also several,
+        each with its own victims.
     compare
         Compare with one or more baselines. They are summary files, result folders, bundles, or names of shipped ones
         (v100, rtx8000, h200, a100; for unet3d unet3d-a100, unet3d-v100 and others; for lambda lambda-v100, lambda-h100
-        and others; for io io-rtx4090). FOLDER stands before --compare, or as the last word after it.
+        and others; for io io-rtx4090). Put FOLDER before --compare, or last.
     margin
-        Largest difference that does not matter: a ratio is equivalent if its interval lies inside 1 +- this, and
-        better or worse if it lies outside.
+        Largest difference that does not matter. A ratio is equivalent if its interval is inside 1 ± this, and better or
+        worse if it is outside.
     per_gpu
-        Print the tests by device, relative to the best device: mean, min and max over the launches.
+        Print tests by device, relative to the best device: mean, min and max over launches.
     rules
-        Start with the verdict on these rules. A JSON file, or a shipped one's name (procurement, standard), as
-        docs/reference/rules-file.md explains.
+        Start with the verdict on these rules: a JSON file, or the name of a shipped rule set (standard,
+        procurement). See docs/reference/rules-file.md.
     nonce
-        With --rules: the nonce that the buyer gave when the run began, instead of what the rules say.
+        With --rules: the nonce that the buyer gave for the run. Overrides the rules.
     allowed_signers
         With --rules: who may sign, a file as in ssh-keygen(1), ALLOWED SIGNERS.
     tsa_certs
-        With --rules: certificates of the time-stamping authorities whose stamps count (PEM).
+        With --rules: certificates of the trusted time-stamping authorities (PEM).
     price
-        Price in dollars; RPP is this over the score.
+        Price in dollars. RPP is the price divided by the score.
     price_per
-        What the price is for: the node (default), or one of its GPUs.
+        Whether the price is for the node (default) or for one GPU.
     penalize_variance
-        Charge each test for the spread of its launches.
+        Apply the variance penalty to each test.
     full
-        Print all columns and rows of all tables. They stand below each other where the terminal is narrower.
+        Print all columns and rows of all tables.
     layout
-        Print the columns that users of a public suite know.
+        Print the columns of a public suite.
     tables
         Also write every table as a CSV file into this folder.
     """
     folders, baselines = _sides(folders, compare, layout)
     if price_per is not None and price is None:
-        raise InputError(f"--price-per {price_per}: of what price? Say --price too")
+        raise InputError("--price-per needs a price. Add --price")
     refuse_same(html, output)
     for each in folders:
         _refuse_baseline(each)
@@ -163,14 +163,15 @@ def _sides(
     asked = " ".join(f"--compare {plain(' '.join(words))}" for words in compare)
     if not compare or len(compare[-1]) == 1:
         why = (
-            "which is the folder? It stands before --compare, or last"
+            "unclear which word is the folder. Put it before --compare, or last"
             if len(named) > len(compare)
             else "FOLDER is missing"
         )
         raise InputError(f"report: {why}: mnb report FOLDER {asked or '--compare v100'}")
     if layout == "interference" and len(compare[-1]) > 2:
         raise InputError(
-            f"report {asked}: which are folders? They stand first: mnb report FOLDER FOLDER --compare BASELINE"
+            f"report {asked}: unclear which words are folders. Put them first: mnb report FOLDER FOLDER "
+            "--compare BASELINE"
         )
     return (Path(named[-1]),), named[:-1]
 
@@ -179,9 +180,9 @@ def _refuse_no_study(folders: Sequence[Path], layout: SuiteName | None, of_one: 
     """Say what several folders are good for, where they were given for something else."""
     named = f"{plain(folders[1])}: a second folder"
     if layout != "interference":
-        raise InputError(f"{named} goes with --layout interference alone; to compare it: --compare {plain(folders[1])}")
+        raise InputError(f"{named} needs --layout interference. To compare with it, use --compare {plain(folders[1])}")
     if of_one:
-        raise InputError(f"{named} does not go with {of_one[0]}, which is for a single one")
+        raise InputError(f"{named} cannot be combined with {of_one[0]}, which needs a single folder")
 
 
 def _refuse_baseline(folder: Path) -> None:
@@ -189,6 +190,6 @@ def _refuse_baseline(folder: Path) -> None:
     name = str(folder)
     if not os.path.lexists(folder) and name in names("baselines"):
         raise InputError(
-            f"{name}: no such file or folder; for the shipped baseline of that name: mnb baseline show {name}, or "
-            f"mnb report FOLDER --compare {name}"
+            f"{name}: no such file or folder. For the shipped baseline, use mnb baseline show {name} or mnb "
+            f"report FOLDER --compare {name}"
         )

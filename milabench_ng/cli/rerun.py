@@ -19,7 +19,7 @@ def rerun(
     *flags: str,
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
-    """Run the test of a record again: same workload, same arguments, same number of tenants side by side.
+    """Run the test of a record again, with the same workload, arguments and number of tenants.
 
     Example: mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json
 

@@ -27,7 +27,7 @@ def resume(
     spool: Path | None = None,
     accept_difference: Differences = (),
 ) -> int:
-    """Go on with the run in a result folder, with its own options: launches that have no valid record.
+    """Resume a run with its own options: run the launches that have no valid record.
 
     Exit code: as `mnb jobs`.
 
@@ -38,13 +38,13 @@ def resume(
     folder
         A result folder of `mnb jobs`.
     retry
-        Retry a failed launch up to this many times; failed attempts are kept and count.
+        Retry a failed launch up to this many times. Failed attempts are kept and count.
     weights
-        A JSON file of weights by test for the final report (default: the one shipped for the suite).
+        A JSON file of weights by test for the final report. Default: the shipped file of the suite.
     spool
-        Folder for results while FOLDER cannot be written, or a file with what a run printed that could not write.
+        Folder for results while FOLDER is not writable, or a file with the results that a run printed.
     accept_difference
-        Continue although the node, software or isolation differs, and record it; may be repeated.
+        Continue although the node, software or isolation differs, and record it. May be repeated.
     """
     return go_on(folder, None, retry, accept_difference, spool, weights)
 

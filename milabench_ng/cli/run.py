@@ -18,7 +18,7 @@ def run(
     *flags: str,
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
-    """Run one workload once, for one tenant unless --tenants or --gpus says otherwise.
+    """Run one workload once, for one tenant (change with --tenants or --gpus).
 
     With -o FILE.json, writes the record to that file instead of a result folder.
 

@@ -32,7 +32,7 @@ from milabench_ng.run.planning.request import RunRequest, suites_asked
 from milabench_ng.verification.findings import Verification
 from milabench_ng.verification.rules import Rules
 
-COSTS = "Ctrl-C: the batch under way counts as interrupted, mnb resume measures it again"
+COSTS = "Ctrl-C interrupts the current launch group; mnb resume measures it again"
 
 
 def require_weights(weights: Path | None, request: RunRequest) -> None:
@@ -75,7 +75,7 @@ def _verified(folder: Path, rules: Rules) -> Verification:
 def execute_into_file(request: RunRequest) -> int:
     """Run one launch and keep its record in the file that the request names."""
     if os.path.lexists(request.outdir):
-        raise InputError(f"-o {request.outdir}: the file exists, and a record is evidence; name another file")
+        raise InputError(f"-o {request.outdir}: the file exists, and records are never overwritten. Name another file")
     if not os.path.isdir(request.outdir.parent):
         raise InputError(f"-o {request.outdir}: the folder {request.outdir.parent} does not exist")
     refuse_unwritable(request.outdir, request.outdir.parent)
@@ -98,7 +98,7 @@ def _keep_record(folder: Path, file: Path) -> None:
     """Copy the one record of a result folder, and its log, to ``file``. Raises Unwritten if that fails."""
     records = [path for path in folder.glob("*.json") if path.name != MANIFEST]
     if len(records) != 1:
-        raise InputError(f"-o {file}: {len(records)} records, a file holds one; name a folder")
+        raise InputError(f"-o {file}: {len(records)} records do not fit in one file. Name a folder")
     target = file.parent.resolve() / file.name
     try:
         write_atomically(target, records[0].read_bytes())
@@ -118,7 +118,7 @@ def _marked(weights: Path | None, planned: PlannedRun) -> Iterator[str]:
     from milabench_ng.cli.foreseen import foreseen
 
     if found := foreseen(planned, weights):
-        yield f"will be marked: {found}"
+        yield f"expected warnings: {found}"
 
 
 def _run(request: RunRequest, ahead: Ahead) -> RunOutcome:
@@ -130,9 +130,9 @@ def _run(request: RunRequest, ahead: Ahead) -> RunOutcome:
         if request.session_gap_s:
             begins = utc_now() + timedelta(seconds=request.session_gap_s)
             print(
-                f"results so far: {plain(outcome.folder)}\nthe next session begins at {begins:%Y-%m-%d %H:%M} UTC, in "
-                f"{format_seconds(request.session_gap_s)}; to begin it at another time: Ctrl-C, then\n"
-                f"         mnb resume {shlex.quote(plain(outcome.folder))}",
+                f"results so far: {plain(outcome.folder)}\nthe next session begins at {begins:%Y-%m-%d %H:%M} "
+                f"UTC, in {format_seconds(request.session_gap_s)}; to start it at another time, press Ctrl-C "
+                f"and run\n         mnb resume {shlex.quote(plain(outcome.folder))}",
                 flush=True,
             )
             time.sleep(request.session_gap_s)

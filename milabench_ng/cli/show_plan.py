@@ -47,8 +47,9 @@ def _batches(dry: DryRun) -> Section:
         for batch in dry.planned.plan.batches
         for first in batch.launches[:1]
     )
-    batch, run, launches = (Heading(title, "", whole, True) for title in ("batch", "run", "launches"))
-    return table("batches, in this order", rows, batch, "test", run, "devices", launches, "changed options")
+    run, launches = (Heading(title, "", whole, True) for title in ("run", "launches"))
+    batch = Heading("launch group", "", whole, True, key="batch")
+    return table("launch groups, in this order", rows, batch, "test", run, "devices", launches, "changed options")
 
 
 def _devices(batch: Batch) -> str:
@@ -73,25 +74,25 @@ def _facts(dry: DryRun, request: RunRequest, weights: Path | None) -> Facts:
 
     plan, duration = dry.planned.plan, dry.duration
     data = ", ".join(f"{name} (scale {scale:g})" for name, scale in dry.data)
-    mark = "" if dry.tier == "full" else ", NOT ISOLATED: mnb doctor says why and what to do"
+    mark = "" if dry.tier == "full" else ", NOT ISOLATED (run mnb doctor to see why and what to do)"
     left = dry.planned.leftover_cpus
     estimate = (
-        f"at least {format_seconds(duration.total_s)}: {format_seconds(duration.work_s)} of work, "
-        f"{format_seconds(duration.start_s)} allowed for starting"
+        f"at least {format_seconds(duration.total_s)}: {format_seconds(duration.work_s)} of work and "
+        f"{format_seconds(duration.start_s)} for startup"
     )
     if request.session_gap_s:
         estimate += f"; and {request.sessions - 1} x {format_seconds(request.session_gap_s)} between sessions"
     pairs = [
         ("isolation", f"{dry.tier} (through {dry.backend}){mark}"),
-        ("CPUs left over", format_ids(left) or "none"),
-        ("data sets", f"{data} below {request.dataroot}" if data else "none"),
+        ("unused CPUs", format_ids(left) or "none"),
+        ("datasets", f"{data} in {request.dataroot}" if data else "none"),
         ("to generate", _generating(dry.to_generate)),
-        ("launches", f"{len(plan.launches)} in {len(plan.batches)} batches, started {dry.planned.start}"),
+        ("launches", f"{len(plan.launches)} in {len(plan.batches)} launch groups, {dry.planned.start} start"),
         ("estimated time", estimate),
         ("weights", _weighted(sorted({launch.suite for launch in plan.launches})) if weights is None else str(weights)),
-        ("will be marked", foreseen(dry.planned, weights) or "no"),
+        ("expected warnings", foreseen(dry.planned, weights) or "no"),
     ]
-    shares = [(f"I/O share of {test}", io_text(io)) for test, io in dry.planned.io.items()]
+    shares = [(f"I/O limit of {test}", io_text(io)) for test, io in dry.planned.io.items()]
     return facts("", [*pairs, *shares, *(("note", note) for note in (*dry.planned.notes, *dry.changed))])
 
 
@@ -99,8 +100,10 @@ def _weighted(suites: Sequence[str]) -> str:
     """What the score of each suite rests on."""
     known = names("weights")
     shipped = ", ".join(one for one in suites if one in known)
-    without = [f"none for {one}, which has no weights{did_you_mean(one, known)}" for one in suites if one not in known]
-    return "; ".join([f"those shipped for {shipped}", *without] if shipped else without)
+    without = [
+        f"none for {one}: no weights are shipped for it{did_you_mean(one, known)}" for one in suites if one not in known
+    ]
+    return "; ".join([f"shipped weights of {shipped}", *without] if shipped else without)
 
 
 def _generating(estimated: DataEstimate) -> str:
@@ -108,7 +111,7 @@ def _generating(estimated: DataEstimate) -> str:
     size, seconds = (sum(getattr(effort, what) for effort in estimated.efforts) for what in ("bytes", "seconds"))
     if not size:
         return "nothing"
-    return f"{format_bytes(size)} of the {format_bytes(estimated.free_bytes)} that are free, {format_seconds(seconds)}"
+    return f"{format_bytes(size)} of {format_bytes(estimated.free_bytes)} free, {format_seconds(seconds)}"
 
 
 def io_text(io: IoEvidence) -> str:
@@ -118,5 +121,5 @@ def io_text(io: IoEvidence) -> str:
         ("writes", io.write_bytes_per_s),
     )
     shown = ", ".join(f"{what} {format_limit(rate)}" for what, rate in rates if rate)
-    how = {"none": "not held: no fence", "readers": "held by the readers of the data set"}
-    return f"{shown} for each tenant, {how.get(io.method) or f'held by {io.method} on {io.disk}'}"
+    how = {"none": "not enforced: no isolation", "readers": "enforced by the dataset's readers"}
+    return f"{shown} for each tenant, {how.get(io.method) or f'enforced by {io.method} on {io.disk}'}"

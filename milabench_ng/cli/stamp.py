@@ -10,12 +10,12 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
 from milabench_ng.verification.stamping import NAMESPACE, add_stamp, request_stamp
 
-stamp = cyclopts.App(name="stamp", help="Have somebody else's clock vouch for the ledger of a run.")
+stamp = cyclopts.App(name="stamp", help="Timestamp the ledger of a run with a third party.")
 
 
 @stamp.command
 def request(folder: Path, /) -> int:
-    """Ask for a stamp on the head of the ledger as it is now, also while the run goes on.
+    """Write a request for a timestamp on the latest ledger hash, also during the run.
 
     Writes two files: a request for a time-stamping authority (RFC 3161), and a text for somebody to sign.
 
@@ -36,7 +36,7 @@ def request(folder: Path, /) -> int:
 
 @stamp.command
 def add(folder: Path, /, *answers: Path) -> int:
-    """Put the answers beside their requests; `mnb bundle` packs them, `mnb verify` checks them.
+    """Store the answers with their requests. `mnb bundle` packs them, `mnb verify` checks them.
 
     Exit code: 0, or 2 for a file that answers no request.
 
@@ -50,7 +50,7 @@ def add(folder: Path, /, *answers: Path) -> int:
         Replies of an authority, or signatures by ssh-keygen.
     """
     if not answers:
-        raise InputError("mnb stamp add: no answer is given: mnb stamp add results reply.tsr")
+        raise InputError("mnb stamp add: no answer given. Example: mnb stamp add results reply.tsr")
     for answer in answers:
         print(f"added: {plain(add_stamp(folder, answer))}")
     return 0

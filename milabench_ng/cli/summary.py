@@ -22,18 +22,18 @@ def summary(
     output: Output = None,
     force: Force = False,
 ) -> int:
-    """Print the statistics of a result folder as JSON; saved to a file, they are a baseline for `mnb report --compare`.
+    """Print the statistics of a result folder as JSON, a baseline for `mnb report --compare`.
 
-    Exit code: 0, or 1 if a launch failed, or 2 for bad input.
+    Exit code: 0, 1 if a launch failed, 2 for bad input.
 
     Example: mnb summary results -o base.json
 
     Parameters
     ----------
     folder
-        A result folder or a bundle; records of the 2020 tool are read too.
+        A result folder or a bundle, also of milabench 2020.
     form
-        mnb, or 2020 for the 2020 tool's fields and items.
+        mnb, or 2020 for the fields and items of milabench 2020.
     """
     made = load_result(folder)
     with open_output(output, sys.stdout, force=force) as stream:

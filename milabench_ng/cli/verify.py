@@ -32,10 +32,10 @@ def verify(
 ) -> int:
     """Verify a bundle or a result folder: recompute every number and check the rules.
 
-    The rules are numbered as in docs/reference/rules.md. Findings are divided into
-    recomputed, self-reported (by the node) and not checkable. Needs neither torch nor a GPU.
+    The rules are numbered as in docs/reference/rules.md. Findings are grouped into recomputed, self-reported (by the
+    node) and not checkable. Needs neither torch nor a GPU.
 
-    Exit code: 0 if no rule is broken, 1 if one is or a refused doubt is raised, 2 for bad input.
+    Exit code: 0 if no rule is broken, 1 if a rule is broken or a refused doubt is raised, 2 for bad input.
 
     Example: mnb verify results.bundle.tar.gz --rules standard --allowed-signers vendors.txt
 
@@ -44,24 +44,24 @@ def verify(
     folder
         A result folder or a bundle.
     rules
-        A JSON file of rules, or the name of a shipped one: procurement, standard.
+        A JSON file of rules, or the name of a shipped rule set: standard, procurement.
     profile
-        The profile that must have been run: a file, or the name of a shipped one.
+        The required profile: a file, or the name of a shipped one.
     weights
-        File of weights that the score must use.
+        The required file of weights.
     require
-        Require full isolation in every launch, whatever the rules say.
+        Require full isolation in every launch. Overrides the rules.
     repeat
-        Require at least this many runs of every test, instead of what the rules say.
+        Require at least this many repeats of every test. Overrides the rules.
     nonce
-        The nonce that the buyer gave when the run began, instead of what the rules say.
+        The nonce that the buyer gave for the run. Overrides the rules.
     allowed_signers
         Who may sign: a file as in ssh-keygen(1), ALLOWED SIGNERS.
     tsa_certs
-        Certificates of the time-stamping authorities whose stamps count (PEM).
+        Certificates of the trusted time-stamping authorities (PEM).
     """
     if repeat is not None and repeat < 1:
-        raise InputError(f"--repeat {repeat}: at least 1")
+        raise InputError(f"--repeat: expected at least 1, got {repeat}")
     asked = with_options(load_rules(rules), isolation=require, repeat=repeat, nonce=nonce)
     found = find_out(
         folder,

@@ -30,19 +30,22 @@ def explained(error: CycloptsError) -> str:
         return f"{command}: {_unknown(error, command)}"
     if isinstance(error, MissingArgumentError) and error.keyword is None and error.argument is not None:
         name = error.argument.field_info.name if error.argument.field_info.is_positional else error.argument.name
-        return f"{command}: {name.upper() if name.isidentifier() else name} is missing; {command} --help has an example"
+        return (
+            f"{command}: {name.upper() if name.isidentifier() else name} is missing. See the example in "
+            f"{command} --help"
+        )
     if isinstance(error, MissingArgumentError) and error.keyword is not None:
         return f"{command}: {_valueless(error.keyword, error.root_input_tokens or (), command)}"
     if isinstance(error, CoercionError) and error.token and error.token.keyword and error.target_type is float:
-        return f"{command}: {error.token.keyword} {short(error.token.value)}: a number"
+        return f"{command}: {error.token.keyword}: expected a number, got {short(error.token.value)!r}"
     if isinstance(error, UnusedCliTokensError):
-        return f"{command}: {' '.join(map(plain, error.unused_tokens or ()))}: more than it takes; {command} --help"
+        return f"{command}: {' '.join(map(plain, error.unused_tokens or ()))}: too many arguments. See {command} --help"
     if isinstance(error, UnknownCommandError):
         word = next(iter(error.unused_tokens or ()), "")
         if command == "mnb" and word in names("profiles"):
-            return f"mnb: {word} is a profile: mnb jobs {word}"
+            return f"mnb: {word} is a profile. Run it with: mnb jobs {word}"
         said = plain(error).partition(" Available commands")[0]
-        return f"{command}: {said} {command} --help lists them"
+        return f"{command}: {said} See {command} --help"
     return f"{command}: {plain(error)}"
 
 
@@ -50,8 +53,8 @@ def _valueless(option: str, tokens: Sequence[str], command: str) -> str:
     """A value that begins with a dash reads as an option."""
     follows = next((after for before, after in pairwise(tokens) if before == option), "")
     if re.match(r"-\d", follows):
-        return f"{option}: its value is missing; {plain(follows)} begins with a dash: write {option}={plain(follows)}"
-    return f"{option}: its value is missing; {command} --help says what it takes"
+        return f"{option}: value missing, because {plain(follows)} begins with a dash. Write {option}={plain(follows)}"
+    return f"{option}: value missing. See {command} --help"
 
 
 def _unknown(error: UnknownOptionError, command: str) -> str:
@@ -64,5 +67,5 @@ def _unknown(error: UnknownOptionError, command: str) -> str:
     else:
         meant = did_you_mean(option, known)
         if not meant and (error.command_chain or ("",))[0] in WITH_FLAGS:
-            meant = f"; an option of the workload comes after --: {command} ... -- {plain(option)}"
-    return f"unknown option {plain(option)}{meant or f'; {command} --help lists the options'}"
+            meant = f". Workload options go after --: {command} ... -- {plain(option)}"
+    return f"unknown option {plain(option)}{meant or f'. See {command} --help'}"

@@ -60,12 +60,12 @@ def read(place: Path) -> TwinManifest | None:
         manifest = msgspec.convert(read_json(path), TwinManifest)
     except (InputError, msgspec.ValidationError) as error:
         raise InputError(
-            f"{path} is no manifest of a data set: {short(error)}. Delete {place}; it is generated anew"
+            f"{path} is not a manifest of a dataset: {short(error)}. Delete {place}, and mnb generates it again"
         ) from error
     if manifest.schema != SCHEMA:
         raise InputError(
-            f"{path} has schema {manifest.schema}, this mnb reads {SCHEMA}: "
-            "use the mnb that made it or another data root"
+            f"{path} has schema {manifest.schema}, but this mnb reads {SCHEMA}. Use the mnb that made it, or "
+            "another data root"
         )
     return manifest
 
@@ -130,5 +130,5 @@ def read_listing(place: Path) -> list[TwinFile]:
         return msgspec.convert(read_json(path, LARGE), list[TwinFile])
     except msgspec.ValidationError as error:
         raise InputError(
-            f"{path} is no listing of a data set: {short(error)}. Delete {place}; it is generated anew"
+            f"{path} is not a file list of a dataset: {short(error)}. Delete {place}, and mnb generates it again"
         ) from error

@@ -54,7 +54,7 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
         yield pool
     except BrokenProcessPool as error:
         raise InputError(
-            f"one of {processes} generating processes was killed, most likely for want of memory: use fewer processes"
+            f"one of {processes} generating processes was killed, probably because memory ran out. Use fewer processes"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

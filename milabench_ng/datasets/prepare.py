@@ -49,13 +49,15 @@ def locate(data_set: DataSet, dataroot: Path, scale: float) -> FoundDataset:
     Raises InputError for a scale outside ]0, 1] and for a manifest that cannot be read.
     """
     if not 0 < scale <= 1:
-        raise InputError(f"data scale {scale:g} was asked for; it must be above 0 and at most 1 (1 is the full size)")
+        raise InputError(
+            f"data scale {scale:g} was asked for; expected a value above 0 and at most 1 (1 is the full size)"
+        )
     full = scale == 1 or not data_set.scalable
     place = dataroot / data_set.folder if full else dataroot / f"scale-{scale:g}" / data_set.folder
     manifest = manifests.read(place)
     if manifest is not None:
         if manifest.name != data_set.name:
-            raise InputError(f"{place} holds the data set {manifest.name}, not {data_set.name}: move it away")
+            raise InputError(f"{place} contains the dataset {manifest.name}, not {data_set.name}. Move it away")
         return FoundDataset(place, manifest.kind, manifest)
     return FoundDataset(place, "real" if place.is_dir() and data_set.looks_real(place) else "absent")
 
@@ -110,15 +112,15 @@ def free_bytes(dataroot: Path) -> int:
 def check(located: FoundDataset) -> None:
     """Compare a twin's files and bytes with its manifest; quick, for each run. Raises InputError if they differ."""
     if located.kind == "absent":
-        raise InputError(f"there is no data set in {located.path}: run mnb prepare first")
+        raise InputError(f"no dataset in {located.path}. Run mnb prepare first")
     if located.manifest is None:
         return
     sizes = [entry.stat(follow_symlinks=False).st_size for entry in manifests.files(located.path)]
     promised = located.manifest
     if (len(sizes), sum(sizes)) != (promised.files, promised.bytes):
         raise InputError(
-            f"{located.path} is damaged: {len(sizes)} files of {sum(sizes)} bytes, its manifest says {promised.files} "
-            f"files of {promised.bytes} bytes. Delete it; it is generated anew"
+            f"{located.path} is damaged: {len(sizes)} files of {sum(sizes)} bytes, its manifest says "
+            f"{promised.files} files of {promised.bytes} bytes. Delete it, and mnb generates it again"
         )
 
 
@@ -157,8 +159,8 @@ def usable(data_set: DataSet, located: FoundDataset) -> bool:
 def _generate(data_set: DataSet, place: Path, scale: float, progress: Progress, processes: int) -> None:
     if place.exists() and manifests.read(place) is None and any(place.iterdir()):
         raise InputError(
-            f"{place} is neither a twin (it has no {manifests.MANIFEST}) nor a complete real {data_set.name}: "
-            "complete it, move it away, or choose another data root"
+            f"{place} is neither a synthetic dataset (it has no {manifests.MANIFEST}) nor a complete real "
+            f"{data_set.name}. Complete it, move it away, or choose another data root"
         )
     temporary = place.parent / f".mnb-{data_set.name}-{os.getpid()}"
     temporary.mkdir()
@@ -232,8 +234,8 @@ def _require_space(data_set: DataSet, place: Path, scale: float) -> None:
     free = free_bytes(place.parent)
     if free < needed:
         raise InputError(
-            f"{data_set.name} at scale {scale:g} needs {needed / GIB:.1f} GiB below {place.parent}, where "
-            f"{free / GIB:.1f} GiB are free: free some, choose another data root, or a smaller data scale"
+            f"{data_set.name} at scale {scale:g} needs {needed / GIB:.1f} GiB below {place.parent}, where only "
+            f"{free / GIB:.1f} GiB are free. Free some space, choose another data root, or use a smaller data scale"
         )
 
 

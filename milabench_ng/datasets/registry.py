@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.similar import meant_or_all
 
 GROUP = "milabench_ng.datasets"
 BUILT_IN = (
@@ -43,9 +44,9 @@ def find(name: str) -> DataSet:
     try:
         kind = found.load()
     except (ImportError, AttributeError) as error:
-        raise InputError(f"data set {name!r} ({origin(found)}) cannot be imported: {error}") from error
+        raise InputError(f"dataset {name!r} ({origin(found)}) cannot be imported: {error}") from error
     if not (isinstance(kind, type) and issubclass(kind, DataSet)) or kind.name != name:
-        raise InputError(f"{origin(found)} is offered as data set {name!r}: it must be a DataSet class of that name")
+        raise InputError(f"{origin(found)} is offered as dataset {name!r}: it must be a DataSet class of that name")
     return kind()
 
 
@@ -53,11 +54,11 @@ def entry(name: str) -> EntryPoint:
     """The entry point of the data set called `name`. Raises InputError if there is none, or another one."""
     found: list[EntryPoint] = [one for one in (*BUILT_IN, *entry_points(group=GROUP)) if one.name == name]
     if not found:
-        raise InputError(f"unknown data set {name!r}; there are: {', '.join(names())}")
+        raise InputError(f"unknown dataset {name!r}{meant_or_all(name, names())}")
     if len(found) > 1:
         raise InputError(
-            f"two data sets are called {name!r}: {origin(found[0])} and {origin(found[1])}. Rename or uninstall the "
-            "latter"
+            f"two datasets are called {name!r}: {origin(found[0])} and {origin(found[1])}. Rename or uninstall "
+            "the latter"
         )
     return found[0]
 

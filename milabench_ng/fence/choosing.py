@@ -56,7 +56,9 @@ def choose(capabilities: Capabilities, isolation: IsolationRequest) -> Backend:
     enough = {"auto": ("full", "partial", "affinity"), "partial": ("full", "partial"), "full": ("full",)}[isolation]
     if best.tier(capabilities) not in enough:
         reasons = " ".join(best_reasons(capabilities)) or "isolation: the kernel can hold neither CPUs nor RAM here."
-        raise IsolationError(f"{reasons} Asked for --isolation {isolation}, this node gives {best.tier(capabilities)}.")
+        raise IsolationError(
+            f"{reasons} Asked for --isolation {isolation}, but this node offers {best.tier(capabilities)}."
+        )
     return best
 
 
@@ -77,7 +79,7 @@ def require_cache_groups(capabilities: Capabilities, isolation: IsolationRequest
     backend = choose(capabilities, isolation)
     if backend.GROUPS_BY != "mnb":
         why = " ".join(best_reasons(capabilities)) or f"--isolation {isolation} makes no groups."
-        raise IsolationError(f"isolation: --cache-shares cannot be held by the fence {backend.NAME!r}. {why}")
+        raise IsolationError(f"isolation: --cache-shares cannot be held by isolation {backend.NAME!r}. {why}")
 
 
 def best_reasons(capabilities: Capabilities) -> tuple[str, ...]:

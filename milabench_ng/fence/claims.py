@@ -100,6 +100,6 @@ def _refusal(shared: tuple[str, ...]) -> str:
     named = ", ".join((*((f"CPUs {format_ids(cpus)}",) if cpus else ()), *gpus[:4]))
     more = f" and {len(gpus) - 4} more" if len(gpus) > 4 else ""
     return (
-        f"isolation: {' and '.join(runs) or 'another run that is starting'} uses {named}{more}. "
-        "Wait for it to end, or use --allow-concurrent (results are marked)."
+        f"isolation: {' and '.join(runs) or 'another run that is starting'} uses {named}{more}. Wait for it "
+        "to end, or use --allow-concurrent (results get a warning)."
     )

@@ -64,7 +64,7 @@ class EntryError(Exception):
 
 def refusal(error: EntryError) -> str:
     """What a launch that could not enter says before it exits with ``EXIT_REFUSED``."""
-    return f"could not enter the fence: {error}"
+    return f"could not enter its isolation: {error}"
 
 
 def enter(entry: EntryLike, parent_pid: int) -> None:

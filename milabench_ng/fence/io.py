@@ -98,8 +98,8 @@ def ask(wanted: IoShare, where: str, dataroot: Path, capabilities: Capabilities,
         disk, how = None, "readers"
         if rates["write"]:
             raise InputError(
-                f"{where}: an I/O share of {format_limit(rates['write'])} for writes was asked for, and only the "
-                f"kernel can hold that: {reason}. Or leave the share for writes away."
+                f"{where}: an I/O limit of {format_limit(rates['write'])} for writes was requested, but only "
+                f"the kernel can enforce it: {reason}. Or leave out the limit for writes."
             )
     return IoEvidence(
         method=how,
@@ -170,7 +170,7 @@ def finish_probe(process: subprocess.Popen[str], what: Transfer, asked: IoEviden
 
 def excess(seen: IoEvidence) -> str | None:
     """The finding that the share does not hold: the probe or the readers were faster than allowed."""
-    who = "the readers of the data set" if seen.method == "readers" else "a probe in the tenant's group"
+    who = "the readers of the dataset" if seen.method == "readers" else "a probe in the tenant's group"
     found = (
         ("read", seen.read_bytes_per_s, seen.reader_bytes_per_s or seen.probed_read_bytes_per_s),
         ("write", seen.write_bytes_per_s, seen.probed_write_bytes_per_s),
@@ -210,7 +210,7 @@ def _no_disk(dataroot: Path, how: IoMethod) -> str:
 
 def _no_controller(capabilities: Capabilities, backend: Limiter) -> str:
     if backend.IO_METHOD is None:
-        return f"the fence {backend.NAME!r} limits no I/O. Run as root or in a delegated cgroup (mnb doctor)"
+        return f"isolation {backend.NAME!r} limits no I/O. Run as root or in a delegated cgroup (mnb doctor)"
     known = [capabilities.controllers[name] for name in ("io", "blkio") if name in capabilities.controllers]
     why = "; ".join(controller.why for controller in known if controller.why) or "the kernel shows no such controller"
     return f"mnb may use neither io.max (cgroup v2) nor blkio.throttle (v1) here: {why}. See mnb doctor"

@@ -158,12 +158,12 @@ def _proc_differences(
 
 def _killed_for_memory(before: GroupEvents, after: GroupEvents, usage: Usage, limit_bytes: int | None) -> Death:
     if limit_bytes is None:
-        return Death("oom", "it used more than its share of RAM and was stopped")
+        return Death("oom", "it used more than its RAM allocation and was stopped")
     full = (usage.memory_peak_bytes or 0) >= _NEARLY_FULL * limit_bytes
     own = full if after.oom is None else after.oom > (before.oom or 0)
     if not own:
         return Death("host_oom", f"killed for memory that it did not use: {_memory_figures(limit_bytes, usage)}")
-    return Death("oom", f"out of memory in its share: {_memory_figures(limit_bytes, usage)}")
+    return Death("oom", f"out of memory in its allocation: {_memory_figures(limit_bytes, usage)}")
 
 
 def _memory_figures(limit_bytes: int, usage: Usage) -> str:

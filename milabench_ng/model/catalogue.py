@@ -14,7 +14,7 @@ import msgspec
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.formula import evaluate
 from milabench_ng.model.plain import short
-from milabench_ng.model.similar import did_you_mean
+from milabench_ng.model.similar import did_you_mean, meant_or_all
 
 type_names = {"int": int, "float": float, "bool": bool, "str": str}
 Scalar = bool | int | float | str
@@ -73,7 +73,9 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         if self.type == "float" and type(value) is int:
             value = float(value)
         if type(value) is float and not math.isfinite(value):
-            raise InputError(f"{where}: {self.name} is {value!r}; it must be finite (default {self.default!r})")
+            raise InputError(
+                f"{where}: {self.name}: expected a finite number, got {value!r} (default {self.default!r})"
+            )
         if type(value) is not type_names[self.type] or (self.choices and value not in self.choices):
             shown = short(repr(value))
             raise InputError(f"{where}: {self.name} is {shown}; it takes {self.kind()} (default {self.default!r})")
@@ -288,8 +290,8 @@ def unknown_workload(name: str, known: Collection[str], where: str) -> InputErro
     """The error that ``known`` are all workloads, and ``name`` is none."""
     names = sorted(known)
     return InputError(
-        f"{where}: unknown workload {short(repr(name))}{did_you_mean(name, names)}; there are {', '.join(names)}, or "
-        "name your own as package.module:function"
+        f"{where}: unknown workload {short(repr(name))}{meant_or_all(name, names)}. For your own, use "
+        "package.module:function"
     )
 
 
@@ -358,7 +360,8 @@ def _unknown(where: str, word: str, options: Sequence[Option], dashes: str = "")
     """``dashes``: how options begin there."""
     known = [f"{dashes}{option.name.replace('_', '-')}" for option in options]
     meant = did_you_mean(dashes + word.partition("=")[0].lstrip("-").replace("_", "-"), known)
-    return f"{where}: unknown option {short(repr(word))}{meant}; the options are:\n{describe(options)}"
+    listed = "" if meant else f". The options are:\n{describe(options)}"
+    return f"{where}: unknown option {short(repr(word))}{meant}{listed}"
 
 
 def parse_flags(options: Sequence[Option], tokens: Sequence[str], where: str) -> dict[str, Scalar]:

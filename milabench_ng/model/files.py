@@ -73,11 +73,11 @@ def read_content(path: Path, largest: int = SMALL, flags: int = 0) -> bytes:
                 refuse(path, f"{_kind(found.st_mode)}, and not a file")
             content = file.read(largest + 1)
     except IsADirectoryError:
-        refuse(path, "a folder, and not a file")
+        refuse(path, "a folder, not a file")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         refuse(path, getattr(error, "strerror", None) or str(error))
     if content.startswith(GZIP):
-        refuse(path, "compressed, as bundles are, and no text; to use a file that is in it, unpack it first: tar -xzf")
+        refuse(path, "compressed, like a bundle, not text. To use a file in it, unpack it first: tar -xzf")
     if len(content) > largest:
         refuse(path, f"larger than the {largest // MIB} MiB that such a file may have")
     return content
@@ -93,11 +93,11 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
         if len(made) < len(pairs):
             left = dict(made)
             twice = next(key for key, _ in pairs if left.pop(key, left) is left)
-            refuse(source, f"{short(repr(twice))} stands twice in the same object")
+            refuse(source, f"{short(repr(twice))} appears twice in the same object")
         return made
 
     def constant(word: str) -> NoReturn:
-        refuse(source, f"not JSON: {word} is no JSON number")
+        refuse(source, f"not JSON: {word} is not a JSON number")
 
     def finite(digits: str) -> float:
         value = float(digits)
@@ -109,7 +109,7 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
     try:
         value = json.loads(text, object_pairs_hook=unique, **hooks)
     except json.JSONDecodeError as error:
-        other = "" if error.pos else "; is it the file that you mean? mnb schema describes those that mnb reads"
+        other = "" if error.pos else ". Is it the right file? mnb schema describes the files that mnb reads"
         refuse(source, f"not JSON: {error.msg} (line {error.lineno}, column {error.colno}){other}")
     except RecursionError:
         refuse(source, f"nested too deeply (more than {DEEPEST} levels)")
@@ -146,7 +146,7 @@ def decode_text(content: bytes, source: str) -> str:
     """UTF-8 text without a byte order mark."""
     for mark, encoding in _MARKS.items():
         if content.startswith(mark):
-            refuse(source, f"begins with the byte order mark of {encoding}; save it as UTF-8 without one")
+            refuse(source, f"begins with the byte order mark of {encoding}. Save it as UTF-8 without one")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -226,7 +226,7 @@ def no_current_folder() -> str:
     try:
         os.getcwd()
     except OSError as error:
-        return f"the current folder is gone ({error.strerror}): it was deleted; start mnb in another one"
+        return f"the current folder was deleted ({error.strerror}). Start mnb in another folder"
     return ""
 
 

@@ -34,12 +34,12 @@ def check_classes(table: Mapping[str, object], where: str) -> None:
     for name in table:
         size = parse_bytes(name, f"{where}: memory class")
         if size in sizes:
-            raise InputError(f"{where}: the memory classes {sizes[size]!r} and {name!r} are the same size; keep one")
+            raise InputError(f"{where}: the memory classes {sizes[size]!r} and {name!r} are the same size. Keep one")
         if size < MIB:
-            raise InputError(f"{where}: memory class {short(repr(name))} is below 1 MiB; write a unit, such as 16GiB")
+            raise InputError(f"{where}: memory class {short(repr(name))} is below 1 MiB. Add a unit, such as 16GiB")
         sizes[size] = name
     if not sizes:
-        raise InputError(f'{where}: a table without an entry; the form is {{"16GiB": 8, "80GiB": 64}}')
+        raise InputError(f'{where}: an empty table. The form is {{"16GiB": 8, "80GiB": 64}}')
 
 
 def choose_entries(
@@ -70,13 +70,14 @@ def choose_class(table: Mapping[str, object], memory: DeviceMemory | None, where
         return smallest
     if memory.bytes is None:
         raise InputError(
-            f"{where} is stated by memory class, and the driver does not tell how much memory {memory.device} has; "
-            "give a value after --"
+            f"{where} is set by memory class, but the driver does not report how much memory {memory.device} "
+            "has. Give a value after --"
         )
     reached = [name for name, size in sizes.items() if memory.bytes >= REACHES * size]
     if not reached:
         raise InputError(
-            f"{where} is stated by memory class, the smallest is {smallest}, and {memory.device} has "
-            f"{format_bytes(memory.bytes)}; add a smaller class, give a value after --, or leave it out (--gpus)"
+            f"{where} is set by memory class. The smallest is {smallest}, but {memory.device} has "
+            f"{format_bytes(memory.bytes)}. Add a smaller class, give a value after --, or leave out the "
+            "device (--gpus)"
         )
     return max(reached, key=lambda name: sizes[name])

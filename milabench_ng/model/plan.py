@@ -143,7 +143,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         slots = [slot for launch in self.launches for slot in launch.slot_ids]
         if len(set(slots)) < len(slots):
-            raise ValueError(f"batch {self.number} has several launches on one slot")
+            raise ValueError(f"launch group {self.number} has several launches on one slot")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,7 +210,7 @@ def slots_of(devices: Sequence[Device], per_device: int) -> dict[SlotId, Device]
     Raises InputError unless there is a letter for each.
     """
     if not 1 <= per_device <= MOST_SLOTS:
-        raise InputError(f"--slots-per-device {per_device}: at least 1, at most {MOST_SLOTS}")
+        raise InputError(f"--slots-per-device: expected 1 to {MOST_SLOTS}, got {per_device}")
     if per_device == 1:
         return {str(device.index): device for device in devices}
     letters = ascii_lowercase[:per_device]

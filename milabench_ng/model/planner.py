@@ -44,7 +44,7 @@ def make_plan(
     left, or if launches would take slots more than ``most_places`` times in all.
     """
     if not 1 <= repeat <= MOST_RUNS:
-        raise InputError(f"--repeat {repeat}: at least 1, at most {MOST_RUNS:,}")
+        raise InputError(f"--repeat: expected 1 to {MOST_RUNS:,}, got {repeat}")
     if not devices:
         raise InputError("no device to run on")
     slots = slots_of(devices, slots_per_device)
@@ -59,7 +59,7 @@ def make_plan(
         raise InputError("; ".join(f"{label} is not planned: {why}" for label, why in unplanned.items()))
     places = repeat * sum(_places(test, len(slots)) for test in planned.values())
     if places > most_places:
-        raise InputError(f"the profile makes launches on {places:,} slots in all, at most {most_places:,} are planned")
+        raise InputError(f"the profile needs launches on {places:,} slots in total. The limit is {most_places:,}")
     composer = _Composer(profile, arguments, tuple(slots.items()))
     groups = [launches for run in range(repeat) for launches in composer.batches(planned, run)]
     left_out = (name for name in measured if name not in chosen)
@@ -95,7 +95,7 @@ def _unplanned(chosen: Mapping[str, Test], slots: int, per_device: int, memory: 
     found = {**dict(_too_wide(chosen, slots, per_device)), **dict(_too_large(chosen, slots // per_device, memory))}
     planned = {name for name in chosen if name not in found}
     instead = {
-        name: f"it stands in for {test.instead_of}, which is planned"
+        name: f"it replaces {test.instead_of}, which is planned"
         for name, test in chosen.items()
         if name in planned and test.instead_of in planned
     }
@@ -112,24 +112,27 @@ def _too_large(chosen: Mapping[str, Test], devices: int, memory: DeviceMemory | 
         has = test.memory_fraction * memory.bytes
         if wanted > has:
             part = f"{test.memory_fraction:.0%} of the memory of {memory.device} is {has / 1e9:.1f} GB"
-            yield name, f"it needs {wanted / 1e9:.1f} GB on each of {devices} devices, and {part}"
+            yield name, f"it needs {wanted / 1e9:.1f} GB on each of {devices} devices, but {part}"
 
 
 def _too_wide(chosen: Mapping[str, Test], slots: int, per_device: int) -> Iterator[tuple[str, str]]:
     """The tests that need more slots than there are, or devices of their own, and why."""
     for name, test in chosen.items():
         if per_device > 1 and test.partition_scheme.type.spreads:
-            yield name, f"it spreads over devices of its own, and each of these has {per_device} tenants"
+            yield name, f"it needs whole devices, but each of these has {per_device} tenants"
         elif test.least_devices > slots // per_device:
-            yield name, f"it needs {test.least_devices} devices, and the node has {slots // per_device}"
+            yield name, f"it needs {test.least_devices} devices, but the node has {slots // per_device}"
         elif test.device_counts and slots not in test.device_counts:
             *others, last = map(str, test.device_counts)
             fit = f"{', '.join(others)} or {last}" if others else last
-            yield name, f"a launch of it takes {fit} devices, and the node has {slots}"
+            yield name, f"a launch needs {fit} devices, but the node has {slots}"
         elif slots == 1 and test.mix is not None:
-            yield name, f"it is in the mix {test.mix!r}, which takes two devices or more, and there is one"
+            yield name, f"it is in the mix {test.mix!r}, which needs two devices or more, but there is one"
         elif slots == 1 and test.neighbors and isinstance(test.neighbors, tuple):
-            yield name, f"it runs beside {', '.join(test.neighbors)}, which takes two devices or more, and there is one"
+            yield (
+                name,
+                f"it runs next to {', '.join(test.neighbors)}, which needs two devices or more, but there is one",
+            )
 
 
 def _refuse_part_of_mix(profile: Profile, chosen: Mapping[str, Test]) -> None:
@@ -137,7 +140,7 @@ def _refuse_part_of_mix(profile: Profile, chosen: Mapping[str, Test]) -> None:
     for name, test in chosen.items():
         lacking = [other for other in mixes[test.mix] if other not in chosen] if test.mix is not None else []
         if lacking:
-            raise InputError(f"test {name!r} is in the mix {test.mix!r}; choose {', '.join(lacking)} too, or neither")
+            raise InputError(f"test {name!r} is in the mix {test.mix!r}. Also choose {', '.join(lacking)}, or neither")
 
 
 def _places(test: Test, slots: int) -> int:

@@ -24,7 +24,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import MIB, SMALL, parse_json, read_text
 from milabench_ng.model.memory_classes import check_classes
 from milabench_ng.model.plain import short
-from milabench_ng.model.similar import did_you_mean
+from milabench_ng.model.similar import did_you_mean, meant_or_all
 from milabench_ng.model.units import parse_bytes
 
 PROFILE_SCHEMA = 1
@@ -185,8 +185,8 @@ class Profile(msgspec.Struct, frozen=True, tag=True):
         """The tests called ``names`` (all if empty), in file order."""
         unknown = [name for name in names if name not in self.tests]
         if unknown:
-            meant = did_you_mean(unknown[0].removeprefix(f"{self.suite}."), self.tests)
-            raise InputError(f"profile {self.suite}: no test {unknown[0]!r}{meant}; it has {', '.join(self.tests)}")
+            meant = meant_or_all(unknown[0].removeprefix(f"{self.suite}."), self.tests)
+            raise InputError(f"profile {self.suite}: no test {unknown[0]!r}{meant}")
         chosen = {name: test for name, test in self.tests.items() if not names or name in names}
         return msgspec.structs.replace(self, tests=chosen)
 
@@ -232,7 +232,7 @@ def _raw_tests(text: str, source: str) -> RawTests:
     if not isinstance(raw, dict):
         raise InputError(f"{source}: must be an object of tests, not {type(raw).__name__}")
     if len(raw) > MOST_TESTS:
-        raise InputError(f"{source}: {len(raw):,} tests; a profile has at most {MOST_TESTS:,}")
+        raise InputError(f"{source}: {len(raw):,} tests. A profile has at most {MOST_TESTS:,}")
     defaults = raw.pop("*", {})
     if not isinstance(defaults, dict):
         raise InputError(f"{source}: '*' must be an object of defaults, not {type(defaults).__name__}")
@@ -272,16 +272,16 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
         if len(f"{test.suite or suite}.{name}".encode()) > LONGEST_ID:
             raise InputError(f"{where}: suite and test name have more than {LONGEST_ID} bytes together")
         if not 0 < test.data_scale <= 1:
-            raise InputError(f"{where}: data_scale is {test.data_scale}; it must be above 0 and at most 1")
+            raise InputError(f"{where}: data_scale is {test.data_scale}; expected above 0 and at most 1")
         if not 0 < test.memory_fraction <= 1:
-            raise InputError(f"{where}: memory_fraction is {test.memory_fraction}; it must be above 0 and at most 1")
+            raise InputError(f"{where}: memory_fraction is {test.memory_fraction}; expected above 0 and at most 1")
         for key, size in msgspec.structs.asdict(test.least_memory or MemoryNeed()).items():
             parse_bytes(size, f"{where}: least_memory: {key}")
         if test.instead_of is not None and (test.instead_of not in tests or test.instead_of == name):
-            raise InputError(f"{where}: instead_of {short(repr(test.instead_of))} is no other test of this profile")
+            raise InputError(f"{where}: instead_of {short(repr(test.instead_of))} is not another test of this profile")
         for limit, seconds in msgspec.structs.asdict(test.limits or TimeLimits()).items():
             if seconds is not None and not 0 < seconds < math.inf:
-                raise InputError(f"{where}: limits: {limit} is {seconds}; it must be a number of seconds above 0")
+                raise InputError(f"{where}: limits: {limit}: expected a number of seconds above 0, got {seconds}")
         typed[name] = test
     _check_devices(typed, source)
     check_neighbors(typed, source)
@@ -301,12 +301,12 @@ def _check_devices(tests: Mapping[str, Test], source: str) -> None:
         if test.partition_scheme.type.steps and test.least_devices > 1:
             raise InputError(
                 f"{where}: least_devices {test.least_devices}, and partition scheme "
-                f"{test.partition_scheme.type.value!r} begins with one device; use normal"
+                f"{test.partition_scheme.type.value!r} begins with one device. Use normal"
             )
         if test.device_counts and test.partition_scheme.type is not Scheme.NORMAL:
             raise InputError(
-                f"{where}: device_counts, and partition scheme {test.partition_scheme.type.value!r} has launches over "
-                "other numbers of devices; use normal"
+                f"{where}: device_counts, and partition scheme {test.partition_scheme.type.value!r} uses other "
+                "numbers of devices. Use normal"
             )
 
 
@@ -336,7 +336,7 @@ def check_neighbors(tests: Mapping[str, Test], source: str) -> None:
     mixes = Counter(test.mix for test in tests.values() if test.mix is not None)
     for mix, count in mixes.items():
         if count == 1:
-            raise InputError(f"{source}: mix {short(repr(mix))} has one test; a mix takes two or more")
+            raise InputError(f"{source}: mix {short(repr(mix))} has one test. A mix needs two or more")
 
 
 def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: str) -> None:
@@ -344,8 +344,7 @@ def _check_keys(definition: dict[str, Any], kind: type[msgspec.Struct], where: s
     hints = _hints(kind)
     for key, value in definition.items():
         if key not in hints:
-            meant = did_you_mean(key, hints)
-            raise InputError(f"{where}: unknown key {short(repr(key))}{meant}; the keys are {', '.join(hints)}")
+            raise InputError(f"{where}: unknown key {short(repr(key))}{meant_or_all(key, hints)}")
         kinds = get_args(hints[key]) or (hints[key],)
         words = [word for word in map(_words, (hints[key], *kinds)) if word]
         listed = isinstance(value, list) and any(get_origin(kind) is tuple for kind in kinds)

@@ -17,9 +17,9 @@ _MAX_COUNT = 1000
 """Items of 2020 after which a test of 2020 stopped by default."""
 _COMMON_IGNORED = ("cuda", "no_cuda", "dataset")
 _REPLACED = {
-    "prepare": "mnb evicts or warms the data set's own files before each batch, without sysctl",
-    "exec_prefix": "mnb evicts the data set's own files from the page cache itself",
-    "cgroup": "mnb makes its own fence around every tenant",
+    "prepare": "mnb evicts or warms the dataset's files before each launch group, without sysctl",
+    "exec_prefix": "mnb evicts the dataset's files from the page cache itself",
+    "cgroup": "mnb isolates every tenant itself",
 }
 
 
@@ -64,7 +64,7 @@ def _find(catalogue: Catalogue, experiment: object, where: str) -> tuple[Workloa
         for legacy in workload.legacy_2020
     }
     if not isinstance(experiment, str) or experiment not in known:
-        raise InputError(f"{where}: no workload here stands for experiment {experiment!r}; known: {', '.join(known)}")
+        raise InputError(f"{where}: no workload matches experiment {experiment!r}. Known: {', '.join(known)}")
     return known[experiment]
 
 

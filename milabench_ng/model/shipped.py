@@ -11,7 +11,7 @@ from typing import Literal
 
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import short
-from milabench_ng.model.similar import did_you_mean
+from milabench_ng.model.similar import meant_or_all
 
 ShippedKind = Literal["profiles", "weights", "baselines", "baselines/rates", "baselines/traces", "rules"]
 
@@ -53,8 +53,7 @@ def profile_file(profile: Path) -> Path:
     if found is None:
         shipped = names("profiles")
         raise InputError(
-            f"{short(profile)}: no such file, and no profile of that name is shipped"
-            f"{did_you_mean(profile.stem, shipped)}; there are {', '.join(shipped)}"
+            f"{short(profile)}: no such file, and no shipped profile has that name{meant_or_all(profile.stem, shipped)}"
         )
     return found
 

@@ -24,3 +24,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         *difflib.get_close_matches(word, names, n=1, cutoff=_LIKENESS),
     )
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def meant_or_all(word: str, known: Iterable[str]) -> str:
+    """`did_you_mean`, or all that is known where no word is like it."""
+    names = list(known)
+    return did_you_mean(word, names) or (f". Known: {', '.join(names)}" if names else "")

@@ -42,7 +42,7 @@ def parse_bytes(text: str, what: str) -> int:
     factor = _FACTORS.get(match[2].lower()) if match else None
     if match is None or factor is None:
         shown = short(repr(text))
-        raise InputError(f"{what}: {shown} is not a size; write a number and a unit, such as 512MiB or 256GiB")
+        raise InputError(f"{what}: expected a size, got {shown}. Try 512MiB or 256GiB")
     size = float(match[1]) * factor
     if size >= 1 << 63:
         raise InputError(f"{what}: {short(text)} is more than any machine has")
@@ -53,7 +53,7 @@ def parse_bytes_per_second(text: str, what: str) -> int:
     """Bytes per second of a bandwidth such as ``"1000 MiB/s"``."""
     size, slash, second = text.partition("/")
     if not slash or second.strip() != "s":
-        raise InputError(f"{what}: {short(repr(text))} is not a bandwidth; write a size per second, such as 1000MiB/s")
+        raise InputError(f"{what}: expected a bandwidth, got {short(repr(text))}. Try 1000MiB/s")
     return parse_bytes(size, what)
 
 
@@ -63,16 +63,14 @@ def parse_share(text: str, what: str) -> float:
     try:
         return float(number) * factor
     except ValueError:
-        raise InputError(f"{what}: {text!r} is not a share; write a percentage such as 2%") from None
+        raise InputError(f"{what}: expected a percentage, got {text!r}. Try 2%") from None
 
 
 def parse_seconds(text: str, what: str) -> float:
     """Seconds of a duration such as ``"30min"``, ``"1.5 h"`` or ``"90s"``. ``what`` names the option in the error."""
     match = _DURATION.fullmatch(text)
     if match is None or not float(match[1]):
-        raise InputError(
-            f"{what}: {short(repr(text))} is not a duration; write a number and s, min or h, such as 30min"
-        )
+        raise InputError(f"{what}: expected a duration, got {short(repr(text))}. Try 30min")
     return float(match[1]) * {"s": 1, "min": 60, "h": 3600}[match[2]]
 
 

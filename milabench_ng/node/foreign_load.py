@@ -46,4 +46,4 @@ def busy_note() -> tuple[str, ...]:
     if share <= NOTED:
         return ()
     told = f"other programs keep {share * cpus:.1f} of {cpus} CPUs busy"
-    return (f"{told}: stop them, or results will be marked as not comparable",)
+    return (f"{told}. Stop them, or results get a comparability warning",)

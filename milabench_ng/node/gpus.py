@@ -222,7 +222,7 @@ def select(devices: Sequence[Gpu], wanted: Sequence[str], where: str = "--gpus")
     twice = {gpu.index for gpu in chosen if chosen.count(gpu) > 1}
     if twice:
         names = ", ".join(str(index) for index in sorted(twice))
-        raise InputError(f"{where} {','.join(wanted)}: device {names} is named more than once; name each device once")
+        raise InputError(f"{where} {','.join(wanted)}: device {names} is named more than once. Name each device once")
     return tuple(sorted(chosen, key=lambda gpu: gpu.index))
 
 

@@ -18,7 +18,7 @@ PREFIX = "mnb-"
 """The names of the groups that ``mnb`` makes begin with it."""
 _OWN = frozenset({"info", "mon_groups", "mon_data"})
 """Folders of the root group that are no groups."""
-_CLOSED = f"{RESCTRL} cannot be written: run as root, and have it mounted so that root can write"
+_CLOSED = f"{RESCTRL} is not writable. Run as root, and mount it writable"
 _LAST_LEVEL = "3"
 _WHOLE_PCT = 100
 
@@ -66,7 +66,7 @@ class Resctrl(msgspec.Struct, frozen=True, kw_only=True):
             return self.problem
         cache = f"last-level cache in {self.cache_parts} parts for {self.classes} groups" if self.cache_parts else ""
         least = self.least_bandwidth_pct
-        bandwidth = f"memory bandwidth from {least} % on" if least is not None else ""
+        bandwidth = f"memory bandwidth from {least}% on" if least is not None else ""
         divides = " and ".join(part for part in (cache, bandwidth) if part) or "nothing"
         return f"divides {divides}; counts {', '.join(self.counted) or 'nothing'}"
 

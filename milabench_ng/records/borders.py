@@ -29,7 +29,7 @@ def narrow(rule: Stopping, repeats: int, known: Headline) -> StoppedEarly | None
     """The end of the run after ``repeats`` because the interval of its headline is narrow; None if it is not."""
     if rule.width is None or known.repeats < rule.least or known.width is None or known.width > rule.width:
         return None
-    detail = f"{known.figure} is known to +-{100 * known.width:.2g} %, and +-{100 * rule.width:.3g} % was asked for"
+    detail = f"{known.figure} is known to ±{100 * known.width:.2g}% (requested: ±{100 * rule.width:.3g}%)"
     return StoppedEarly(repeats=repeats, why="narrow", detail=detail)
 
 
@@ -40,7 +40,7 @@ def spent(rule: Stopping, repeats: int, entries: Sequence[LedgerLine], now: date
     end_s = expected_end_s(repeats, entries, now)
     if end_s <= rule.budget_s:
         return None
-    detail = f"another repeat would end {end_s:.0f} s after the start, and the budget is {rule.budget_s:.0f} s"
+    detail = f"another repeat would end {end_s:.0f} s after the start, but the budget is {rule.budget_s:.0f} s"
     return StoppedEarly(repeats=repeats, why="budget", detail=detail)
 
 

@@ -96,10 +96,10 @@ def read_folder(folder: Path, source: str = "", *, within: Bounds = UNBOUNDED, c
 def _why_unread(source: str, folder: Path, manifest: Problem) -> str:
     """What to tell of a manifest that cannot be read: the folder's own, or one somewhere below it."""
     if os.path.lexists(folder / MANIFEST):
-        return f"{source}: {manifest.file}: {manifest.reason}; without it, nobody knows what was planned"
+        return f"{source}: {manifest.file}: {manifest.reason}. Without it, it is unknown what was planned"
     return (
-        f"{source}: no result folder, since it holds no run.json; give the folder that `mnb jobs` wrote "
-        f"(below it lies {manifest.file}, {manifest.reason})"
+        f"{source}: not a result folder: it has no run.json. Give the folder that `mnb jobs` wrote (found "
+        f"{manifest.file}, {manifest.reason})"
     )
 
 

@@ -50,7 +50,7 @@ class HostPace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if self.bursts and (self.mb_per_s is None or abs(self.mb_per_s - median(self.bursts)) > _ROUNDED):
-            raise ValueError(f"damaged: a host pace of {self.mb_per_s} MB/s does not follow from its bursts")
+            raise ValueError(f"damaged: a CPU speed of {self.mb_per_s} MB/s does not follow from its bursts")
 
     @property
     def measured(self) -> float | None:

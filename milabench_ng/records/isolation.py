@@ -60,7 +60,7 @@ class CachePart(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def text(self) -> str:
         """``cache 0: 5 parts (1f), 50 % of the bandwidth``."""
-        bandwidth = "" if self.bandwidth_pct is None else f", {self.bandwidth_pct} % of the bandwidth"
+        bandwidth = "" if self.bandwidth_pct is None else f", {self.bandwidth_pct}% of the bandwidth"
         return f"cache {self.cache}: {self.mask.bit_count()} parts ({self.mask:x}){bandwidth}"
 
 

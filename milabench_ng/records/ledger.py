@@ -280,7 +280,7 @@ def check_chain(content: bytes) -> Chain:
                 problems.append(f"line {place + 1}: its number is {entry.number}, {expected} was expected")
             expected = entry.number
             if entry.previous != head:
-                problems.append(f"line {place + 1}: the line before it is not the one that it was written after")
+                problems.append(f"line {place + 1}: the line before it is not the original one")
         head = digest(line)
         expected += 1
     first = entries[0].what if entries else None

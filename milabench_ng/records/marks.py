@@ -22,7 +22,7 @@ MarkKind = Literal[
     "devices left out",
     "shared devices",
     "automatic batch size",
-    "I/O share overridden",
+    "I/O limit overridden",
     "caches divided",
     "classic data",
     "data not read again",
@@ -54,49 +54,49 @@ Unit = Literal["", "s", "%"]
 
 _FORMS: dict[MarkKind, tuple[str, Unit]] = {
     "resumed": ("resumed with another {what}", ""),
-    "not isolated": ("NOT ISOLATED: fence {what}", ""),
-    "partly isolated": ("fence partial", ""),
+    "not isolated": ("NOT ISOLATED: isolation {what}", ""),
+    "partly isolated": ("isolation partial", ""),
     "window shortened": ("averaging window shortened to {value}", "s"),
     "options overridden": ("options overridden: {what}", ""),
-    "data scale": ("data at scale {value} instead of {limit}", ""),
+    "data scale": ("dataset scale {value} instead of {limit}", ""),
     "order": ("ran in {what} order, all repeats of a test in a row", ""),
-    "company": ("beside {what}, which the profile does not say", ""),
-    "devices left out": ("{value} of the node's {limit} devices worked", ""),
+    "company": ("ran next to {what}, which the profile does not specify", ""),
+    "devices left out": ("only {value} of the node's {limit} devices were used", ""),
     "shared devices": ("{value} tenants shared each {what}", ""),
     "automatic batch size": ("batch size found by trial: {what}", ""),
-    "I/O share overridden": ("I/O share overridden", ""),
+    "I/O limit overridden": ("I/O limit overridden", ""),
     "caches divided": ("last-level caches and memory bandwidth divided among the tenants", ""),
-    "classic data": ("classic data: {what}", ""),
-    "data not read again": ("{what} was not compared with its checksum (--skip-data-check)", ""),
-    "files in memory": ("what it wrote lay in memory ({what})", ""),
-    "I/O share held by readers": ("I/O share held by the readers of the data set, not by the kernel", ""),
-    "CPUs shared with another run": ("another run had {what} too", ""),
-    "foreign CPU load": ("other programs took {value} of the busy CPU time, limit {limit}", "%"),
-    "CPU quota": ("{what} has a quota of {value} CPUs, the shares have {limit}", ""),
+    "classic data": ("data of milabench 2020: {what}", ""),
+    "data not read again": ("{what} was not checked against its checksum (--skip-data-check)", ""),
+    "files in memory": ("output was written to {what} (RAM), so no disk was measured", ""),
+    "I/O share held by readers": ("I/O limit enforced by the dataset's readers, not by the kernel", ""),
+    "CPUs shared with another run": ("{what} also used by another mnb run", ""),
+    "foreign CPU load": ("other programs used {value} of the busy CPU time (limit {limit})", "%"),
+    "CPU quota": ("{what} has a quota of {value} CPUs, but the tenants have {limit}", ""),
     "held back by a CPU quota": (
-        "held back by the CPU quota of {what}, or above, {value} of the time, limit {limit}",
+        "throttled by the CPU quota of {what} or above for {value} of the time (limit {limit})",
         "%",
     ),
-    "outlived its fence": ("a process of the batch outlived its fence: {what}", ""),
-    "unequal page cache": ("page caches of the tenants differ by {value} of a share, limit {limit}", "%"),
-    "neighbours lost": ("{value} of {what} neighbours lost during the batch", ""),
+    "outlived its fence": ("a process of the launch group outlived its isolation: {what}", ""),
+    "unequal page cache": ("page caches of the tenants differ by {value} of an allocation (limit {limit})", "%"),
+    "neighbours lost": ("{value} of {what} neighbors were lost during the launch group", ""),
     "siblings shared": ("SMT siblings shared between tenants", ""),
     "scheduling": ("ran with {what}", ""),
-    "orchestrator paused": ("the orchestrator stood still for {value}, limit {limit}", "s"),
-    "clock set": ("the node's clock was set by {value} during the batch, limit {limit}", "s"),
+    "orchestrator paused": ("mnb was paused for {value} (limit {limit})", "s"),
+    "clock set": ("the node's clock was changed by {value} during the launch group (limit {limit})", "s"),
     "telemetry missing": ("no telemetry: {what}", ""),
     "precision": ("precision {what}", ""),
-    "throttled": ("clocks held down by {what} {value} of the time, limit {limit}", "%"),
-    "steps skipped": ("{value} of the steps after settling skipped by the loss scale, limit {limit}", "%"),
-    "prefetched items": ("{value} of the window's items were prefetched before it, limit {limit}", "%"),
+    "throttled": ("GPU clocks throttled ({what}) for {value} of the time (limit {limit})", "%"),
+    "steps skipped": ("the loss scale skipped {value} of the steps after warm-up (limit {limit})", "%"),
+    "prefetched items": ("{value} of the window's items were prefetched before it (limit {limit})", "%"),
     "loss outside the reference": ("outside the reference: loss {value} at {what}", ""),
     "gradient norm outside the reference": ("outside the reference: gradient norm {value} at {what}", ""),
     "parameters outside the reference": (
-        "outside the reference: parameters differ from those that this software makes",
+        "outside the reference: parameters differ from those that this software produces",
         "",
     ),
     "not recorded": ("the record has no {what}", ""),
-    "nothing learned": ("nothing was learned: the {what} is {value}", ""),
+    "nothing learned": ("the model did not learn: the {what} is {value}", ""),
 }
 """The sentence of each kind, and the unit of its value and limit: ``%`` for a share, 0 to 1."""
 
@@ -131,7 +131,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
         if number is None:
             return "not finite"
         unit = _FORMS[self.kind][1]
-        return f"{100 * number:.3g} %" if unit == "%" else f"{number:g} {unit}".strip()
+        return f"{100 * number:.3g}%" if unit == "%" else f"{number:g} {unit}".strip()
 
 
 def worst(marks: Iterable[Mark]) -> Mark:

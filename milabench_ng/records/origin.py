@@ -16,16 +16,16 @@ RUN_SCHEMA = 1
 def require_schema(schema: Any, kind: str, current: int, source: str) -> None:
     """Refuse a file of a ``kind`` whose ``schema`` is not ours, ``current``. ``source`` is for errors."""
     if type(schema) is not int or schema < 1:
-        refuse(source, f"{kind} schema {short(repr(schema))}: mnb writes {current}; was it changed?")
+        refuse(source, f"{kind} schema {short(repr(schema))}: mnb writes {current}. Was the file changed?")
     if schema > current:
         refuse(source, newer(kind, schema, current))
     if schema < current:
-        refuse(source, f"{kind} schema {schema}: made by mnb 0.1, which no later version reads; use that version")
+        refuse(source, f"{kind} schema {schema}: made by mnb 0.1, which later versions cannot read. Use that version")
 
 
 def newer(kind: str, schema: int, current: int) -> str:
     """Why a file of a ``kind`` is not read, and what to do; ``current`` is the schema of today."""
-    return f"{kind} schema {short(schema)}: this is mnb {__version__}, which reads schema {current}; update mnb"
+    return f"{kind} schema {short(schema)}: this is mnb {__version__}, which reads schema {current}. Update mnb"
 
 
 def written_by(written: Any, current: int) -> str:
@@ -34,11 +34,13 @@ def written_by(written: Any, current: int) -> str:
     version, schema = known.get("version"), known.get("schema")
     ours = f"this is mnb {__version__}, schema {current}"
     if not isinstance(version, str) or type(schema) is not int:
-        return f"it does not say by which version of mnb; {ours}"
+        return f"it does not say which version of mnb made it; {ours}"
     if (version, schema) == (__version__, current):
-        return f"made by mnb {version}, schema {schema}, as this is: it was changed, or made before that release"
+        return (
+            f"made by mnb {version}, schema {schema}, like this mnb. The file was changed, or made before that release"
+        )
     age = "an earlier" if schema < current else "a later" if schema > current else "another"
-    return f"made by {age} version of mnb, {short(version)}, schema {schema}; {ours}: use that version"
+    return f"made by {age} version of mnb, {short(version)}, schema {schema}; {ours}. Use that version"
 
 
 def release(version: str) -> tuple[int, ...]:

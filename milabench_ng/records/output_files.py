@@ -23,9 +23,9 @@ def check_target(path: Path, option: str, *, force: bool = False) -> None:
         return
     name = os.path.basename(os.path.realpath(path))
     if name in (MANIFEST, LEDGER, EVENTS) or RECORD_NAME.fullmatch(name):
-        raise InputError(f"{option} {short(path)}: evidence of a run is never overwritten; name another file")
+        raise InputError(f"{option} {short(path)}: files of a run are never overwritten. Name another file")
     if not force:
-        raise InputError(f"{option} {short(path)}: the file exists; name another one, or say --force")
+        raise InputError(f"{option} {short(path)}: the file exists. Name another one, or pass --force")
 
 
 @contextmanager

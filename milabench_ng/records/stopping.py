@@ -28,9 +28,9 @@ class Stopping(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """In words."""
-        known = "until the mean rate, or the cost of neighbours, is known to"
-        narrow = f"{known} +-{100 * self.width:.3g} %, from {self.least} on" if self.width else ""
-        budget = f"as long as another ends within {format_seconds(self.budget_s)}" if self.budget_s else ""
+        known = "until the mean rate, or the cost of neighbors, is known to"
+        narrow = f"{known} ±{100 * self.width:.3g}%, at least {self.least} repeats" if self.width else ""
+        budget = f"while another one fits in {format_seconds(self.budget_s)}" if self.budget_s else ""
         return ", ".join(filter(None, (narrow, budget)))
 
 

@@ -58,8 +58,8 @@ class WorkDifference(msgspec.Struct, frozen=True, kw_only=True):
         if self.what == OTHER:
             return f"different work: {self.baseline if self.run == AS_TODAY else self.run}"
         if self.what == KIND and self.ratio == "not counted":
-            return f"its data set, which set the pace, was of another kind: {self.run} against {self.baseline}"
-        return f"{self.what} {self.run} against {self.baseline}"
+            return f"its dataset, the bottleneck, was of another kind: {self.run} vs. {self.baseline}"
+        return f"{self.what} {self.run} vs. {self.baseline}"
 
 
 class DataRead(msgspec.Struct, frozen=True):

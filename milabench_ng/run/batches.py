@@ -95,7 +95,7 @@ async def ends_here(context: RunContext, bus: Bus) -> bool:
     if event is None:
         return False
     progress.enough(event)
-    bus.note(f"enough after {counted(repeats, 'repeat')}: {event.detail}")
+    bus.note(f"stopping after {counted(repeats, 'repeat')}: {event.detail}")
     return True
 
 
@@ -107,7 +107,7 @@ def check_harness(made: Iterable[Record], unable: Counter[str]) -> None:
             name = f"{record.mnb.label} J{record.job_id}"
             unable[name] += 1
             if unable[name] > RESTARTS:
-                raise MachineryError(f"{name}: {failure.detail}, {unable[name]} times; go on with mnb resume")
+                raise MachineryError(f"{name}: {failure.detail}, {unable[name]} times. Continue with mnb resume")
 
 
 def batch_begins(batch: Batch, planned: PlannedRun, takes_s: float, left_s: float) -> BatchBegins:
@@ -216,7 +216,9 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     named = dict(zip(names, records, strict=True))
     context.progress.end(named, logs)
     if runner.broken:
-        raise MnbError(f"batch {batch.number} was not watched to its end; its records are written:\n{runner.broken}")
+        raise MnbError(
+            f"launch group {batch.number} was not watched to its end. Its records are written:\n{runner.broken}"
+        )
     return named
 
 
@@ -224,7 +226,7 @@ async def _mend(context: RunContext, bus: Bus) -> None:
     """Replace what starts the workers, if it was lost."""
     lost = await context.interrupted.unless(context.starter.ready())
     if lost:
-        bus.note(f"{lost}: started again")
+        bus.note(f"{lost}: restarted")
 
 
 def _page_cache(batch: Batch, context: RunContext) -> tuple[dict[str, Data], dict[str, Failed]]:

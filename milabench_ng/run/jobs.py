@@ -100,8 +100,8 @@ async def jobs(
         return over
     if not proc_is_ours():
         raise IsolationError(
-            "isolation: /proc shows the processes of another pid namespace, so mnb cannot tell its own from others. "
-            "Mount the one of this namespace (unshare --mount-proc)."
+            "isolation: /proc shows the processes of another pid namespace, so mnb cannot tell its own "
+            "processes from others. Mount /proc of this namespace (unshare --mount-proc)."
         )
     foreign = tuple(map(Family, running()))
     async with AsyncExitStack() as stack:  # last opened, first closed
@@ -132,7 +132,7 @@ async def jobs(
         stack.push_async_exit(partial(settle, writer, name, interrupted))
         wanted = needed(planned.plan, planned.catalogue)
         data = await interrupted.unless(prepare_all(wanted, server, request.dataroot, bus.preparing))
-        bus.stage("comparing code and data with their checksums")
+        bus.stage("checking code and data against their checksums")
         environment |= stack.enter_context(storage(planned, name.group))
         proofs = await interrupted.unless(prove("before", request, wanted, server, bus.note))
         sampler = await stack.enter_async_context(sampling(planned, environment))
@@ -188,7 +188,7 @@ def already_over(request: RunRequest) -> RunOutcome | None:
 def nothing_left(over: RunOutcome) -> str:
     """What to say of a run that is resumed after its end. Pure."""
     failed = f"; failed attempts: {over.failed} (--retry 1 tries failed launches again)" if over.failed else ""
-    return f"nothing was left to do: {over.planned} of {counted(over.planned, 'launch')} done{failed}"
+    return f"nothing left to do: {over.planned} of {counted(over.planned, 'launch')} done{failed}"
 
 
 def progress_of(plan: Plan, writer: ResultWriter, request: RunRequest) -> RunProgress:
@@ -213,13 +213,13 @@ async def run_session(context: RunContext, prove_after: Callable[[], Proving], b
 
 async def keep_proofs(context: RunContext, prove_after: Callable[[], Proving], bus: Bus) -> None:
     """Enter into the ledger what code and data are after the work. What prevents it costs no result."""
-    bus.stage("comparing code and data with their checksums")
+    bus.stage("checking code and data against their checksums")
     try:
         context.progress.writer.keep((), *await context.interrupted.unless(prove_after()))
     except Interrupted:
         return
     except MnbError as error:
-        bus.note(f"not compared with its checksums after the work: {error}")
+        bus.note(f"not checked against its checksums after the work: {error}")
 
 
 def outcome(context: RunContext) -> RunOutcome:
@@ -241,7 +241,7 @@ def temporary(group: str) -> Iterator[Path]:
         try:
             place = stack.enter_context(scratch_folder(group, scratch_parent()))
         except OSError as error:
-            raise InputError(f"no folder for temporary files: {error}; free some space, or set TMPDIR") from None
+            raise InputError(f"no folder for temporary files: {error}. Free some space, or set TMPDIR") from None
         yield place
 
 
@@ -259,8 +259,8 @@ def storage(planned: PlannedRun, group: str) -> Iterator[dict[str, str]]:
             place = stack.enter_context(scratch_folder(group, dataroot))
         except OSError as error:
             raise InputError(
-                f"{writers[0]} writes files below the data root {dataroot}: {error}; choose another (-d), or leave the "
-                "test out (--name)"
+                f"{writers[0]} writes files below the data root {dataroot}: {error}. Choose another one (-d), "
+                "or leave out the test (--name)"
             ) from None
         yield {STORAGE_VARIABLE: str(place)}
 
@@ -277,8 +277,8 @@ def passed_on(scratch: Path, demanded: Collection[str], bus: Bus) -> tuple[dict[
         bus.note(f"{', '.join(escaped)}: contains bytes that are not UTF-8; workers receive them escaped (\\xff)")
     if dropped:
         named = ", ".join(dropped)
-        how = " (--pass-env passes a variable on)" if names else ""
-        bus.note(f"not passed to the workers, where it could change what runs: {named}{how}")
+        how = ". To keep one, use --pass-env" if names else ""
+        bus.note(f"dropped from the workers' environment (could change results): {named}{how}")
     return environment, dropped
 
 

@@ -56,7 +56,7 @@ async def prove(
     said = [f"the code in {code.seconds:.1f} s"] if edge == "after" else []
     said += [f"{one.name} ({format_bytes(one.bytes)}) in {one.seconds:.1f} s" for one in read]
     if said:
-        tell(f"compared with its checksums {edge} the work: {', '.join(said)}")
+        tell(f"checked against its checksums {edge} the work: {', '.join(said)}")
     for one in read:
         _judge(edge, one, request, tell)
     return (CodeSeen(edge=edge, code=code), *(DataSeen(edge=edge, data=one) for one in read))
@@ -105,7 +105,7 @@ async def _read(name: str, scale: float, request: RunRequest, server: WorkerServ
 def _judge(edge: Edge, read: DataProof, request: RunRequest, tell: Callable[[str], None]) -> None:
     if not read.differing:
         return
-    found = f"data set {read.name} (scale {read.scale:g}) below {request.dataroot} differs from its checksum"
+    found = f"dataset {read.name} (scale {read.scale:g}) below {request.dataroot} differs from its checksum"
     if edge == "before":
-        raise InputError(f"{found}: {', '.join(read.differing)}. Delete it; it is generated anew")
-    tell(f"{found} after the work: {', '.join(read.differing)}; these results prove nothing")
+        raise InputError(f"{found}: {', '.join(read.differing)}. Delete it, and mnb generates it again")
+    tell(f"{found} after the work: {', '.join(read.differing)}; these results cannot be verified")

@@ -45,7 +45,7 @@ from milabench_ng.records.work import WorkDifference
 from milabench_ng.tender.characteristic import OperatingPoint, characteristic
 from milabench_ng.tender.deciding import Deciding, OpenRatio, Side, deciding
 
-SHIELDED = "below the guarantee by the spread of the delivered node; only that of the bid leaves it open"
+SHIELDED = "below the guarantee; inconclusive only because the bid itself is noisy"
 
 GuaranteeVerdict = Literal["keeps", "breaks", "inconclusive"]
 PartVerdict = GuaranteeVerdict | Literal["no score"]
@@ -150,7 +150,9 @@ def accept(
     inconclusive.
     """
     if not 0 < guarantee <= 1:
-        raise InputError(f"--guarantee {guarantee:g}: a share of the bid's throughput, at most 1: write 0.97 or 97%")
+        raise InputError(
+            f"--guarantee {guarantee:g}: expected a share of the bid's throughput, at most 1. Try 0.97 or 97%"
+        )
     named = {f"score of {suite}" if len(weights) > 1 else "score": known for suite, known in weights.items()}
     effective = {name: planned_weights(known or {}, bid) for name, known in named.items()}
     promised = scored_tests(bid, None)
@@ -199,9 +201,9 @@ def _marks(side: Side, summary: Summary, labels: Container[str]) -> Iterator[Sid
 
 def _test(label: str, promised: ScoredTest, found: ScoredTest | None, fatal: str | None) -> _Item:
     if fatal is not None:
-        return _Item(name=label, why=f"not the same work: {fatal} differs")
+        return _Item(name=label, why=f"different work: {fatal} differs")
     if found is None:
-        return _Item(name=label, why="it was not run on the delivered node")
+        return _Item(name=label, why="it did not run on the delivered node")
     if found.perf is None and found.n:
         return _Item(name=label, why="every launch failed", verdict="breaks")
     declared = _days({label: promised}, {label: found}, {label: 1.0})
@@ -239,7 +241,7 @@ def _score(
     lacking = [label for label in weights if label not in promised or label not in found or label in fatal]
     if not weights or lacking:
         without = ", ".join(lacking)
-        why = f"without {without} there is no ratio of scores" if lacking else "the bid planned no weighted test"
+        why = f"no ratio of scores without {without}" if lacking else "the bid planned no weighted test"
         return _Item(name=name, why=why)
     declared = _days(promised, found, weights)
     parts = log_ratio(found, promised, list(weights), weights)
@@ -247,7 +249,7 @@ def _score(
 
 
 def _no_score(name: str, *, alone: bool) -> _Item:
-    why = "there are no weights" if alone else "there are no weights: judged by its tests alone"
+    why = "there are no weights" if alone else "no weights: judged by its tests alone"
     return _Item(name=name, why=why, verdict="no score")
 
 

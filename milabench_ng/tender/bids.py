@@ -79,7 +79,7 @@ def decode_bids(content: bytes, source: str) -> Bids:
             convert_json(offer, Bid, _place(source, name), advice)
     made = convert_json(raw, Bids, source, advice)
     if made.nodes is not None and made.budget is not None:
-        refuse(source, "both nodes and budget are given; give one of them")
+        refuse(source, "both nodes and budget are given. Give one of them")
     for name, bid in made.bids.items():
         if bid.watts_load is not None and bid.watts_idle is None and made.utilization < 1:
             reason = f"watts_load without watts_idle, and utilization is {made.utilization:g}"

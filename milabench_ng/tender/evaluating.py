@@ -186,7 +186,7 @@ def _per_reference(price: Price, known: Interval | None) -> PerReference | None:
 
 def _why(other: Comparison | None) -> str:
     if other is None or other.ratio is None:
-        return "no weighted test in common with the other bids and the reference"
+        return "no weighted test is comparable with the other bids and the reference"
     return other.effect.why
 
 
@@ -198,20 +198,20 @@ def _order(row: BidRow, cost: float, done: float | None) -> tuple[float, float]:
 def _notes(bids: Bids, owned: Mapping[str, Ownership], reports: Mapping[str, Report]) -> list[str]:
     notes = []
     if bids.terms is None:
-        notes.append("energy is not counted: no tariff_per_kwh is given")
+        notes.append("energy is not counted, because tariff_per_kwh is not given")
     else:
         lacking = [name for name in bids.bids if name not in owned]
         if lacking:
             notes.append(
-                f"no cost over the years, so ranks are by price: the power of {', '.join(lacking)} is not known "
-                "(watts_load and watts_idle)"
+                f"ranked by price, not by cost over the years: the power of {', '.join(lacking)} is unknown "
+                "(give watts_load and watts_idle)"
             )
         partly = [name for name, one in owned.items() if one.boundary != "given"]
         if partly:
             mixed = len(partly) < len(owned)
             notes.append(
-                f"energy of {', '.join(partly)} is that of the GPUs alone: the rest of the node is left out"
-                + (", and of the others it is not: ranks are by price (watts_load makes them alike)" if mixed else "")
+                f"energy of {', '.join(partly)} covers only the GPUs, not the rest of the node"
+                + (", unlike the other bids, so ranks are by price (give watts_load to compare alike)" if mixed else "")
             )
         for name in partly:
             rows = {line.scored.test: line.row for line in reports[name].lines}

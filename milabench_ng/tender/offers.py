@@ -43,7 +43,7 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     summaries = {name: one.summary for name, one in found.items() if name not in refused}
     if not summaries:
         reasons = "\n".join(f"  {short(name)}: {why}" for name, why in refused.items())
-        raise InputError(f"{path}: every bid is refused:\n{reasons}")
+        raise InputError(f"{path}: all bids are refused:\n{reasons}")
     refused |= set_aside(summaries, reference)
     kept = msgspec.structs.replace(bids, bids={name: bid for name, bid in bids.bids.items() if name not in refused})
     ranked = {name: summaries[name] for name in kept.bids}
@@ -99,13 +99,13 @@ def _by_suite(
     ran = {name: one.known_suites for name, one in summaries.items()}
     if len(set(map(frozenset, ran.values()))) > 1:
         found = ", ".join(f"{name} ran {' and '.join(suites)}" for name, suites in ran.items())
-        raise InputError(f"{path}: {found}; bids are compared on the same profile")
+        raise InputError(f"{path}: {found}. Bids must use the same profile")
     suites = next(iter(ran.values()))
     lacking = [suite for suite in suites if not parts_of(reference, suite)]
     if lacking and len(suites) > 1:
         raise InputError(
             f"{path}: the bids ran {' and '.join(suites)}, and the reference {short(bids.reference)} has no "
-            f"{' and no '.join(lacking)}; name one that ran the same profile"
+            f"{' and no '.join(lacking)}. Name a reference that ran the same profile"
         )
     return {
         suite: (

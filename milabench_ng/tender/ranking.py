@@ -31,12 +31,12 @@ def rank(reports: Mapping[str, Report], costs: Mapping[str, float], weights: Wei
     if len(known) < 2:
         return {}, "fewer than two bids have a complete score within the failure limit"
     if not weights:
-        return {}, "no weighted test is the same work in all bids and in the reference"
+        return {}, "no weighted test is comparable across all bids and the reference"
     pairs = combinations(known, 2)
     estimates = {(a, b): cheaper_by(reports[a], costs[a], reports[b], costs[b], weights) for a, b in pairs}
     firm = {pair: estimate for pair, estimate in estimates.items() if estimate and estimate.n >= RANKED_FROM}
     repeated = [name for name in known if any(name in pair for pair in firm)]
-    thin = f"under {RANKED_FROM} repeats"
+    thin = f"fewer than {RANKED_FROM} repeats"
     if len(firm) < math.comb(len(repeated), 2) or not firm:
         return {}, thin
     cheaper = dict.fromkeys(repeated, 0)
@@ -107,7 +107,7 @@ def why_unfit(report: Report) -> str:
     """Why a bid has no ratio and no rank; empty if it can have them. An invalid score cannot win, nor can a node that
     fails more often than one may."""
     if report.score is None:
-        return "there are no weights for the suite"
+        return "the suite has no official weights"
     if report.score.status != "complete":
         lacking = ", ".join(map(name_of_row, report.score.missing))
         why = "; ".join(report.score.reasons) or "no weighted test counts"

@@ -44,10 +44,10 @@ def other_work(bids: Mapping[str, Summary], weights: Weights) -> tuple[OtherWork
 def set_aside(bids: Mapping[str, Summary], reference: Summary) -> dict[str, str]:
     """Those of ``bids`` that have no work in common with most, and why."""
     others = _unusual({name: _suites(one) for name, one in bids.items()}, _suites(reference))
-    found = {name: f"set aside: it ran {suites}, and most bids {usual}" for name, (suites, usual) in others.items()}
+    found = {name: f"excluded: it ran {suites}, but most bids ran {usual}" for name, (suites, usual) in others.items()}
     alike = {name: part_of_gpu(one) for name, one in bids.items() if name not in found}
     for name, (cut, usual) in _unusual(alike, part_of_gpu(reference)).items():
-        found[name] = f"set aside: its GPUs are {cut}, those of most bids {usual}, so no test is the same work"
+        found[name] = f"excluded: its GPUs are {cut}, but those of most bids are {usual}, so no test is comparable"
     return found
 
 

@@ -15,7 +15,7 @@ ABSURD = (ArithmeticError, LookupError, TypeError, ValueError)
 def incomputable(error: Exception) -> str:
     """Why nothing follows from a file, by one of the errors in `ABSURD`."""
     told = f"{type(error).__name__}: {short(error)}"
-    return f"it holds values that nothing can be computed from ({told}); if it is sound, this is a bug in mnb"
+    return f"it has values that nothing can be computed from ({told}); if the file is sound, this is a bug in mnb"
 
 
 @contextmanager

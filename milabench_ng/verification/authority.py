@@ -41,12 +41,12 @@ def read_reply(content: bytes) -> tuple[str, datetime]:
         reply = decode_timestamp_response(content)
         status, imprint = PKIStatus(reply.status), reply.tst_info.message_imprint
         if imprint.hash_algorithm != _SHA256:
-            raise UnfitReplyError(f"it stamps no SHA-256, but a digest of {imprint.hash_algorithm.dotted_string}")
+            raise UnfitReplyError(f"it stamps a digest of {imprint.hash_algorithm.dotted_string}")
         if status is not PKIStatus.GRANTED:
             raise UnfitReplyError(f"it was not granted, but answered with {status.name}")
         return imprint.message.hex(), reply.tst_info.gen_time.astimezone(UTC)
     except _UNFIT:
-        raise UnfitReplyError("it is no reply of a time-stamping authority; give its .tsr file, or a .sig") from None
+        raise UnfitReplyError("not a reply of a time-stamping authority. Give its .tsr file, or a .sig") from None
 
 
 def check_reply(content: bytes, head: str, authorities: list[x509.Certificate]) -> datetime:

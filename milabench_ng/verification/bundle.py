@@ -121,11 +121,11 @@ class PackingList(msgspec.Struct, frozen=True, kw_only=True):
         for name, one in self.files.items():
             there = sums.get(name)
             if there is None:
-                yield f"{name} is in the packing list and not in the bundle"
+                yield f"{name} is in the packing list but not in the bundle"
             elif there != one:
                 was = f"its SHA-256 is {there.sha256[:12]}, not {one.sha256[:12]}"
                 yield f"{name} was changed after it was packed ({was})"
-        yield from (f"{name} is in the bundle and not in its packing list" for name in sums if name not in self.files)
+        yield from (f"{name} is in the bundle but not in its packing list" for name in sums if name not in self.files)
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,9 +189,9 @@ def pack(
     """
     names, left_out = result_files(folder)
     if MANIFEST not in names:
-        raise InputError(f"{folder}: there is no run.json in it; give the folder that `mnb jobs` wrote")
+        raise InputError(f"{folder}: no run.json in it. Give the folder that `mnb jobs` wrote")
     if is_going_on(folder):
-        raise InputError(f"{folder}: the run still goes on; pack it when it has ended")
+        raise InputError(f"{folder}: the run is still in progress. Pack it when it has ended")
     target = output or folder.resolve().with_name(f"{folder.resolve().name}.bundle.tar.gz")
     check_target(target, "--output", force=force)
     summary = load(folder)

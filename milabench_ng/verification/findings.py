@@ -92,31 +92,38 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """The verdict in one line: how many rules it is of, what it leaves open, and whether anybody vouches for it."""
-        open_, kept = self.having("unknown"), len(self.having("pass"))
-        cannot = f"; not checkable: {', '.join(ruling.id for ruling in open_)}" if open_ else ""
-        limits = f"{len(self.having('off'))} not asked; {self.signed}{cannot}"
-        of = f" of {self.rules!r}" if self.rules else ""
-        limits = f"{self._marked}{limits}"
-        if self.passed and not self.doubts:
-            return f"PASS of {kept} rules{of}; {limits}"
-        names = ", ".join(doubt.name for doubt in self.doubts)
-        doubts = f"{counted(len(self.doubts), 'doubt')} ({names})"
-        if self.passed:
-            return f"PASS with {doubts}; {kept} rules{of} are kept; {limits}"
-        also = f"; {doubts}" if self.doubts else ""
-        return f"FAIL of {kept + len(self.having('fail'))} rules{of}: {self._broken}{also}; {limits}"
+        kept, broken, open_ = len(self.having("pass")), len(self.having("fail")), self.having("unknown")
+        doubts = f"{counted(len(self.doubts), 'doubt')} ({', '.join(doubt.name for doubt in self.doubts)})"
+        if not self.passed:
+            verdict = f"FAIL: {broken} of {counted(kept + broken, 'rule')} broken ({', '.join(self._broken)})"
+        else:
+            verdict = f"PASS{f' with {doubts}' if self.doubts else ''}: {counted(kept, 'rule')} met"
+        parts = (
+            verdict,
+            self._marked,
+            f"Rule set: {self.rules}" if self.rules else "",
+            self.signed[:1].upper() + self.signed[1:],
+            f"Not checkable: {', '.join(ruling.id for ruling in open_)}" if open_ else "",
+            f"Not required: {counted(len(off), 'rule')}" if (off := self.having("off")) else "",
+            f"Also {doubts}" if self.doubts and not self.passed else "",
+            self._reasons,
+        )
+        return ". ".join(filter(None, parts))
 
     @property
     def _marked(self) -> str:
         """The first three marks."""
         more = f", and {len(self.marks) - 3} more" if len(self.marks) > 3 else ""
-        return f"NOT COMPARABLE: {', '.join(self.marks[:3])}{more}; " if self.marks else ""
+        return f"NOT COMPARABLE: {', '.join(self.marks[:3])}{more}" if self.marks else ""
 
     @property
-    def _broken(self) -> str:
-        """What a failure rests on: broken rules and refused doubts, the first three with their first reason."""
+    def _broken(self) -> dict[str, tuple[str, ...]]:
+        """What a failure rests on: the reasons of broken rules and refused doubts."""
         broken = {ruling.id: ruling.reasons for ruling in self.having("fail")}
-        broken |= {doubt.name: doubt.reasons for doubt in self.doubts if doubt.refused}
-        named = "; ".join(f"{name} {reasons[0]}" for name, reasons in list(broken.items())[:3])
-        more = f"; and {len(broken) - 3} more" if len(broken) > 3 else ""
-        return f"{', '.join(broken)} broken ({named}{more})"
+        return broken | {doubt.name: doubt.reasons for doubt in self.doubts if doubt.refused}
+
+    @property
+    def _reasons(self) -> str:
+        """The first reason of the first three."""
+        told = [f"{name}: {reasons[0]}" for name, reasons in self._broken.items()]
+        return "; ".join((*told[:3], *([f"and {len(told) - 3} more"] if len(told) > 3 else [])))

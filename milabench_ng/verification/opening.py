@@ -96,8 +96,8 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
         except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # not the archive's fault
                 where = f"{source}: cannot be unpacked in {root.parent}: {error.strerror}"
-                raise InputError(f"{where}; TMPDIR may name a folder with room") from None
-            raise InputError(f"{source}: not a bundle that `mnb bundle` made: {error}") from None
+                raise InputError(f"{where}. Set TMPDIR to a folder with room") from None
+            raise InputError(f"{source}: not a bundle made by `mnb bundle`: {error}") from None
         yield _opened(source, root)
 
 
@@ -112,7 +112,7 @@ def load_result(source: Path) -> Summary:
         return load(source)
     with opened(source) as there:
         if there.damage:
-            raise InputError(f"{there.source}: damaged: {there.damage[0]}; ask for the bundle again")
+            raise InputError(f"{there.source}: damaged: {there.damage[0]}. Ask for the bundle again")
         return there.summary
 
 
@@ -135,7 +135,7 @@ def is_bundle(path: Path) -> bool:
 def _opened(source: Path, root: Path) -> Opened:
     listed, signature = root / PACKING_LIST, root / SIGNATURE
     if not listed.is_file():
-        raise InputError(f"{source}: there is no {PACKING_LIST} in it; make bundles with `mnb bundle`")
+        raise InputError(f"{source}: no {PACKING_LIST} in it. Make bundles with `mnb bundle`")
     content = listed.read_bytes()
     try:
         packing = msgspec.convert(parse_json(content, f"{source}: {PACKING_LIST}"), PackingList)
@@ -235,9 +235,9 @@ def _check(member: tarfile.TarInfo, seen: set[str]) -> None:
     """Raise InputError unless ``member`` belongs in a bundle."""
     name = member.name
     if not member.isreg() or member.issparse():
-        raise InputError(f"{name!r} is no regular file (a link, a folder, a device or a sparse file)")
+        raise InputError(f"{name!r} is not a regular file (a link, a folder, a device or a sparse file)")
     if not is_member(name):
-        raise InputError(f"{name!r} is no file of a bundle")
+        raise InputError(f"{name!r} is not a file of a bundle")
     if name in seen:
         raise InputError(f"{name!r} is in it twice")
     if member.size > MAX_FILE:

@@ -162,7 +162,7 @@ def load_rules(source: str | Path | None) -> Rules:
     if len(path.parts) == 1 and not os.path.exists(path):
         path = find("rules", path.name.removesuffix(".json")) or path
     if not os.path.lexists(path):
-        raise InputError(f"--rules {plain(source)}: no such file; the shipped ones are {', '.join(names('rules'))}")
+        raise InputError(f"--rules {plain(source)}: no such file. Shipped rules: {', '.join(names('rules'))}")
     return decode_rules(read_content(path), str(path))
 
 

@@ -46,7 +46,7 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
         """Whether anybody vouches for the files."""
         if self.principal is not None:
             return f"signed by {short(self.principal)}"
-        unknown = "by nobody who may" if self.asked else "by whom was not checked"
+        unknown = "by nobody on the list of allowed signers" if self.asked else "signer not checked"
         return f"signed, {unknown}" if self.present else "unsigned"
 
 
@@ -54,7 +54,7 @@ def sign(content: bytes, key: Path) -> bytes:
     """The signature of ``content`` with the private key in ``key`` (or a public one, if the agent holds the private
     one)."""
     if not os.path.isfile(key):
-        raise InputError(f"--sign {key}: no such file; make a key with ssh-keygen -t ed25519")
+        raise InputError(f"--sign {key}: no such file. Make a key with ssh-keygen -t ed25519")
     done = _ssh_keygen(["-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
     if done.returncode != 0:
         raise InputError(f"--sign {key}: ssh-keygen does not sign with it: {_message(done)}")
@@ -76,13 +76,13 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None, namespa
     purpose: so each line is shown to it alone.
     """
     if allowed is not None and not os.path.isfile(allowed):
-        raise InputError(f"--allowed-signers {allowed}: no such file; it holds the public keys of the vendors")
+        raise InputError(f"--allowed-signers {allowed}: no such file. It should hold the vendors' public keys")
     if allowed is not None and read_content(allowed).startswith(codecs.BOM_UTF8):
-        raise InputError(f"--allowed-signers {allowed}: it begins with a byte order mark; save it without")
+        raise InputError(f"--allowed-signers {allowed}: it begins with a byte order mark. Save it without one")
     if signature is None:
-        return Signer(present=False, problem="it is not signed", asked=allowed is not None)
+        return Signer(present=False, problem="unsigned", asked=allowed is not None)
     if allowed is None:
-        return Signer(present=True, problem="it is signed, and --allowed-signers FILE was not given")
+        return Signer(present=True, problem="signed, but --allowed-signers FILE was not given")
     with tempfile.NamedTemporaryFile(prefix="mnb-signature-") as file:
         file.write(signature)
         file.flush()
@@ -118,11 +118,11 @@ def fits(content: bytes, signature: Path, namespace: str) -> bool:
 def _ssh_keygen(arguments: list[str], content: bytes) -> subprocess.CompletedProcess[bytes]:
     program = shutil.which("ssh-keygen")
     if program is None:
-        raise InputError("ssh-keygen is not installed; signatures need OpenSSH 8.0 or newer (openssh-client)")
+        raise InputError("ssh-keygen is not installed. Signatures need OpenSSH 8.0 or newer (openssh-client)")
     try:
         return subprocess.run([program, *arguments], input=content, capture_output=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise InputError(f"ssh-keygen gave no answer within {_SECONDS} s; does the key need a passphrase?") from None
+        raise InputError(f"ssh-keygen gave no answer within {_SECONDS} s. Does the key need a passphrase?") from None
 
 
 def _why(done: subprocess.CompletedProcess[bytes]) -> str:

@@ -32,7 +32,7 @@ from milabench_ng.verification.signing import check, fits
 NAMESPACE = "mnb-stamp"
 MOST_STAMPS = 2_000
 """Of one folder: more than a day of them, one a minute. Each signature takes two programs, some 0.02 s."""
-_TEXT = "mnb ledger head {head}\nnode's time {utc}\nSign this only if that time is now.\n"
+_TEXT = "mnb latest ledger hash {head}\nnode's time {utc}\nSign this only if that time is now.\n"
 _ASKED = re.compile(_TEXT.format(head=r"(?P<head>[0-9a-f]{64})", utc=r"(?P<utc>\S+)"))
 
 
@@ -54,7 +54,7 @@ def _last_line(folder: Path) -> bytes:
     """
     chain = read_ledger(folder)
     if chain.problems or not chain.entries:
-        raise InputError(f"{folder}: {(*chain.problems, 'there is no ledger.jsonl with a line in it')[0]}")
+        raise InputError(f"{folder}: {(*chain.problems, 'no ledger.jsonl with an entry in it')[0]}")
     lines = read_content(folder / LEDGER, LARGE, os.O_NOFOLLOW).split(b"\n")  # may have grown
     return next(line for line in lines if digest(line) == chain.head)
 
@@ -82,13 +82,17 @@ def add_stamp(folder: Path, answer: Path) -> Path:
         asked = sorted((folder / STAMPS).glob("*.txt"))
         target = next((text for text in asked if fits(text.read_bytes(), answer, NAMESPACE)), None)
         if target is None:
-            raise InputError(f"{answer}: a signature of no request in {folder / STAMPS}: sign one with -n {NAMESPACE}")
+            raise InputError(
+                f"{answer}: this signature belongs to no request in {folder / STAMPS}. Sign one with -n {NAMESPACE}"
+            )
         target = target.with_name(f"{target.name}.sig")
     else:
         head = _stamped(answer, content)
         target = folder / STAMPS / f"{head}.tsr"
         if not target.with_suffix(".tsq").exists():
-            raise InputError(f"{answer}: a stamp on {head[:12]}, of which there is no request in {folder / STAMPS}")
+            raise InputError(
+                f"{answer}: this stamp is for {head[:12]}, but there is no such request in {folder / STAMPS}"
+            )
     _write(target, content)
     return target
 
@@ -119,7 +123,7 @@ def read_stamps(
     ``source``: what the user calls the folder, where that is not its path. Raises InputError for more than MOST_STAMPS.
     """
     if authorities is not None and not authorities.is_file():
-        raise InputError(f"--tsa-certs {authorities}: no such file; it holds certificates (PEM)")
+        raise InputError(f"--tsa-certs {authorities}: no such file. It should hold certificates (PEM)")
     below = [folder / name for name in names if name.startswith(f"{STAMPS}/")]
     answers = [path for path in below if path.suffix in (".tsr", ".sig")]
     if len(answers) > MOST_STAMPS:
@@ -152,18 +156,18 @@ def _of_signer(path: Path, allowed: Path | None) -> Stamp:
     asked = path.with_suffix("")
     found = _ASKED.fullmatch(read_text(asked)) if asked.is_file() else None
     if found is None or found["head"] != head:
-        return Stamp(head=head, problem="what was signed is no request for a stamp on it")
+        return Stamp(head=head, problem="the signed text is not a request for a stamp")
     if allowed is None:
         return Stamp(head=head, problem="who may sign was not given (--allowed-signers)")
     if not fits(asked.read_bytes(), path, NAMESPACE):
-        return Stamp(head=head, problem="the signature is not one of its text")
+        return Stamp(head=head, problem="the signature does not match its text")
     signer = check(asked.read_bytes(), read_content(path), allowed, NAMESPACE)
     if signer.principal is None:
-        return Stamp(head=head, problem=signer.problem or "nobody signed it")
+        return Stamp(head=head, problem=signer.problem or "unsigned")
     try:
         stated = datetime.fromisoformat(found["utc"])
         if stated.tzinfo is None:
-            return Stamp(head=head, problem="its date is of no time zone")
+            return Stamp(head=head, problem="its date has no time zone")
         return Stamp(head=head, utc=stated.astimezone(UTC), by=signer.principal)
     except (ValueError, OverflowError):  # the latter for the first and the last day that there is
         return Stamp(head=head, problem="its text has no date")

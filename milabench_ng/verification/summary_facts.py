@@ -36,7 +36,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "libraries": libraries_fact(evidence),
         "twins": twins_fact(evidence),
         "ledger head": evidence.ledger.head if evidence.ledger else "none",
-        "signed by": evidence.signer.principal or evidence.signer.problem or "nobody",
+        "signed by": evidence.signer.principal or f"({evidence.signer.problem or 'unsigned'})",
         "score": _each({suite: _score(claimed) for suite, claimed in claim.scores.items()}),
     }
     if evidence.strays:
@@ -84,5 +84,5 @@ def _weights(pinned: Pinned) -> str:
         return "none"
     other = "" if pinned.shipped in (None, pinned.used) else "; not the shipped weights"
     if pinned.own:
-        other = "; the sender's own: none are shipped"
+        other = "; the sender's own, because none are shipped"
     return f"SHA-256 {pinned.used}{other}"

@@ -67,7 +67,7 @@ class CheckedResults(msgspec.Struct, frozen=True, kw_only=True):
         """The verdict in one line, and whether the tenants were isolated."""
         loose = "" if self.summary.isolation in ("full", "") else "; NOT ISOLATED"
         if self.verification is None:
-            return f"not verifiable: numbers without the slices that they follow from{loose}"
+            return f"not verifiable: no slices to check the numbers against{loose}"
         return f"{self.verification.sentence}{loose}"
 
     @property
@@ -75,8 +75,8 @@ class CheckedResults(msgspec.Struct, frozen=True, kw_only=True):
         """Why nothing is decided on them, and what to do."""
         told = f"{short(self.source)}: {self.sentence}"
         if self.verification is None:
-            return f"{told}; rules hold only for a bundle or a result folder: ask for that"
-        return f"{told}; nothing is decided on it. `mnb verify` with the same rules lists every reason"
+            return f"{told}; rules need a bundle or a result folder. Ask for one"
+        return f"{told}; excluded. To see every reason, run `mnb verify` with the same rules"
 
 
 def check_results(name: str, demands: Demands) -> CheckedResults:
@@ -128,7 +128,7 @@ def same_runs(results: Mapping[str, CheckedResults]) -> dict[str, str]:
         for name in names if len(names) > 1 else ():
             others = " and ".join(short(other) for other in names if other != name)
             same = f"{short(name)} is the same run as {others}: they have {trait}"
-            found.setdefault(name, f"{same}; each must be measured")
+            found.setdefault(name, f"{same}. Each bid needs its own measurement")
     return found
 
 

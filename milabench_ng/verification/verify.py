@@ -20,6 +20,7 @@ from milabench_ng.model.known_twins import read_known
 from milabench_ng.model.shipped import ShippedKind as ShippedKind
 from milabench_ng.model.shipped import find, profile_file
 from milabench_ng.model.shipped import names as shipped_names
+from milabench_ng.model.similar import meant_or_all
 from milabench_ng.model.sources import package_digests
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.manifest import Manifest
@@ -83,8 +84,8 @@ def gather(
     signer = check(there.packing_bytes, there.signature, allowed_signers)
     if (rules.signed or rules.signed_by) and signer.present and allowed_signers is None:
         raise InputError(
-            f"{there.source}: it is signed, and the rules demand a signature, but you did not say who may sign: give "
-            "--allowed-signers FILE, with the vendors' public keys (ssh-keygen(1), ALLOWED SIGNERS)"
+            f"{there.source}: it is signed, and the rules demand a signature, but you did not say who may "
+            "sign: pass --allowed-signers FILE with the vendors' public keys (ssh-keygen(1), ALLOWED SIGNERS)"
         )
     folder, summary, manifest = there.folder, there.summary, _manifest(there.folder)
     kept, unreadable = possible_records(folder, there.names, manifest.plan)
@@ -139,7 +140,7 @@ def gather(
 def _manifest(folder: Folder) -> Manifest:
     manifest = folder.manifest
     if manifest is None:
-        raise InputError(f"{folder.source}: there is no {MANIFEST} in it; only a whole result folder can be verified")
+        raise InputError(f"{folder.source}: no {MANIFEST} in it. Only a complete result folder can be verified")
     if not manifest.plan.devices or not all(launch.devices for launch in manifest.plan.launches):
         raise InputError(f"{folder.source}: {MANIFEST}: its plan has a launch without a device")
     return manifest
@@ -184,7 +185,9 @@ def demanded(pin: Pin | None, given: Path | None, kind: ShippedKind) -> str | No
     shipped = find(kind, pin.name) if pin.name else None
     stated = pin.sha256 or (sha256_of(shipped) if shipped else None)
     if stated is None:
-        raise InputError(f"rules: {kind}: {pin.name!r} is not shipped; there are {', '.join(shipped_names(kind))}")
+        raise InputError(
+            f"rules: {kind}: {pin.name!r} is not shipped{meant_or_all(str(pin.name), shipped_names(kind))}"
+        )
     if own is not None and own != stated.lower():
         raise InputError(f"--{kind.removesuffix('s')} {given}: its SHA-256 is {own[:12]}, the rules pin {stated[:12]}")
     return stated.lower()

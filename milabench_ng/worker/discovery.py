@@ -90,7 +90,7 @@ def _describe_data_set(name: str) -> catalogue.DataSetInfo:
 
     if name in BUILT_IN_SETS:
         return info()
-    what = f"data set {name!r} ({registry.origin(registry.entry(name))})"
+    what = f"dataset {name!r} ({registry.origin(registry.entry(name))})"
     return tried(what, info, catalogue.DataSetInfo)
 
 

@@ -144,7 +144,7 @@ def test_no_batch_is_an_error() -> None:
     with pytest.raises(InputError, match="no batch"):
         next(bench_on(Recording(1)).measure([]))
     bench = loading(Recording(1), Numbered(count=0))
-    with pytest.raises(InputError, match="the data set has no batch"):
+    with pytest.raises(InputError, match="the dataset has no batch"):
         next(bench.measure(bench.loader(4)))
 
 
@@ -316,7 +316,7 @@ def test_a_damaged_file_is_an_error_of_the_data_also_where_only_its_size_is_aske
     def sample(_: int) -> Tensor:
         raise OSError("cannot identify image file")
 
-    with pytest.raises(DataError, match="cannot identify image file; mnb prepare checks it"):
+    with pytest.raises(DataError, match="cannot identify image file"):
         loading(Recording(1), Numbered(sample), workers=1).loader(2)
 
 
@@ -341,7 +341,7 @@ def test_a_transform_replaces_the_sets_own() -> None:
 
 
 def test_a_workload_without_data_cannot_load() -> None:
-    with pytest.raises(TypeError, match="declares no data set"):
+    with pytest.raises(TypeError, match="declares no dataset"):
         bench_on(Recording()).loader(4)
 
 

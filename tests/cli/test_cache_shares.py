@@ -35,7 +35,7 @@ def test_the_table_of_shares_has_parts_of_caches_where_there_are_some() -> None:
     assert "cache" not in table(SHARE)
     parts = (CachePart(0, 0x1F, 50), CachePart(1, 0x7))
     told = table(msgspec.structs.replace(SHARE, cache=parts))
-    assert "cache 0: 5 parts (1f), 50 % of the bandwidth; cache 1: 3 parts (7)" in told
+    assert "cache 0: 5 parts (1f), 50% of the bandwidth; cache 1: 3 parts (7)" in told
 
 
 def test_doctor_says_what_each_tenant_would_get(
@@ -45,7 +45,7 @@ def test_doctor_says_what_each_tenant_would_get(
     offer = Resctrl(classes=8, cache_parts=11, cache_mask=0x7FF, least_bandwidth_pct=10, caches=caches)
     monkeypatch.setattr(readiness, "read_resctrl", lambda: offer)
     call(["doctor", "--tenants", "1", "--ram-total", "64GiB"])
-    assert "--cache-shares  device 0: cache 0: 11 parts (7ff), 100 % of the bandwidth" in capsys.readouterr().out
+    assert "--cache-shares  device 0: cache 0: 11 parts (7ff), 100% of the bandwidth" in capsys.readouterr().out
     monkeypatch.setattr(readiness, "read_resctrl", lambda: msgspec.structs.replace(offer, classes=1))
     call(["doctor", "--tenants", "1", "--ram-total", "64GiB"])
     assert "each of 1 tenant needs a group, and 0 are left" in " ".join(capsys.readouterr().out.split())

@@ -96,8 +96,8 @@ def test_a_torch_that_cannot_use_the_gpus_is_one(node: Inventory) -> None:
 @pytest.mark.parametrize("place", ["/proc/1", "/proc/1/data", "/sys"])
 def test_a_data_root_where_nothing_can_be_written_is_one(place: str) -> None:
     (reason,) = data_reasons(read_storage(Path(place)))
-    assert reason.startswith(f"data root {place}: nothing can be written")
-    assert reason.endswith("; name a folder with --dataroot")
+    assert reason.startswith(f"data root {place}: not writable")
+    assert reason.endswith("Name a folder with --dataroot")
 
 
 def test_a_data_root_that_is_yet_to_be_made_is_none(tmp_path: Path) -> None:

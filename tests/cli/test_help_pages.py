@@ -92,7 +92,7 @@ def test_options_that_belong_together_are_a_group(page) -> None:  # type: ignore
 
 def test_a_page_names_choices_and_defaults_that_say_something(page) -> None:  # type: ignore[no-untyped-def]
     whole = " ".join(" ".join(page("jobs --help-all")).split())
-    assert "--repeat INT Number of runs of every test, in each session. [default: 1]" in whole
+    assert "--repeat INT Number of repeats of every test in each session. [default: 1]" in whole
     assert "[cold, warm] [default: cold]" in whole
     assert "default: False" not in whole
     assert "default: ()" not in whole
@@ -106,4 +106,4 @@ def test_help_on_an_unknown_command_says_so(capsys: pytest.CaptureFixture[str], 
 
 def test_what_follows_two_dashes_is_the_workloads(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["jobs", "quik", "--", "--help"]) == 2
-    assert "no profile of that name" in capsys.readouterr().err
+    assert "no shipped profile" in capsys.readouterr().err

@@ -20,11 +20,11 @@ from milabench_ng.records.isolation import IoEvidence
         ),
         (
             IoEvidence(method="readers", device="", disk="", read_bytes_per_s=10 * MIB),
-            "reads 10 MiB/s for each tenant, held by the readers of the data set",
+            "reads 10 MiB/s for each tenant, enforced by the dataset's readers",
         ),
         (
             IoEvidence(method="none", device="", disk="", write_bytes_per_s=5 * MIB),
-            "writes 5 MiB/s for each tenant, not held: no fence",
+            "writes 5 MiB/s for each tenant, not enforced: no isolation",
         ),
     ],
 )

@@ -52,7 +52,7 @@ def test_a_folder_that_holds_results_or_cannot_be_made(
     for command in (["jobs", profile, "-o", "/proc/results"], ["run", "vae", "-o", "/proc/record.json"]):
         code, said = refused(command, capfd)
         assert code == 2
-        assert "/proc cannot be written (No such file or directory); name a folder elsewhere" in said
+        assert "/proc is not writable (No such file or directory). Name another folder" in said
     assert os.listdir(tmp_path / "full") == ["mine.txt"]
 
 

@@ -79,19 +79,19 @@ def test_each_rule_says_what_breaks_it_and_what_to_do(checkup: Checkup, seen: Co
     root = msgspec.structs.replace(checkup.dataroot, kind="memory", path="/data", filesystem="tmpfs")
     held = msgspec.structs.replace(checkup, tier="partial", dataroot=root, devices=checkup.devices[:1])
     found = broken(msgspec.structs.replace(rules, gpus=8, least_version="99.0"), held, changed(seen, ecc=False))
-    assert found[0].startswith("R16 here it is partial: the lines 'not ready' of mnb doctor")
+    assert found[0].startswith("R16 isolation here is partial")
     assert found[1] == "R20 /data is on memory (tmpfs): name another folder with --dataroot"
-    assert found[2].startswith("R23 GPU 1 (H200) would not work: leave out --gpus")
-    assert found[3].startswith("R24 it is off on GPU-0: nvidia-smi -i GPU-0 -e 1")
+    assert found[2].startswith("R23 GPU 1 (H200) would not be used. Leave out --gpus")
+    assert found[3].startswith("R24 off on GPU-0. Run nvidia-smi -i GPU-0 -e 1")
     assert found[4].startswith("R33 this is ")
     assert len(found) == 5
     (few,) = broken(Rules(gpus=8), checkup, seen)
-    assert few.startswith("R23 there are 2: offer a node with 8")
+    assert few.startswith("R23 there are 2. Offer a node with 8")
     cut = [msgspec.structs.replace(one, kind="mig", name=f"{one.name} MIG 7g.141gb") for one in checkup.devices]
     (instances,) = broken(Rules(whole_gpus=True), msgspec.structs.replace(checkup, devices=tuple(cut)), seen)
-    assert instances.startswith("R23 H200 MIG 7g.141gb, H200 MIG 7g.141gb are instances of MIG: nvidia-smi -mig 0")
+    assert instances.startswith("R23 H200 MIG 7g.141gb, H200 MIG 7g.141gb are MIG instances. Run nvidia-smi -mig 0")
     (power,) = broken(rules, checkup, changed(seen, power_limit_w=500.0))
-    assert power == "R25 that of GPU-0 is 500 W, its default 700 W: nvidia-smi -i GPU-0 -pl 700"
+    assert power == "R25 that of GPU-0 is 500 W instead of its default 700 W. Run nvidia-smi -i GPU-0 -pl 700"
     busy = msgspec.convert(
         dict.fromkeys((field.name for field in msgspec.structs.fields(GpuState)), None)
         | {"foreign_pids": [17], "throttled_ns": {}},
@@ -99,12 +99,12 @@ def test_each_rule_says_what_breaks_it_and_what_to_do(checkup: Checkup, seen: Co
         strict=False,
     )
     (alone,) = broken(rules, checkup, msgspec.structs.replace(seen, gpus={"GPU-0": busy}))
-    assert alone == "R26 processes 17 are on GPU-0: end them"
+    assert alone == "R26 processes 17 use GPU-0"
 
 
 def test_a_profile_that_cannot_be_run_breaks_r6(checkup: Checkup, seen: Conditions) -> None:
-    assert broken(Rules(), checkup, seen, "standard: the data sets need 300 GiB") == [
-        "R6 standard: the data sets need 300 GiB"
+    assert broken(Rules(), checkup, seen, "standard: the datasets need 300 GiB") == [
+        "R6 standard: the datasets need 300 GiB"
     ]
 
 
@@ -117,7 +117,7 @@ def plan_of(*suites: str, changed: tuple[str, ...] = ()) -> DryRun:
 
 
 def test_a_library_that_was_changed_breaks_r21_of_the_closed_division(checkup: Checkup, seen: Conditions) -> None:
-    plan = plan_of(changed=("torch 2.15.0 is not as it was installed (/site/torch/x.py)",))
+    plan = plan_of(changed=("torch 2.15.0 was changed after installation (/site/torch/x.py)",))
     assert broken(Rules(closed=True), checkup, seen, plan) == [f"R21 {plan.changed[0]}"]
     assert broken(Rules(), checkup, seen, plan) == []
 
@@ -125,7 +125,11 @@ def test_a_library_that_was_changed_breaks_r21_of_the_closed_division(checkup: C
 def test_only_suites_without_weights_break_r15(checkup: Checkup, seen: Conditions) -> None:
     plan = plan_of("unweighed", "unweighed")
     (found,) = broken(Rules(margin=0.02), checkup, seen, plan)
-    assert found == "R15 unweighed has no weights, so no score: ask the buyer to pin some in the rules (suite_weights)"
+    assert (
+        found == "R15 suite unweighed has no official weights, so there is no score. Ask the buyer to pin weights "
+        "in the rules "
+        "(suite_weights)"
+    )
     pinned = Rules(margin=0.02, suite_weights={"unweighed": Pin(sha256="0" * 64)})
     assert broken(pinned, checkup, seen, plan) == broken(Rules(), checkup, seen, plan) == []
     assert broken(Rules(margin=0.02), checkup, seen, plan_of("standard", "unweighed")) == []
@@ -136,12 +140,12 @@ def test_without_a_gpu_the_rules_on_gpus_stay_open(checkup: Checkup, seen: Condi
     found = rulings_ahead(Rules(ecc=True, mitigations=True), bare, seen, None)
     assert [(one.id, one.result, one.reasons) for one in found] == [
         ("node", "pass", ()),
-        ("R24", "unknown", ("the node shows no GPU",)),
+        ("R24", "unknown", ("the node has no GPU",)),
         ("R25", "pass", ()),
     ]
 
 
-SILENT = "GPU-0 does not say whether it is on: ask the buyer for rules without it"
+SILENT = "GPU-0 does not report it. Ask the buyer for rules without it"
 
 
 def test_instances_of_one_board_are_one_gpu(checkup: Checkup, seen: Conditions) -> None:
@@ -158,7 +162,7 @@ def test_what_gpus_do_not_tell_breaks_the_rule(checkup: Checkup, seen: Condition
     rules = Rules(ecc=True, default_power=True, foreign_refused=True)
     found = {one.title: one for one in rulings_ahead(rules, checkup, changed(seen, ecc=None), None)}
     assert found["ECC is on"].reasons == (SILENT,)
-    assert found["nobody else is on the GPUs"].reasons == ()
+    assert found["no other processes on the GPUs"].reasons == ()
     state = msgspec.convert(
         dict.fromkeys((field.name for field in msgspec.structs.fields(GpuState)), None) | {"throttled_ns": {}},
         GpuState,
@@ -166,7 +170,7 @@ def test_what_gpus_do_not_tell_breaks_the_rule(checkup: Checkup, seen: Condition
     )
     quiet = msgspec.structs.replace(seen, gpus={"GPU-0": state, "GPU-1": state})
     found = {one.title: one for one in rulings_ahead(rules, checkup, quiet, None)}
-    assert found["nobody else is on the GPUs"].reasons[0].startswith("GPU-0 does not say which processes it runs")
+    assert found["no other processes on the GPUs"].reasons[0].startswith("GPU-0 does not say which processes it runs")
     assert found["ECC is on"].reasons == ()
 
 
@@ -174,4 +178,4 @@ def test_rules_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp
     from milabench_ng.cli import call
 
     assert call(["doctor", "--rules", os.fspath(tmp_path / "none.json")]) == 2
-    assert "no such file; the shipped ones are procurement, standard" in capsys.readouterr().err
+    assert "no such file. Shipped rules: procurement" in capsys.readouterr().err

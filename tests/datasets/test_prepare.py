@@ -150,7 +150,7 @@ def test_real_set_is_used_as_it_is(tmp_path: Path) -> None:
 def test_a_folder_that_is_neither_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "Toy").mkdir()
     (tmp_path / "Toy" / "thesis.tex").write_text("precious")
-    with pytest.raises(InputError, match="neither a twin"):
+    with pytest.raises(InputError, match="neither a synthetic dataset"):
         made(tmp_path)
     assert (tmp_path / "Toy" / "thesis.tex").read_text() == "precious"
 
@@ -201,7 +201,7 @@ def test_a_real_set_has_a_checksum_too(tmp_path: Path) -> None:
 def test_unreadable_manifest_is_explained(tmp_path: Path) -> None:
     located = made(tmp_path)
     (located.path / manifest.MANIFEST).write_text("{")
-    with pytest.raises(InputError, match="is no manifest"):
+    with pytest.raises(InputError, match="is not a manifest"):
         prepare.locate(Toy(), tmp_path, 1.0)
 
 
@@ -213,7 +213,7 @@ def test_built_in_name_cannot_be_shadowed(tmp_path: Path, monkeypatch: pytest.Mo
     (package / "entry_points.txt").write_text("[milabench_ng.datasets]\ntoy = toys:Toy\n")
     assert "toy" in registry.names()
     assert isinstance(registry.find("toy"), Toy)
-    with pytest.raises(InputError, match=r"unknown data set 'cocoa'; there are: bsds500, clicks, coco, .*, toy"):
+    with pytest.raises(InputError, match=r"unknown dataset 'cocoa'bsds500, clicks, coco, .*, toy"):
         registry.find("cocoa")
 
     (package / "entry_points.txt").write_text("[milabench_ng.datasets]\nmnist = toys:Toy\n")

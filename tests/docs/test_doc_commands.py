@@ -420,7 +420,7 @@ def test_would_run(line: str, mnb: Mnb) -> None:
     own, dashes, others = " ".join(tokens(line)).partition(" -- ")
     done = mnb([*own.split(), "--dry-run", *f"{dashes}{others}".split()])
     assert done.code == 0, done.stderr
-    assert "batches, in this order" in done.stdout
+    assert "launch groups, in this order" in done.stdout
 
 
 def test_the_package_runs_as_a_module() -> None:

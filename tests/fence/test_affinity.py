@@ -104,7 +104,7 @@ def test_a_plain_user_gets_affinity_and_is_told_why() -> None:
     assert notes[-1].startswith("NOT ISOLATED")
     assert notes[0].startswith("isolation: ")
     assert refusal.startswith(notes[0])
-    assert refusal.endswith("Asked for --isolation full, this node gives affinity.")
+    assert refusal.endswith("Asked for --isolation full, but this node offers affinity.")
 
 
 def test_bounds_are_those_of_this_process() -> None:

@@ -76,14 +76,17 @@ def test_parts_that_hardware_fills_are_in_no_share_and_masks_have_no_gaps() -> N
     used = msgspec.structs.replace(ONE_SOCKET, hardware_mask=0b000_0110_0000)
     assert [part[0].mask for part in parts(used, [0], [1], [2]).values()] == [0b11, 0b1100, 0b1_1000_0000]
     assert [part[0].mask for part in parts(used, [0], [1]).values()] == [0b1111, 0b111_1000_0000]
-    assert next(cache_notes(used)) == "parts 60 of the last-level cache are in no share: hardware fills them too"
+    assert (
+        next(cache_notes(used))
+        == "parts 60 of the last-level cache are in no allocation, because hardware also fills them"
+    )
 
 
 def test_bandwidth_that_is_not_given_in_percent_stays_shared_and_that_is_said() -> None:
     without = msgspec.structs.replace(ONE_SOCKET, least_bandwidth_pct=None)
     assert parts(without, [0], [1])["1"] == (CachePart(0, 0x3E0),)
     assert list(cache_notes(without)) == [
-        "memory bandwidth is not divided: this kernel and processor take no part of it in percent"
+        "memory bandwidth is not divided: this kernel and processor do not accept percentages"
     ]
     assert [*cache_notes(ONE_SOCKET), *cache_notes(None)] == []
 
@@ -110,7 +113,7 @@ def test_what_cannot_be_had_is_refused_with_the_reason(changes: dict[str, Any], 
 
 @pytest.mark.parametrize("isolation", ["auto", "affinity", "none"])
 def test_a_fence_without_groups_has_no_parts_of_caches(isolation: IsolationRequest) -> None:
-    with pytest.raises(IsolationError, match="--cache-shares cannot be held by the fence"):
+    with pytest.raises(IsolationError, match="cannot enforce --cache-shares"):
         require_cache_groups(Capabilities("v2", "6.1", True, {}), isolation)
 
 

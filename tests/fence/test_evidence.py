@@ -87,8 +87,8 @@ def detail(usage: Usage, limit_bytes: int) -> str:
 def test_sentence_of_an_out_of_memory_death() -> None:
     usage = Usage(anon_bytes=int(180.1 * GIB), shmem_bytes=int(60.9 * GIB), page_cache_bytes=int(2.1 * GIB))
     assert detail(usage, int(243.2 * GIB)) == (
-        "out of memory in its share: limit 243.2 GiB, anon 180.1, shmem+pinned 60.9, "
-        "page cache 2.1 GiB at death. Pinned buffers and /dev/shm count."
+        "out of memory in its allocation: limit 243.2 GiB, anon 180.1, shmem+pinned 60.9, page cache 2.1 GiB "
+        "at death. Pinned buffers and /dev/shm count."
     )
 
 

@@ -84,7 +84,7 @@ def test_what_the_kernel_cannot_hold_the_readers_do(
     assert asked.reason is not None
     assert reason in asked.reason
     assert (io.limits(asked), io.reader_budget(asked)) == ((), 2 * MIB)
-    with pytest.raises(InputError, match="for writes was asked for, and only the kernel can hold that"):
+    with pytest.raises(InputError, match="for writes was requested, but only the kernel can enforce it"):
         io.ask(IoShare(read="2MiB/s", write="3MiB/s"), "x.json", Path(dataroot), capabilities, backend)
 
 

@@ -50,7 +50,7 @@ def test_mig_instances_have_shares_in_proportion_to_their_compute() -> None:
     small, large = (share.memory_bytes for share in allocation.shares.values())
     assert small / large == pytest.approx(3 / 4, rel=1e-4)
     assert allocation.notes == (
-        "shares of CPUs and RAM are in proportion to the compute of unequal devices (0: 43%, 1: 57%)",
+        "CPUs and RAM are allocated in proportion to the compute of unequal devices (0: 43%, 1: 57%)",
     )
     assert {slot.share.device_part for slot in lay_out(whole, allocation.shares)} == {msgspec.UNSET}
     halves = allocate(node(14), placements(slots_of(parts, 2))).shares

@@ -104,7 +104,7 @@ def test_choice_of_back_end() -> None:
     assert choose(found("mixed"), "auto") is affinity
     assert choose(found("v2", no(errno.EACCES)), "auto") is affinity
     assert choose(found("v2", {"cpuset": Controller(False)}), "partial") is cgroup2
-    with pytest.raises(IsolationError, match="Asked for --isolation full, this node gives partial"):
+    with pytest.raises(IsolationError, match="Asked for --isolation full, but this node offers partial"):
         choose(found("v2", {"cpuset": Controller(False)}), "full")
-    with pytest.raises(IsolationError, match="this node gives affinity"):
+    with pytest.raises(IsolationError, match="this node offers affinity"):
         choose(found("mixed"), "partial")

@@ -70,7 +70,7 @@ def test_a_quota_above_is_no_full_isolation(pod: Path) -> None:
     said = inside(pod / "below", TELL.format(parent=pod.name if on_v2 else None)).communicate()[0]
     assert said.startswith("partial 0.5\n")
     assert f"{pod} has a CPU quota of 0.5 CPUs, and the tenants would divide {os.cpu_count()}" in said
-    assert "Asked for --isolation full, this node gives partial." in said
+    assert "Asked for --isolation full, but this node offers partial." in said
 
 
 @pytest.mark.root

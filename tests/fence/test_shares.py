@@ -125,7 +125,8 @@ def test_too_little_memory_names_the_group_that_limits() -> None:
     with pytest.raises(IsolationError) as caught:
         allocate(machine(1, 8, node_gib=24), tenants(0, 0), Bounds(memory_bytes=4 * GIB, memory_group="/x/memory.max"))
     assert str(caught.value).startswith(
-        "isolation: share is 1.0 GiB per tenant (RAM 24.0 GiB limited to 4.0 GiB by /x/memory.max); needs >= 4 GiB."
+        "isolation: the allocation is 1.0 GiB per tenant (RAM 24.0 GiB limited to 4.0 GiB by /x/memory.max); "
+        "needs >= 4 GiB."
     )
 
 
@@ -133,7 +134,7 @@ def test_ram_total_overrides_a_memtotal_that_grows() -> None:
     result = allocate(machine(1, 16, node_gib=31), tenants(0, 0), policy=Policy(ram_total_bytes=256 * GIB))
     assert result.shares["t0"].memory_bytes == int(256 * GIB * 0.95 / 2) // 65536 * 65536
     assert result.shares["t0"].mems == (0,)
-    said = "256.0 GiB of RAM are divided, the node shows 31.0 GiB now: unless it grows, the limits hold nobody"
+    said = "256.0 GiB of RAM are divided, but the node shows 31.0 GiB now. Unless it grows, the limits have no effect"
     assert said in result.notes
     assert not allocate(machine(1, 16, node_gib=31), tenants(0, 0), policy=Policy(ram_total_bytes=31 * GIB)).notes
 

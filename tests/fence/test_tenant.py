@@ -208,4 +208,4 @@ def test_entry_fails_loudly(fence: Fence, make_share: MakeShare, start: Start) -
     process = start(group, ["true"])
     assert process.wait() == 125
     assert process.stderr
-    assert "mnb: could not enter the fence: cannot write '0' to" in process.stderr.read()
+    assert "mnb: could not enter its isolation: cannot write '0' to" in process.stderr.read()

@@ -58,4 +58,4 @@ def test_an_unprivileged_user_gets_a_failure_with_the_reason() -> None:
     result = python("-c", AS_NOBODY)
     assert result.returncode == 1, result.stderr
     assert result.stdout.startswith("FAIL  isolation: "), result.stderr
-    assert "Asked for --isolation full, this node gives" in result.stdout
+    assert "Asked for --isolation full, but this node offers" in result.stdout

@@ -141,7 +141,7 @@ def test_descriptions_end_without_blanks() -> None:
 
 
 def test_an_unknown_workload_lists_those_there_are() -> None:
-    with pytest.raises(InputError, match=r"unknown workload 'vea'; there are .*package\.module:function"):
+    with pytest.raises(InputError, match=r"unknown workload 'vea'.*package\.module:function"):
         Catalogue(workloads={}, data_sets={}).workload("vea", "here")
 
 

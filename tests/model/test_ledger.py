@@ -86,7 +86,7 @@ def test_a_missing_line_is_named_once(content: bytes) -> None:
     assert len(lines) > 4
     assert check_chain(b"".join(lines[:2] + lines[3:])).problems == (
         "line 3: its number is 3, 2 was expected",
-        "line 3: the line before it is not the one that it was written after",
+        "line 3: the line before it is not the original one",
     )
 
 

@@ -69,8 +69,8 @@ def test_entries_replace_their_tables_and_a_cpu_partition_has_the_smallest() -> 
 @pytest.mark.parametrize(
     ("size", "words"),
     [
-        (8 * GIB, "t: batch_size is stated by memory class, the smallest is 16GiB, and device 3 (T4) has 8.0 GiB"),
-        (None, "t: batch_size is stated by memory class, and the driver does not tell how much memory device 3 (T4)"),
+        (8 * GIB, "t: batch_size is set by memory class. The smallest is 16GiB, and device 3 (T4) has 8.0 GiB"),
+        (None, "t: batch_size is set by memory class, but the driver does not report how much memory device 3 (T4)"),
     ],
 )
 def test_a_device_below_all_classes_or_of_unknown_size_is_an_error(size: int | None, words: str) -> None:
@@ -82,9 +82,9 @@ def test_a_device_below_all_classes_or_of_unknown_size_is_an_error(size: int | N
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ({}, "t: a table without an entry"),
+        ({}, "t: an empty table"),
         ({"large": 8}, "t: memory class: 'large' is not a size"),
-        ({"16": 8}, "t: memory class '16' is below 1 MiB; write a unit"),
+        ({"16": 8}, "t: memory class '16' is below 1 MiB"),
         ({"16GiB": 8, "16 gib": 9}, "t: the memory classes '16GiB' and '16 gib' are the same size"),
     ],
 )

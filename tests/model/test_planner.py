@@ -70,7 +70,7 @@ def test_how_large_a_plan_would_be_is_known_before_it_is_made(
     places = sum(len(launch.devices) for launch in plan(made, slots, repeat=3).launches)
     assert plan(made, slots, repeat=3, most_places=places) == plan(made, slots, repeat=3)
     monkeypatch.setattr(planner, "_Composer", None)
-    with pytest.raises(InputError, match=f"on {places} slots in all, at most {places - 1} are planned"):
+    with pytest.raises(InputError, match=f"on {places} slots in total. The limit is {places - 1}"):
         plan(made, slots, repeat=3, most_places=places - 1)
 
 
@@ -91,10 +91,10 @@ def test_a_device_that_is_shared_is_company_enough() -> None:
 def test_a_test_over_several_devices_wants_them_whole() -> None:
     made = profile(a={}, wide={"partition_scheme": {"type": "gpu-progression"}})
     assert plan(made, 2, per_device=2).not_planned == {
-        "s.wide": "it spreads over devices of its own, and each of these has 2 tenants"
+        "s.wide": "it needs whole devices, but each of these has 2 tenants"
     }
     for count in (0, 27):
-        with pytest.raises(InputError, match=f"--slots-per-device {count}: at least 1, at most 26"):
+        with pytest.raises(InputError, match=f"--slots-per-device {count}, got 26"):
             plan(made, 2, per_device=count)
 
 
@@ -132,8 +132,8 @@ def test_a_mix_stands_where_its_first_test_does() -> None:
         ({"a": {}, "b": {"role": "neighbor"}}, "no test names it"),
         ({"a": {"mix": "day"}, "b": {}}, "has one test"),
         ({"a": {"least_devices": 2, "partition_scheme": {"type": "gpu-progression"}}}, "begins with one device"),
-        ({"a": {"device_counts": [1, 2]}}, "has launches over other numbers of devices"),
-        ({"a": {"instead_of": "b"}}, "no other test of this profile"),
+        ({"a": {"device_counts": [1, 2]}}, "uses other numbers of devices"),
+        ({"a": {"instead_of": "b"}}, "not another test of this profile"),
         ({"a": {"least_memory": {"each": "much"}}}, "least_memory: each: 'much' is not a size"),
     ],
 )
@@ -144,7 +144,7 @@ def test_company_that_cannot_be_is_refused(tests: dict[str, Any], says: str) -> 
 
 def test_what_needs_a_second_slot_says_so() -> None:
     for made in (profile(a={"neighbors": ["b"]}, b={"role": "neighbor"}), profile(a={"mix": "day"}, b={"mix": "day"})):
-        with pytest.raises(InputError, match=r"not planned: .* two devices or more, and there is one"):
+        with pytest.raises(InputError, match=r"not planned: .* two devices or more, but there is one"):
             plan(made, 1)
     assert shape(plan(profile(a={"neighbors": "none"}), 1)) == ["A0"]
 
@@ -154,11 +154,11 @@ def test_what_cannot_spread_over_these_devices_is_not_planned() -> None:
     made = profile(a={}, b=spread)
     assert [len(plan(made, slots).batches) for slots in (1, 2, 3)] == [2, 2, 1]
     assert plan(made, 2).not_planned == {}
-    assert plan(made, 3).not_planned == {"s.b": "a launch of it takes 1 or 2 devices, and the node has 3"}
+    assert plan(made, 3).not_planned == {"s.b": "a launch needs 1 or 2 devices, but the node has 3"}
 
 
 def test_a_mix_is_chosen_whole() -> None:
-    with pytest.raises(InputError, match="choose b too, or neither"):
+    with pytest.raises(InputError, match="choose b, or neither"):
         plan(profile(a={"mix": "day"}, b={"mix": "day"}), 2, "a")
 
 
@@ -189,9 +189,9 @@ def test_a_smaller_test_is_planned_where_the_larger_does_not_fit(devices: int, m
     assert {*made.labels} - {"s.other"} == {f"s.{name}" for name in [planned] if name}
     assert {*made.not_planned} == {"s.large", "s.small"} - {f"s.{planned}"}
     if planned == "large":
-        assert made.not_planned["s.small"] == "it stands in for large, which is planned"
+        assert made.not_planned["s.small"] == "it replaces large, which is planned"
     if (devices, planned) == (2, "small"):
-        told = "it needs 78.2 GB on each of 2 devices, and 90% of the memory of device 0 (a GPU) is 77.0 GB"
+        told = "it needs 78.2 GB on each of 2 devices, but 90% of the memory of device 0 (a GPU) is 77.0 GB"
         assert made.not_planned["s.large"] == told
 
 
@@ -202,7 +202,7 @@ def test_on_the_cpu_the_smallest_share_decides(gib: int, planned: set[str]) -> N
     made = make_plan(FSDP, options, slots, 1, memory=tenant_memory(None, [1 << 40, gib << 30]))
     assert {*made.labels} - {"s.other"} == {f"s.{name}" for name in planned}
     if gib == 4:
-        told = "it needs 78.2 GB on each of 2 devices, and 90% of the memory of a CPU partition is 3.9 GB"
+        told = "it needs 78.2 GB on each of 2 devices, but 90% of the memory of a CPU partition is 3.9 GB"
         assert made.not_planned["s.large"] == told
 
 
@@ -220,7 +220,7 @@ def test_the_smaller_test_runs_by_name() -> None:
 
 def test_tenants_that_share_a_device_are_no_further_devices() -> None:
     made = profile(a={"least_devices": 2}, b={})
-    assert plan(made, 1, per_device=2).not_planned == {"s.a": "it needs 2 devices, and the node has 1"}
+    assert plan(made, 1, per_device=2).not_planned == {"s.a": "it needs 2 devices, but the node has 1"}
     assert plan(made, 2, per_device=2).not_planned == {}
 
 

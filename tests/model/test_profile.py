@@ -82,18 +82,18 @@ def test_defaults_are_merged_shallowly_and_may_stand_anywhere() -> None:
     [
         (
             {"workload": "v", "agruments": {}},
-            "unknown key 'agruments' (did you mean 'arguments'?); the keys are workload, arguments, partition_scheme",
+            "unknown key 'agruments' (did you mean 'arguments'?)",
         ),
         (
             {"workload": "v", "partition_scheme": {"kind": "normal"}},
-            "partition_scheme: unknown key 'kind'; the keys are type",
+            "partition_scheme: unknown key 'kind'. Known: type",
         ),
         (
             {"workload": "v", "partition_scheme": {"type": "gpu"}},
             "type is 'gpu'; it takes one of 'per-gpu', 'gpu-progression'",
         ),
         ({"workload": "v", "partition_scheme": "per-gpu"}, "Expected `object`, got `str` - at `$.partition_scheme`"),
-        ({"workload": "v", "io": {"reed": "1MiB/s"}}, "io: unknown key 'reed' (did you mean 'read'?); the keys are"),
+        ({"workload": "v", "io": {"reed": "1MiB/s"}}, "io: unknown key 'reed' (did you mean 'read'?)"),
         ({"workload": "v", "require": "fully"}, "require is 'fully'; it takes one of 'full'"),
         ({"workload": "v", "arguments": {"a": 1, "size": [1]}}, "argument 'size' is [1]; it must be"),
         ({"workload": "v", "arguments": {"size": None}}, "argument 'size' is None; it must be"),
@@ -101,7 +101,7 @@ def test_defaults_are_merged_shallowly_and_may_stand_anywhere() -> None:
         ({"workload": 5}, "Expected `str`, got `int` - at `$.workload`"),
         ({}, "required field `workload`"),
         ({"workload": "v", "data_scale": "half"}, "at `$.data_scale`"),
-        ({"workload": "v", "data_scale": 0}, "data_scale is 0.0; it must be above 0 and at most 1"),
+        ({"workload": "v", "data_scale": 0}, "data_scale is 0.0; expected above 0 and at most 1"),
         ({"workload": "v", "data_scale": 1.01}, "data_scale is 1.01"),
     ],
 )
@@ -115,15 +115,15 @@ def test_what_is_wrong_is_named(definition: dict[str, Any], message: str) -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": {"workload": "v"}, "a": {"workload": "v"}}', "'a' stands twice"),
-        ('{"a": {"workload": "v", "workload": "w"}}', "'workload' stands twice"),
-        ('{"a": {"workload": "v", "arguments": {"x": {"y": 1, "y": 1}}}}', "'y' stands twice"),
-        ('{"*": {}, "*": {}, "a": {}}', "'*' stands twice"),
+        ('{"a": {"workload": "v"}, "a": {"workload": "v"}}', "'a' appears twice"),
+        ('{"a": {"workload": "v", "workload": "w"}}', "'workload' appears twice"),
+        ('{"a": {"workload": "v", "arguments": {"x": {"y": 1, "y": 1}}}}', "'y' appears twice"),
+        ('{"*": {}, "*": {}, "a": {}}', "'*' appears twice"),
         ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
         ('{"a":' * 100_000, "nested too deeply"),
         ('{"a": ' + "1" * 5000 + "}", "has more than 64 bits"),
-        ('{"a": {"workload": "v", "data_scale": NaN}}', "NaN is no JSON number"),
-        ('{"a": {"workload": "v", "data_scale": -Infinity}}', "-Infinity is no JSON number"),
+        ('{"a": {"workload": "v", "data_scale": NaN}}', "NaN is not a JSON number"),
+        ('{"a": {"workload": "v", "data_scale": -Infinity}}', "-Infinity is not a JSON number"),
         ('{"a": {"workload": "v"},\n }', "not JSON: .* \\(line \\d, column \\d+\\)"),
         ("\ufeff{}", "byte order mark"),
         ("", "not JSON"),
@@ -152,7 +152,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_text(latin)
     with pytest.raises(InputError, match=r"none\.json: No such file"):
         read_text(tmp_path / "none.json")
-    with pytest.raises(InputError, match="a folder, and not a file"):
+    with pytest.raises(InputError, match="a folder, not a file"):
         read_text(tmp_path)
 
 
@@ -191,7 +191,7 @@ def test_the_profiles_of_the_suite_of_2020_have_its_cheap_tests(name: str) -> No
 def test_a_profile_of_more_tests_than_anybody_writes_is_refused() -> None:
     """Untrusted ones come in manifests, which may be larger than a file of a profile."""
     many = {f"t{number}": {"workload": "vae"} for number in range(MOST_TESTS + 1)}
-    with pytest.raises(InputError, match=r"p\.json: 10,001 tests; a profile has at most 10,000"):
+    with pytest.raises(InputError, match=r"p\.json: 10,001 tests. A profile has at most 10,000"):
         profile(json.dumps(many))
     with pytest.raises(InputError, match=r"p\.json: larger than the 4 MiB that a profile may have"):
         profile(json.dumps({"t": {"workload": "vae"}}) + " " * SMALL)

@@ -243,8 +243,8 @@ def test_a_type_that_nobody_computes_in_is_not_taken_for_fp32(catalogue: Catalog
 @pytest.mark.parametrize(
     ("definition", "message"),
     [
-        ({"experiment": "milarun.models.vea:main"}, "stands for experiment 'milarun.models.vea:main'; known: milarun"),
-        ({"experiment": 3}, "stands for experiment 3"),
+        ({"experiment": "milarun.models.vea:main"}, "matches experiment 'milarun.models.vea:main'. Known: milarun"),
+        ({"experiment": 3}, "matches experiment 3"),
         ({"experiment": "milarun.models.vae:main", "arguments": [1]}, "arguments must be an object, not list"),
         (
             {"experiment": "milarun.models.convnet:conv_simple", "arguments": {"--lr": 1, "learning_rate": 2}},

@@ -163,7 +163,7 @@ def test_select(sysfs: Path, wanted: list[str], chosen: list[int]) -> None:
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (["2"], r"'2' is not on this node; name an index or a UUID of: 0 = GPU-aa11 .*; 1 = GPU-bb22"),
+        (["2"], r"'2' is not on this node. Use an index or a UUID of: 0 = GPU-aa11 .*; 1 = GPU-bb22"),
         (["GPU-"], r"'GPU-' fits 2 devices"),
         (["1", "GPU-bb22"], r"device 1 is named more than once"),
     ],

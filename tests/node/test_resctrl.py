@@ -66,7 +66,7 @@ def test_a_node_with_rdt(tmp_path: Path) -> None:
         counted=("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"),
     )
     assert found.text == (
-        "divides last-level cache in 11 parts for 8 groups and memory bandwidth from 10 % on; "
+        "divides last-level cache in 11 parts for 8 groups and memory bandwidth from 10% on; "
         "counts llc_occupancy, mbm_total_bytes, mbm_local_bytes"
     )
     assert tree(tmp_path) == there, "nothing is made"
@@ -83,7 +83,7 @@ def test_what_this_user_cannot_write_is_closed(tmp_path: Path, monkeypatch: pyte
     node(tmp_path, RDT)
     monkeypatch.setattr(os, "access", lambda *_: False)
     found = read_resctrl(tmp_path)
-    assert found.closed == "/sys/fs/resctrl cannot be written: run as root, and have it mounted so that root can write"
+    assert found.closed == "/sys/fs/resctrl is not writable. Run as root, and mount it writable"
     assert found.text.startswith("divides last-level cache"), "what is offered is read all the same"
 
 

@@ -63,7 +63,7 @@ DOCUMENTED: dict[str, tuple[Tamper, str]] = {
         records(lambda content: more_steps(content, 1.4)),
         "consistent forgery before signing",
     ),
-    "gradients of nothing": (records(contradiction_attacks.without_gradients), "there is no reference trace here"),
+    "gradients of nothing": (records(contradiction_attacks.without_gradients), "no reference trace here"),
     "power lowered in the window": (
         fact_attacks.after_measuring(fact_attacks.thrifty),
         "autotuning may take any power before a window",

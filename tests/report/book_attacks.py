@@ -73,7 +73,7 @@ def one_test_less(content: dict[str, Any]) -> None:
 def too_small_for_one(content: dict[str, Any]) -> None:
     """The node is said to be too small for a slow test, which then would have no weight."""
     one_test_less(content)
-    content["plan"]["unplanned"] = {"standard.toy_reg": "it needs 4 devices, and the node has 2"}
+    content["plan"]["unplanned"] = {"standard.toy_reg": "it needs 4 devices, but the node has 2"}
 
 
 def second_device_as_company(launch: dict[str, Any]) -> None:
@@ -265,7 +265,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "a profile of millions of launches": (
         "R8",
         manifest(millions_of_launches),
-        "the profile makes launches on 8,652,800 slots in all, at most 100,000 are planned",
+        "the profile needs launches on 8,652,800 slots in total. The limit is 100,000",
     ),
     "test left out of the plan": ("R8", manifest(one_test_less), "1 of 4 tests are not in the plan: toy_reg"),
     "a test by a name that looks alike": ("R8", everywhere(cyrillic), "the plan has standard.v\\u0430e run 0"),
@@ -293,7 +293,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "line taken out of the ledger": ("R13", cut_the_ledger, "line 5"),
     "failed launch": ("R14", record(tampering.failed("oom")), "are allowed"),
     "record that the report cannot read": ("R12", record(lost_minus_one), "vae.J1.1"),
-    "damaged host pace": ("R12", record(paced), "a host pace of 90.0 MB/s does not follow from its bursts"),
+    "damaged host pace": ("R12", record(paced), "a CPU speed of 90.0 MB/s does not follow from its bursts"),
     "one session called several": ("R13", a_session_for_each_run, "noted it"),
     "option that no workload has": ("R10", everywhere(other_option), "has no option skip"),
     "a version of one's own": ("R33", odd_version, "'0.3.0.dev' is no released version"),

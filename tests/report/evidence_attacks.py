@@ -89,7 +89,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "surroundings left out everywhere": ("R33", records(without("surroundings")), "it has no surroundings after it"),
     "span of the telemetry left out": ("R33", records(emptied("sampled", None)), "it has no span of its telemetry"),
     "telemetry left out": ("R33", records(emptied("telemetry", {})), "it has no telemetry of host:node"),
-    "host pace left out": ("R33", records(emptied("host_pace", {})), "it has no host pace of device 1 before it"),
+    "CPU speed check": ("R33", records(emptied("host_pace", {})), "it has no CPU speed check of device 1 before it"),
     "usage left out": ("R33", records(fence(usage=None)), "it has no CPU time that the kernel counted for device 1"),
     "confinement left out": ("R33", records(process_not_said), "it has no confinement or scheduling of the process"),
     "throttling left out": ("R33", record(throttling_not_told), "does not tell hw_power_brake, hw_thermal, sw_thermal"),
@@ -101,7 +101,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "type of the layers left out": ("R33", records(layers_not_said), "it has no type in which its layers computed"),
     "counters of an earlier run": ("R27", record(counters_fall), "machinery_cpu_s is 0, and was"),
     "newer version": ("R33", version("99.0.0"), "made with mnb 99.0.0, this is"),
-    "older version": ("R33", version("0.0.1"), "or later is demanded"),
+    "older version": ("R33", version("0.0.1"), "or later is required"),
     "telemetry left out of a version written otherwise": (
         "R33",
         told_less_by(f"{__version__}0"),

@@ -129,7 +129,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "a twin that nothing made": (
         "R19",
         proof("data", "before", data_proof(generator=None)),
-        "imagenet before the work is said to be a twin, and to have no generator",
+        "imagenet before the work is recorded as a synthetic dataset without a generator",
     ),
     "code not read before": ("R21", proof("code", "before", None), "session 1 does not say which code it began with"),
     "code not read after": (
@@ -178,7 +178,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "mitigations that are not listed": (
         "tuned-kernel",
         record(host(command_line="BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet mitigations=off")),
-        "the kernel was started with mitigations=off",
+        "the kernel was booted with mitigations=off",
     ),
     "a slow clock": (
         "tuned-kernel",

@@ -43,7 +43,7 @@ def _huge(path: Path) -> None:
 
 
 NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "directory": (Path.mkdir, "a folder, and not a file"),
+    "directory": (Path.mkdir, "a folder, not a file"),
     "pipe": (_fifo, "a pipe, and not a file"),
     "device": (lambda path: path.symlink_to("/dev/zero"), "a device, and not a file"),
     "huge": (_huge, "larger than the"),
@@ -126,7 +126,7 @@ def test_a_link_in_a_result_folder_is_not_followed(tmp_path: Path) -> None:
     record.rename(secret)
     record.symlink_to(secret)
     (failed,) = make_report(folder).summary.tests["standard.vae"].failed
-    assert failed.detail == "a symbolic link, and not a file"
+    assert failed.detail == "a symbolic link, not a file"
 
 
 def test_a_thousand_folders_in_each_other(tmp_path: Path) -> None:
@@ -150,9 +150,9 @@ def test_a_thousand_folders_in_each_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"a": 1, "b": {"c": 1, "c": 2}}', "'c' stands twice in the same object"),
-        (b'{"a": NaN}', "NaN is no JSON number"),
-        (b'{"a": -Infinity}', "-Infinity is no JSON number"),
+        (b'{"a": 1, "b": {"c": 1, "c": 2}}', "'c' appears twice in the same object"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
+        (b'{"a": -Infinity}', "-Infinity is not a JSON number"),
         (b'{"a": 1e999}', "the number 1e999 is too large"),
         (b'["\\ud83d"]', "half of a surrogate pair"),
         (b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1), "nested too deeply"),

@@ -53,9 +53,9 @@ def test_a_bound_that_measurements_show_replaces_the_declared_one_and_is_noted(
     assert made.tests["quick.vae"].work.bound == "io"
     assert f"quick.vae: bound by io, run as {was}" in made.provenance.notes
     assert call(["baseline", "build", str(quick), "--bound", "quick.vae=disk"]) == 2
-    assert "a class is one of cpu, io, launch, links, gpu-compute, gpu-memory" in capsys.readouterr().err
+    assert "a class of cpu, io, launch, links, gpu-compute, gpu-memory" in capsys.readouterr().err
     assert call(["baseline", "build", str(quick), "--bound", "quick.none=io"]) == 2
-    assert "there is no test 'quick.none'" in capsys.readouterr().err
+    assert "no test 'quick.none'" in capsys.readouterr().err
 
 
 def test_tests_that_were_run_again_take_the_place_of_their_rows(

@@ -77,7 +77,12 @@ def dated(content: dict[str, Any]) -> None:
             "lambda.gnmt_tf32 J0.0: .* items a step, others of the same batches have",
         ),
         ("beyond-baseline", thrifty, "*.txl_large_amp.*", "lambda.txl_large_amp: 2,048 MiB at most, 112,"),
-        ("R4", without_backlog, "*.resnet50_amp_loader.*", "loader processes feed it, and its slices have no backlog"),
+        (
+            "R4",
+            without_backlog,
+            "*.resnet50_amp_loader.*",
+            "loader processes feed it, but its slices have no prefetched items",
+        ),
         (
             "shipped-rate",
             dated,

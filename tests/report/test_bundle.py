@@ -127,7 +127,7 @@ def test_a_damaged_bundle_is_named_wherever_it_is_read(
         assert call(["report", str(bundle), "--format", form]) == 1
         said = " ".join("".join(capsys.readouterr()).split())
         assert "DAMAGED" in said
-        assert "trust no number here" in said
+        assert "Do not trust these numbers" in said
     assert call(["report", str(bundle), "--format", "json"]) == 1
     (what,) = json.loads(capsys.readouterr().out)["damage"]
     assert what.startswith("results/quick.vae.J0.0.")
@@ -198,7 +198,7 @@ def test_a_run_that_goes_on_is_not_packed(folder: Path) -> None:
 
     with (folder / "run.json").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(InputError, match="the run still goes on"):
+        with pytest.raises(InputError, match="the run is still in progress"):
             pack(folder, None)
 
 
@@ -217,7 +217,7 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["verify", str(folder), "--repeat", "5", "--profile", "standard"]) == 1
     text = capsys.readouterr().out
     assert text.startswith("verdict      FAIL of 18 rules: R6, R11 broken (R6 ")
-    assert "R11   FAIL    repeats as demanded" in text
+    assert "R11   FAIL    required repeats" in text
     assert call(["report", str(out)]) == 1  # six of seven tests are missing
     assert check_results(str(out), Demands()).summary.tests == check_results(str(folder), Demands()).summary.tests
 
@@ -236,8 +236,8 @@ def test_a_bundle_that_was_packed_before_its_suite_had_weights_claims_no_score(
 def test_the_verdict_names_marks_that_no_rule_refuses() -> None:
     marked = verify(BUNDLES / "unfenced-loader-2xH100-20261125.tar.gz", Rules())
     assert marked.passed
-    assert marked.marks == ("NOT ISOLATED: fence none",)
-    assert "; NOT COMPARABLE: NOT ISOLATED: fence none; " in marked.sentence
+    assert marked.marks == ("NOT ISOLATED: isolation none",)
+    assert "; NOT COMPARABLE: NOT ISOLATED: isolation none; " in marked.sentence
     many = msgspec.structs.replace(marked, marks=("a", "b", "c", "d", "e")).sentence
     assert "; NOT COMPARABLE: a, b, c, and 2 more; " in many
 

@@ -91,7 +91,7 @@ def test_weights_that_are_not_shipped_are_named_with_the_tests_that_they_leave_o
     report = make_report(run, weights=file)
     assert report.score is not None
     assert report.score.status == "complete"
-    told = f"{file}, not what is shipped for quick; measured and not in the score: loader, convnet"
+    told = f"{file} instead of the shipped weights of quick; measured but not in the score: loader, convnet"
     assert facts(report)["weights"] == told
     assert told in printed(report, "table")
     chosen = json.loads(printed(report, "json"))["choices"]
@@ -107,13 +107,13 @@ def test_an_unusual_margin_stands_beside_every_verdict(run: Path, form: Any) -> 
         assert baseline["margin"] == 0.0001
     elif form == "csv":
         (head, *rows) = csv.reader(io.StringIO(text))
-        assert "verdict (margin 0.01 %)" in head
+        assert "verdict (margin 0.01%)" in head
         assert {float(row[head.index("margin (%)")]) for row in rows} == {0.01}
     else:
         lines = [line for line in text.splitlines() if "verdict" in line or "ratio to" in line]
         assert len(lines) >= 2
         assert (
-            text.count("margin 0.01 %") == 1 + 1 + 1 + 1
+            text.count("margin 0.01%") == 1 + 1 + 1 + 1
         )  # the first screen, the ratio, the table of the tests, what decided the ratio
     usual = make_report(run, compare_to=[str(run)])
     if form == "csv":
@@ -125,14 +125,14 @@ def test_an_unusual_margin_stands_beside_every_verdict(run: Path, form: Any) -> 
 def test_the_page_has_the_margin_too(run: Path) -> None:
     page = io.StringIO()
     as_html.write(make_report(run, compare_to=[str(run)], options=ReportOptions(margin=0.5)), page)
-    assert "margin 50 %" in page.getvalue()
+    assert "margin 50%" in page.getvalue()
 
 
 def test_gpus_that_were_left_idle_are_counted(tmp_path: Path) -> None:
     whole = msgspec.to_builtins(inventory(planned(8).devices))
     report = make_report(made_of(tmp_path / "one", planned(1), inventory=whole))
     assert "devices" not in facts(report)
-    assert facts(report)["NOT COMPARABLE"].startswith("1 of the node's 8 devices worked")
+    assert facts(report)["NOT COMPARABLE"].startswith("1 of the node's 8 devices were used")
     assert as_object(report)["choices"]["node_devices"] == 8
 
 
@@ -150,7 +150,7 @@ def test_an_edited_profile_of_a_shipped_name_is_told(tmp_path: Path) -> None:
     folder = made_of(tmp_path / "run", planned())
     sha256 = json.loads((folder / "run.json").read_bytes())["profile"]["sha256"]
     report = make_report(folder)
-    assert facts(report)["profile"] == f"not the shipped quick (sha {sha256[:12]})"
+    assert facts(report)["profile"] == f"differs from the shipped quick (sha {sha256[:12]})"
     assert as_object(report)["choices"]["profiles"] == (sha256,)
 
 
@@ -176,7 +176,7 @@ def test_older_summaries_read_as_if_nothing_was_chosen(run: Path) -> None:
 def test_csv_leaves_what_was_chosen_to_the_error_output(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call(["report", str(run), "--format", "csv", "--no-penalize-variance"])
     told = capsys.readouterr()
-    assert "mnb: NOT COMPARABLE: data at scale 1 instead of 0.02" in told.err
-    assert "mnb: variance: not penalised\n" in told.err
+    assert "mnb: NOT COMPARABLE: dataset scale 1 instead of 0.02" in told.err
+    assert "mnb: variance: no penalty applied (--no-penalize-variance)\n" in told.err
     assert told.out.startswith("test,unit,weight,")
     assert "penalised" not in told.out

@@ -50,15 +50,15 @@ def data(kind: str) -> tuple[DataRead, ...]:
         (
             {"data": data("twin")},
             {"data": data("classic"), "bound": "cpu"},
-            "its data set, which set the pace, was of another kind: twin against classic",
+            "its dataset, the bottleneck, was of another kind: twin against classic",
         ),
         (
             {},
             {"departures": (Departure(what="sampled in Python", decides=True),)},
             "different work: sampled in Python",
         ),
-        ({"devices": 8}, {"devices": 1, "company": {}}, "other devices meanwhile the same test against nothing"),
-        ({"company": {"h2d": 2.0}}, {"company": {}}, "other devices meanwhile h2d against nothing"),
+        ({"devices": 8}, {"devices": 1, "company": {}}, "other devices the same test against nothing"),
+        ({"company": {"h2d": 2.0}}, {"company": {}}, "other devices h2d against nothing"),
     ],
 )
 def test_a_row_of_unknown_or_other_work_is_shown_and_does_not_count(
@@ -118,8 +118,8 @@ def test_marks_of_the_baseline_are_told() -> None:
     assert (told.tests, told.ratio, found.status) == (("standard.convnet",), "counted", "complete")
     assert found.indicative == (
         (
-            "mark of the baseline: clocks held down by hw_thermal 40 % of the time, limit 0.5 % "
-            "(at worst; 1 of 2 tests; device 0)"
+            "mark of the baseline: GPU clocks throttled (hw_thermal 40% of the time (limit 0.5% (at worst; "
+            "1 of 2 tests; device 0)"
         ),
         "mark of the baseline: averaging window shortened to 1 s (at worst; 1 of 2 tests)",
     )
@@ -129,7 +129,7 @@ def test_a_mark_that_both_have_leaves_the_ratio_an_indication() -> None:
     partial = (Mark(kind="partly isolated"),)
     found = against(changed(marks=partial), marks=partial)
     assert found.differences == ()
-    assert found.indicative == ("mark of the baseline: fence partial (1 of 2 tests)",)
+    assert found.indicative == ("mark of the baseline: isolation partial (1 of 2 tests)",)
 
 
 def test_parts_of_caches_on_one_side_are_another_isolation() -> None:

@@ -48,7 +48,7 @@ def printed(folder: Path, form: Any, *, full: bool = False) -> str:
 
 
 def test_the_terminal_has_a_table_in_the_units_of_the_suite(folder: Path) -> None:
-    _, found, rest = printed(folder, "table", full=True).partition("in the units of the suite\n")
+    _, found, rest = printed(folder, "table", full=True).partition("rates in the suite's own units\n")
     assert found
     rows = [line.split(maxsplit=3) for line in rest.partition("\n\n")[0].splitlines()]
     assert [row[0] for row in rows if row].count("convnet") == 0
@@ -133,7 +133,7 @@ def test_a_stored_summary_keeps_them(folder: Path, tmp_path: Path) -> None:
 
 def test_without_any_nothing_is_shown(folder: Path) -> None:
     derive(folder, [])
-    assert "units of the suite" not in printed(folder, "table")
+    assert "the suite's own units" not in printed(folder, "table")
     assert printed(folder, "csv").partition("\n")[0].endswith("bound by,flags,isolation,score status")
 
 
@@ -142,7 +142,7 @@ def test_a_formula_without_a_value_costs_nothing_else(folder: Path, formula: str
     derive(folder, [["x", formula]])
     vae, _ = json.loads(printed(folder, "json"))["tests"]
     assert (vae["perf"], vae["derived"]) == (128.0, [{"unit": "x", "formula": formula, "value": None}])
-    assert "units of the suite" in printed(folder, "table")
+    assert "the suite's own units" in printed(folder, "table")
 
 
 def test_a_failed_test_has_no_value(folder: Path) -> None:

@@ -80,7 +80,7 @@ def test_what_a_run_is_for_is_its_mean_rate_or_in_a_study_of_neighbours_their_co
     assert headline(cells) == expected, "the pairs of a repeat share its noise"
     cost = headline(cells | {"s.a-packed": packed})
     of_pairs = [one / (0.9 * other) for one, other in zip(NOISY, STEADY, strict=True)]
-    assert cost == Headline("the cost of neighbours", pytest.approx(half_width(log_stat(of_pairs))), 8)
+    assert cost == Headline("the cost of neighbors", pytest.approx(half_width(log_stat(of_pairs))), 8)
     starved = msgspec.structs.replace(beside, launches={})
     assert headline(cells | {"s.a-starved": starved}).width is None, "a slowdown that nobody knows"
     assert headline({"s.a": alone, "s.b": TestSummary(n=5, failures=5)}).width is None, "a rate that nobody knows"
@@ -104,9 +104,9 @@ def test_what_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("repeats", "rule", "why", "note"),
     [
-        (3, Stopping(width=0.02, budget_s=3 * HUNDRED_S), "budget", "; its result was to be known to +-2 %"),
+        (3, Stopping(width=0.02, budget_s=3 * HUNDRED_S), "budget", "; the requested precision was to ±2%"),
         (1, Stopping(budget_s=HUNDRED_S), "budget", "ended after 1 repeat, as asked"),
-        (8, NARROW, None, "all repeats were run: before the last, its result was not known to +-2 %, as asked"),
+        (8, NARROW, None, "all repeats ran: the requested precision (to ±2%, as asked"),
     ],
 )
 def test_a_report_says_that_it_is_not_as_narrow_as_asked(

@@ -124,10 +124,10 @@ def test_files_in_memory_without_their_mark_are_found(below: dict[str, str], fol
 
     def untold() -> list[str]:
         (found,) = [one for one in verify(folder, Rules(marks_refused=True)).rulings if one.id == "R22"]
-        return [why for why in found.reasons if "what it wrote lay in memory" in why]
+        return [why for why in found.reasons if "output was written to" in why]
 
     assert untold() == []
     tampering.manifest(moved)(folder)
     lacking = untold()
     assert lacking
-    assert all("checkpoint" in why and why.endswith("and it has no mark of it") for why in lacking)
+    assert all("checkpoint" in why and why.endswith("but the record has no such warning") for why in lacking)

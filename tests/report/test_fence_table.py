@@ -34,8 +34,8 @@ def test_parts_of_caches_have_columns_where_a_tenant_asked_for_some() -> None:
     without, of_caches = shown(plain, divided)
     assert [without[name] for name in ("cache asked for", "caches in force")] == [None, None]
     assert [of_caches[name] for name in list(of_caches)[-4:]] == [
-        "cache 0: 5 parts (1f), 50 % of the bandwidth",
-        "cache 0: 5 parts (1f), 50 % of the bandwidth; cache 1: 11 parts (7ff)",
+        "cache 0: 5 parts (1f), 50% of the bandwidth",
+        "cache 0: 5 parts (1f), 50% of the bandwidth; cache 1: 11 parts (7ff)",
         "3.0 MiB",
         "5.0 GiB",
     ]

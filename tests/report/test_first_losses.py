@@ -61,7 +61,7 @@ def test_a_mark_says_what_theory_expects() -> None:
 def test_options_that_the_formula_lacks_are_no_reference() -> None:
     found = compare_first_loss(seen(8.0, arguments={"width": 2048}), FirstLoss("log(vocabulary)"))
     assert found.deviations == ()
-    assert found.sentence.startswith("no reference for these options (formula 'log(vocabulary)': unknown name")
+    assert found.sentence.startswith("no reference trace for these options (formula 'log(vocabulary)': unknown name")
 
 
 @pytest.mark.parametrize(("first", "marks"), [(10.82, 0), (10.3, 1)])

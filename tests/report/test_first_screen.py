@@ -22,14 +22,14 @@ BUNDLE = BASELINES / "bundles" / "standard-rest-2xH200-20261122.tar.gz"
 QUESTIONS = {
     "what?": r"^mnb · standard · \S+\.tar\.gz",
     "when?": r"2026-11-22 08:50 UTC$",
-    "is it valid?": r"^Valid +72 of 72 launches +0 failed +isolation full +no mark$",
-    "can it be compared?": r"^! NOT JUDGED +3 repeats; 5 repeats give a verdict$",
+    "is it valid?": r"^Valid +72 of 72 launches +0 failed +isolation full +no warnings$",
+    "can it be compared?": r"^! NOT JUDGED +3 repeats; 5$",
     "is it the whole suite?": r"^! PARTIAL +7 of 19 weighted tests were not selected$",
-    "what is the score?": r"^Score +partial: 12 of 19 tests +points are of all tests",
+    "what is the score?": r"^Score +partial: 12 of 19 tests +no score: only some tests ran",
     "and of a node?": r"^vs h200 .* [\d.]+ per node",
     "against what?": r"^vs h200 +[\d.]+ per GPU .* tests",
-    "what does it cost?": r"^Price +300,000 \$ per node +[\d,]+ \$ per h200 node's worth",
-    "which device is worst?": r"^Look at .*GPU 1 in ssd \(-14\.7 %\)",
+    "what does it cost?": r"^Price +300,000 \$ per node +[\d,]+ \$ per h200-node equivalent",
+    "which device is worst?": r"^Look at .*GPU 1 in ssd \(-14\.7%\)",
     "what next?": r"^next +mnb jobs standard --repeat 5",
 }
 

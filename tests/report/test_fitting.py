@@ -35,7 +35,7 @@ def test_columns_come_back_by_importance_while_there_is_room() -> None:
 
 def test_texts_wrap_between_words_and_below_themselves() -> None:
     assert wrapped("one two three four five six", 30, 8) == "one two three four\n        five six"
-    assert wrapped("gap in test of -14.7 % is", 21, 0) == "gap in test of\n-14.7 % is"  # no line begins with a unit
+    assert wrapped("gap in test of -14.7% is", 21, 0) == "gap in test of\n-14.7% is"  # no line begins with a unit
     assert wrapped("x " * 2000, UNLIMITED, 8) == "x " * 2000
 
 
@@ -55,7 +55,7 @@ def test_no_table_pretends_to_know_what_unlike_repeats_do_not_tell(tmp_path: Pat
     make_records.write_run(tmp_path / "run", plan, lambda launch, _: 1e4 * 30 ** (launch.run % 2))
     stream = StringIO()
     write_report(make_report(tmp_path / "run"), "table", stream)
-    (whole,) = [line for line in stream.getvalue().splitlines() if line.startswith("without the charge for spread")]
+    (whole,) = [line for line in stream.getvalue().splitlines() if line.startswith("without the variance penalty")]
     assert "over 100" in whole
 
 
@@ -77,7 +77,7 @@ def test_a_report_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, width: int,
         assert "…" not in text  # what rich cuts
     above = " ".join(lines[lines.index(head) - 1 :][:2])
     assert all(title in above for title in stay)
-    assert "--full prints them all" in " ".join(" ".join(lines).split())
-    assert "--full prints" not in full.getvalue() + piped.getvalue()
+    assert "--full shows all columns" in " ".join(" ".join(lines).split())
+    assert "--full shows" not in full.getvalue() + piped.getvalue()
     everything = [column.title for column in columns(report)]
     assert all(title in re.sub(r"\x1b\[[0-9;]*m", "", full.getvalue()) for title in everything)

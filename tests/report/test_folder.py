@@ -183,13 +183,13 @@ def test_every_way_to_fail_has_its_cause(tmp_path: Path) -> None:
 def test_a_newer_schema_is_said_to_be_newer(tmp_path: Path, whole: Plan) -> None:
     make_records.write(tmp_path, make_records.record(whole.launches[0], make_records.steady, schema=RECORD_SCHEMA + 1))
     row = load(tmp_path).tests["standard.vae"]
-    assert "update mnb" in row.failed[0].detail
+    assert "Update mnb" in row.failed[0].detail
 
 
 def test_a_schema_of_before_is_said_to_be_of_01(tmp_path: Path, whole: Plan) -> None:
     make_records.write(tmp_path, make_records.record(whole.launches[0], make_records.steady, schema=1))
     detail = load(tmp_path).tests["standard.vae"].failed[0].detail
-    assert "record schema 1: made by mnb 0.1, which no later version reads; use that version" in detail
+    assert "record schema 1: made by mnb 0.1, which later versions cannot read. Use that version" in detail
 
 
 def test_isolation_is_the_weakest_of_all_launches(tmp_path: Path, whole: Plan) -> None:
@@ -248,7 +248,7 @@ def test_a_summary_survives_its_file(tmp_path: Path, whole: Plan) -> None:
         ("[]", "not a summary"),
         ('{"schema": 99}', "schema 99"),
         ('{"schema": 2, "tests": {}}', "not a summary"),
-        ('{"vae": {"n": 1}}', "neither a summary of mnb nor one of 2020"),
+        ('{"vae": {"n": 1}}', "not a summary of mnb or milabench 2020"),
         ("{}", "empty"),
     ],
 )
@@ -261,7 +261,7 @@ def test_bad_summaries_are_bad_input(tmp_path: Path, content: str, message: str)
 def test_bad_folders_are_bad_input(tmp_path: Path, whole: Plan) -> None:
     with pytest.raises(InputError, match="No such file"):
         load(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="it holds no record"):
+    with pytest.raises(InputError, match="it has no record"):
         load(tmp_path)
     make_records.write(tmp_path, make_records.record(whole.launches[0], make_records.steady))
     classic = make_records.record(whole.launches[1], make_records.steady)

@@ -18,12 +18,12 @@ from milabench_ng.verification.verify import verify
 NAMES = tuple(path.name.removesuffix(".tar.gz") for path in (*honest.MEASURED, *honest.BUNDLES))
 
 UNKEPT = {
-    "R2": "nobody signed it",
+    "R2": "unsigned",
     "R6": "it is of another profile than the rules pin",
     "R7": "so are the weights of its suite",
     "R8": "only some tests of the profile ran (--name)",
     "R11": "it has fewer repeats and sessions than the rules ask for",
-    "R15": "of so few repeats there is no interval, and of some tests no whole score",
+    "R15": "of so few repeats no interval, and of some tests no whole score",
     "R19": "the data of its suite are smaller than the rules ask for, or an older version did not read them twice",
     "R21": "another version or commit of mnb made it, and only that one can compare the code",
     "R33": "an older version of mnb made it than the rules ask for",
@@ -32,7 +32,7 @@ UNKEPT = {
 UNFENCED = {"R16": "it was to run without the fence", "R22": "its records say so"}
 OWN: dict[str, dict[str, str]] = {
     "cv-1xH200-20261122": {
-        "R22": "another run had its GPU during one test, and its record says so",
+        "R22": "its GPU during one test, and its record says so",
         "R26": "the processes of that run were on its GPU",
     },
     "modern-1xH200-20261124": {"R22": "it ran in the order of the file, and says so"},

@@ -105,7 +105,7 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     assert [cell.effect.verdict for cell in found] == ["not judged", "better"]
     assert next_step(report) == f"mnb report {tmp_path} --layout interference"
     matrix, blame, pressed = tables(report)
-    assert matrix.notes[0].startswith("cost of neighbours: 1.25, the geometric mean of 1 test")
+    assert matrix.notes[0].startswith("cost of neighbors: 1.25, the geometric mean of 1 test")
     assert [heading.title for heading in matrix.headings] == ["victim", "packed", "noise"]
     assert matrix.rows == (("vae", "1.25", "2.00 (2.00 to 2.00) *"),)
     assert [row[3] for row in pressed.rows] == ["-", "noise 338.33 images/s"]
@@ -121,7 +121,7 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     ]
     assert [row["pairs"] for row in rows] == ["3", "6"]
     assert [row["test"] for row in rows] == ["i.together", "i.beside_noise"], "as the test table names them"
-    assert [(row["company"], row["company's rate"], row["company's unit"]) for row in rows] == [
+    assert [(row["neighbor"], row["neighbor's rate"], row["neighbor's unit"]) for row in rows] == [
         ("", "", ""),
         ("noise", str(found[1].company["noise"]), "images/s"),
     ]
@@ -135,7 +135,7 @@ def test_too_few_pairs_are_no_verdict_anywhere(tmp_path: Path) -> None:
     report = make_report(tmp_path)
     assert {cell["effect"].why for cell in as_object(report)["neighbours"]["cells"]} == {"under 5 pairs"}
     assert "not judged: under 5 pairs" in tables(report)[0].notes
-    (answer,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbours"]
+    (answer,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbors"]
     assert answer.parts[-1] == "not judged: under 5 pairs, most: vae beside noise 2.00 x"
 
 
@@ -146,7 +146,7 @@ def test_the_tables_of_neighbours_are_among_all_tables(tmp_path: Path) -> None:
     for name in ("slowdowns", "by-antagonist", "antagonists"):
         assert (tmp_path / "tables" / f"{name}.csv").read_text().count("vae" if name == "slowdowns" else "noise")
     blame = (tmp_path / "tables" / "by-antagonist.csv").read_text().splitlines()
-    assert blame[0] == "antagonist,victims,mean slowdown,low 95 %,high 95 %"
+    assert blame[0] == "antagonist,victims,mean slowdown,low 95%,high 95%"
     assert float(blame[1].split(",")[2]) == report.neighbours[1].value
     shown = {}
     for full in (False, True):
@@ -253,13 +253,13 @@ def test_the_state_of_the_cache_is_told_and_hides_no_cell(tmp_path: Path) -> Non
             "i.vae_alone.J2.1.*",
             {"precision": {"requested": "fp16", "ran_before": "fp16", "ran_after": "fp16", "dtypes": {}}},
             [
-                ("vae_alone", "ran alone, and nothing that ran in company is the same work"),
+                ("vae_alone", "ran alone, but no test with neighbors did the same work"),
                 ("together", "not the work of vae_alone: other precision"),
                 ("beside_noise", "not the work of vae_alone: other precision"),
             ],
         ),
-        ("i.beside_noise.*", None, [("beside_noise", "no pair of launches has two rates")]),
-        ("i.beside_noise.*", {"schema": "x"}, [("beside_noise", "none of its launches can be read")]),
+        ("i.beside_noise.*", None, [("beside_noise", "no pair of launches has both rates")]),
+        ("i.beside_noise.*", {"schema": "x"}, [("beside_noise", "none of its launches is readable")]),
     ],
 )
 def test_what_has_no_cell_is_named(
@@ -271,11 +271,11 @@ def test_what_has_no_cell_is_named(
     report = make_report(tmp_path)
     assert [(lost.test, lost.why) for lost in report.lost_cells] == told
     (line,) = [fact for fact in first_screen(report).look if fact.name == "neighbours"]
-    assert line.text == f"no slowdown of {'; '.join(f'{test} ({why})' for test, why in told)}"
+    assert line.text == f"no slowdown computed: {'; '.join(f'{test} ({why})' for test, why in told)}"
     found = as_object(report)["neighbours"]["without_figure"]
     assert [(lost.test, lost.why) for lost in found] == told
     if report.neighbours:
-        assert f"no slowdown of {told[0][0]}: {told[0][1]}" in tables(report)[0].notes
+        assert f"no slowdown computed: {told[0][0]}: {told[0][1]}" in tables(report)[0].notes
     else:
         with pytest.raises(InputError, match="vae_alone: ran alone"):
             tables(report)
@@ -304,14 +304,14 @@ def test_the_page_is_quiet_where_nothing_is_found_and_loud_where_it_is(tmp_path:
     assert [cells[0].text, cells[1].text] == ["1.00", "2.00 *"]
     assert cells[1].title.startswith("vae beside noise: 2.00 (2.00 to 2.00), 10 pairs; noise ")
     assert [table.key for table in page.tables][:2] == ["matrix", "blame"]
-    (neighbours,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbours"]
-    assert neighbours.parts == ("cost 0.0 % (95 %: 0.0 to 0.0)", "worst: vae beside noise 2.00 x")
+    (neighbours,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbors"]
+    assert neighbours.parts == ("cost 0.0% (95%: 0.0 to 0.0)", "worst: vae beside noise 2.00 x")
 
 
 def test_a_run_without_victims_says_nothing_of_neighbours(tmp_path: Path) -> None:
     make_records.write_run(tmp_path, plan(profile(together=PROFILE["together"]), 2, 1), drifting)
     report = make_report(tmp_path)
-    assert "Neighbours" not in [answer.name for answer in first_screen(report).answers]
+    assert "Neighbors" not in [answer.name for answer in first_screen(report).answers]
     assert "slowdowns" not in [chart.key for chart in report_page(report).charts]
 
 

@@ -48,13 +48,13 @@ def named(lines: list[str]) -> list[str]:
 def test_a_study_of_neighbours_says_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = printed(make_report(Path(STUDY)), monkeypatch)
     assert len(lines) <= 12
-    assert re.match(r"Verdict +NOT COMPARABLE: NOT ISOLATED: fence none", lines[0])
+    assert re.match(r"Verdict +NOT COMPARABLE: NOT ISOLATED: isolation none", lines[0])
     assert any(line.startswith("Neighbours  ") for line in lines)
 
 
 def test_a_note_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = printed(make_report(Path("bundles/modern-2xH200-20261124.tar.gz")), monkeypatch)
-    assert lines[0] == "Verdict  NOT JUDGED: 3 repeats; 5 repeats give a verdict"
+    assert lines[0] == "Verdict  NOT JUDGED: 3 repeats; 5"
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -79,7 +79,7 @@ def test_its_answers_are_those_of_the_first_screen(monkeypatch: pytest.MonkeyPat
     told = {answer.name: "   ".join(answer.parts) for answer in first_screen(report).answers}
     lines = printed(report, monkeypatch)
     assert lines[:3] == [
-        "Verdict  NOT JUDGED: 3 repeats; 5 repeats give a verdict",
+        "Verdict  NOT JUDGED: 3 repeats; 5",
         f"Score    {told['Score']}",
         f"Valid    {told['Valid']}",
     ]
@@ -108,4 +108,4 @@ def test_a_run_without_any_finding_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     assert report.score is not None
     judged = msgspec.structs.replace(report.score, interval=SURE)
     quiet = msgspec.structs.replace(report, score=judged)
-    assert printed(quiet, monkeypatch)[0] == "Verdict  nothing was found that speaks against the results"
+    assert printed(quiet, monkeypatch)[0] == "Verdict  no issues found"

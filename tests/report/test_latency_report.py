@@ -67,7 +67,7 @@ def test_a_failed_launch_does_not_count(folder: Path) -> None:
 
 
 def test_every_form_has_them(folder: Path) -> None:
-    _, found, rest = printed(folder, "table").partition("latency of a batch\n")
+    _, found, rest = printed(folder, "table").partition("latency per batch\n")
     assert found
     assert ["vae", "180", "0.9935", "10.08"] in [line.split() for line in rest.splitlines()]
     vae, convnet = csv.DictReader(io.StringIO(printed(folder, "csv")))
@@ -81,7 +81,7 @@ def test_every_form_has_them(folder: Path) -> None:
         "p99_ms": pytest.approx(P99_MS),
     }
     assert tests[1]["latency"] is None
-    assert "latency of a batch" in printed(folder, "markdown")
+    assert "latency per batch" in printed(folder, "markdown")
     assert "latency" in [table.key for table in report_page(make_report(folder)).folded]
 
 

@@ -75,10 +75,10 @@ def test_smaller_data_than_the_profile_says_are_a_mark(tmp_path: Path, whole: Pl
     report = make_report(tmp_path / "small")
     first = first_screen(report).facts[0]
     assert (first.name, first.tone) == ("NOT COMPARABLE", "bad")
-    assert first.text == "data at scale 0.1 instead of 1 (at worst; 5 of 7 tests)"
+    assert first.text == "dataset scale 0.1 instead of 1 (at worst; 5 of 7 tests)"
     (score,) = [answer for answer in first_screen(report).answers if answer.name == "Score"]
     assert score.tone == "bad"
-    assert any("data at scale 0.1" in why for why in shortfalls(report.summary, {"quick": report.score}))
+    assert any("dataset scale 0.1" in why for why in shortfalls(report.summary, {"quick": report.score}))
 
 
 def test_the_profiles_own_scale_is_no_mark(tmp_path: Path, whole: Plan) -> None:
@@ -95,7 +95,7 @@ def test_devices_that_are_left_out_are_a_mark(tmp_path: Path, whole: Plan) -> No
     manifest = json.loads((tmp_path / "run.json").read_bytes())
     manifest["inventory"] = make_records.manifest(whole)["inventory"]
     (tmp_path / "run.json").write_text(json.dumps(manifest))
-    assert [mark.text for mark in make_report(tmp_path).marks] == ["1 of the node's 2 devices worked"]
+    assert [mark.text for mark in make_report(tmp_path).marks] == ["1 of the node's 2 devices were used"]
 
 
 def test_company_that_the_profile_does_not_say_is_a_mark(tmp_path: Path, whole: Plan) -> None:
@@ -107,7 +107,7 @@ def test_company_that_the_profile_does_not_say_is_a_mark(tmp_path: Path, whole: 
     manifest["profile"]["text"] = make_records.profile_text(whole)
     (tmp_path / "run.json").write_text(json.dumps(manifest))
     (mark,) = make_report(tmp_path).marks
-    assert mark.text.startswith("beside nothing, which the profile does not say")
+    assert mark.text.startswith("beside nothing, which the profile does not specify")
     assert "5 of 7 tests" in first_screen(make_report(tmp_path)).facts[0].text
 
 
@@ -132,7 +132,7 @@ def test_a_failure_is_the_first_line(tmp_path: Path, whole: Plan) -> None:
         path.write_text('{"x":1}')
     report = make_report(tmp_path)
     first = first_screen(report).facts[0]
-    least = "at least 3.05% with 95 % confidence, limit 1.00%"
+    least = "at least 3.05% (95% confidence), limit 1.00%"
     assert (first.name, first.text) == ("FAIL", f"2 of 12 launches failed (2 unreadable): {least}")
     (valid,) = [answer for answer in first_screen(report).answers if answer.name == "Valid"]
     assert (valid.parts[:2], valid.tone) == (("10 of 12 launches", "2 failed"), "bad")
@@ -145,7 +145,7 @@ def test_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path, whole: Plan) -
     make_records.write_ledger(tmp_path, whole)
     screen = first_screen(make_report(tmp_path))
     assert [(fact.name, fact.text) for fact in screen.facts[:2]] == [
-        ("INTERRUPTED", "2 of 12 launches were not run yet"),
+        ("INTERRUPTED", "2 of 12 launches have not run yet"),
         ("NO SCORE", "1 of 7 missing: quick.convnet"),
     ]
     (valid,) = [answer.parts for answer in screen.answers if answer.name == "Valid"]
@@ -192,7 +192,7 @@ def test_what_was_stopped_is_pending_in_every_count(tmp_path: Path, whole: Plan)
     )
     assert made["failed"] == []
     assert "failed launch" not in table(report)
-    assert (report.failure_rate.excess, report.exit_code) == ("2 of 12 launches were not run yet", 1)
+    assert (report.failure_rate.excess, report.exit_code) == ("2 of 12 launches have not run yet", 1)
 
 
 def test_what_was_stopped_fails_where_others_decide(tmp_path: Path, whole: Plan) -> None:
@@ -264,11 +264,11 @@ def test_a_break_between_sessions_is_no_interruption(
     assert (found.interrupted, found.between_sessions) == (True, between)
     screen = first_screen(make_report(tmp_path))
     assert screen.alarms[0].name == ("BETWEEN SESSIONS" if between else "INTERRUPTED")
-    assert screen.alarms[0].text == "2 of 12 launches were not run yet"
+    assert screen.alarms[0].text == "2 of 12 launches have not run yet"
     (score,) = [answer.parts for answer in screen.answers if answer.name == "Score"]
     assert score == ("not yet: there are more sessions" if between else "not yet: the run was interrupted",)
     (step,) = [fact.text for fact in screen.commands if fact.name == "next"]
-    why = ", for 2 launches of later sessions, if it does not go on by itself"
+    why = ", for 2 launches of later sessions, if it does not continue by itself"
     assert step == f"mnb resume {tmp_path}{why if between else ', for 2 launches not run yet'}"
 
 
@@ -281,7 +281,7 @@ def test_records_that_are_gone_are_no_interruption(tmp_path: Path, whole: Plan) 
     screen = first_screen(make_report(tmp_path))
     assert (screen.facts[0].name, screen.facts[0].text) == (
         "FAIL",
-        "2 of 12 launches were not run: at least 3.05% with 95 % confidence, limit 1.00%",
+        "2 of 12 launches were not run: at least 3.05% (95% confidence), limit 1.00%",
     )
 
 
@@ -307,8 +307,11 @@ def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, w
     write_report(report, "table", stream, full=True)
     text = " ".join(stream.getvalue().split())
     ours, theirs = four_digits(other.run_score or 0.0), four_digits(other.score or 0.0)
-    of = f"6 of 7 tests, {other.weight_pct:.0f} % of the weight"
-    assert f"{ours} against {theirs} per device, 0.500; charged for spread and failures, over {of}: toy_reg" in text
+    of = f"6 of 7 tests, {other.weight_pct:.0f}% of the weight"
+    assert (
+        f"{ours} against {theirs} per device, ratio 0.500; both with penalties for variance and failures, over "
+        f"{of}: toy_reg" in text
+    )
     assert f" 0.500 per GPU 0.500 per node {of}" in text
 
 
@@ -354,7 +357,7 @@ def test_a_gpu_that_mostly_waits_is_flagged_where_its_arithmetic_should_set_the_
         rewrite(tmp_path, test, telemetry=telemetry, sampled=sampled, bound=bound)
     report = make_report(tmp_path)
     assert {(test, flag.detail) for test, flag in report.flags if flag.kind == "idle GPU"} == {
-        ("quick.convnet", "the GPU was busy for 26 % of the window, and should set the pace")
+        ("quick.convnet", "expected to be GPU-bound, but the GPU was busy for only 26% of the window")
     }
     vae = load(tmp_path).tests["quick.vae"]
     assert (mean(vae.gpu_load.values()), vae.power_w) == (pytest.approx(0.26), pytest.approx(200.0))
@@ -386,6 +389,6 @@ def test_a_run_in_progress_says_how_far_it_is_and_fails_nothing(tmp_path: Path) 
         report = make_report(tmp_path)
     assert report.exit_code == 0
     assert first_screen(report).facts[0] == Fact("running", "18 of 24 launches, about 6 min 40 s left", "fair")
-    assert "not yet: the run goes on" in table(report)
+    assert "not yet: the run is still in progress" in table(report)
     assert "NO SCORE" not in table(report)
     assert make_report(tmp_path).exit_code == 1  # it has ended, and launches are missing

@@ -102,7 +102,10 @@ def test_items_worked_off_by_hand() -> None:
     assert worked_off(falling[:1]) == 0.0
     found = stock(falling)
     assert found is not None
-    assert found.detail == "87 items, 10.8% of the window's, were made before it: so much too high"
+    assert (
+        found.detail
+        == "87 items, 10.8% of the window's) were prefetched before the window, so the rate is too high by that much"
+    )
     assert stock(rows_of(spans, [3, 3, 3, 3, 0, 0, 0, 0])) is None  # 4 of 800: half a percent
     assert stock(rows_of(spans, [4, 4, 3, 3, 0, 0, 0, 0])) is not None
     assert stock(rows_of([(1.0, 0)] * 8, [70, 60, 50, 40, 30, 20, 10, 0])) is None  # no item, no part of them
@@ -130,8 +133,8 @@ def test_a_stall_over_an_edge_is_in_no_rate_and_told() -> None:
     assert found is not None
     assert found.kind == "stall"
     assert found.detail == (
-        "a slice over its edge, 10.0 s after the start: 2.6 s at 19.23 items/s, usually 100; "
-        "it hid 1.5 s, 17% of the window"
+        "a slice across its boundary, 10.0 s after the start: 2.6 s at 19.23 items/s, usually 100; it hid 1.5 "
+        "s, 17% of the window"
     )  # 1.9 of 2.6 s are inside, and of 2.6 s 2.1 were lost
     assert far_slice(rows_of([(0.5, 50)] * 30), Window(start_s=102.8, end_s=111.8), start_s=100.0) is None
 

@@ -283,7 +283,8 @@ def mixed(folder: Path, *, slow: float = 1.0) -> Report:
 def test_a_node_with_two_models_is_named_and_its_devices_are_held_against_their_like(tmp_path: Path) -> None:
     report = mixed(tmp_path, slow=0.9)
     assert (
-        report.summary.notes[0] == "devices of several models (3 x Big, 1 x Small): rates are means over unlike devices"
+        report.summary.notes[0]
+        == "devices of several models (3 x Big, 1 x Small): each rate is a mean over different devices"
     )
     assert report.gpus is not None
     assert report.gpus.models == ("Big", "Big", "Big", "Small")
@@ -298,6 +299,6 @@ def test_of_a_device_without_its_like_nothing_is_claimed(tmp_path: Path, capsys:
     assert report.gpus.overall == report.gpus.stragglers == ()
     call(["report", str(tmp_path / "run"), "--per-gpu"])
     shown = " ".join(capsys.readouterr().out.split())
-    assert "no GPU is slow beyond chance; " in shown
-    assert "; not known of GPU 3: no other is of that model" in shown
+    assert "no GPU is significantly slower; " in shown
+    assert "; GPU 3 not checked: no other of that model" in shown
     assert "device 3, Small" in shown

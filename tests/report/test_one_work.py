@@ -57,7 +57,7 @@ def test_one_of_several_is_a_failed_launch(folder: Path, what: Change, told: str
     assert (row.n, row.failures, row.work.unit, row.work.classic_factor, row.work.bound) == (4, 1, "images", 1.0, "cpu")
     assert row.work.options["batch_size"] == 64
     assert (row.failed[0].cause, row.failed[0].job_id) == ("unreadable", which)
-    assert row.failed[0].detail == f"not of the work of its test: {told}"
+    assert row.failed[0].detail == f"different work from the rest of its test: {told}"
     found = score(load(folder), {"quick.vae": 1.0}).per_device
     assert found == pytest.approx(75.0, rel=1e-12)  # 100 items/s, and 1 of 4 failed
 

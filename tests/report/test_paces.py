@@ -97,9 +97,9 @@ def test_an_even_run_is_said_in_one_line_and_one_row(tmp_path: Path) -> None:
 
 def test_the_share_with_slow_cores_is_named(tmp_path: Path) -> None:
     report = make_report(folder(tmp_path, lambda launch: (70.0,) * 2 if launch.devices == (2,) else (80.0,) * 2, 2, 4))
-    assert told(report)[1] == ("computed by zlib 1", "slow cores: device 2 (-12.5 %)")
+    assert told(report)[1] == ("computed by zlib 1", "slow cores: device 2 (-12.5%)")
     (cores,) = [each for each in first_screen(report).look if each.name == "cores"]
-    assert cores.text == "the CPU cores of GPU 2 are slower than the others' (-12.5 %)"
+    assert cores.text == "the CPU cores of GPU 2 are slower than the others (-12.5%)"
     stream = io.StringIO()
     as_table.write(report, stream)
     row = next(line for line in stream.getvalue().splitlines() if line.startswith("device 2 "))
@@ -108,7 +108,7 @@ def test_the_share_with_slow_cores_is_named(tmp_path: Path) -> None:
 
 def test_what_changed_over_a_batch_is_counted(tmp_path: Path) -> None:
     report = make_report(folder(tmp_path, lambda launch: (80.0, 70.0) if launch.run == 1 else (80.0, 80.0)))
-    assert told(report)[1][-1] == "changed by more than 5 % over 1 of 3 batches"
+    assert told(report)[1][-1] == "CPU speed changed by more than 5% over 1 of 3 batches"
 
 
 def test_sessions_are_told_apart() -> None:
@@ -122,7 +122,7 @@ def test_cores_that_others_use_too_are_told() -> None:
     found = paces([seen(80.0, 80.0, "0"), seen(edge(80.0, on_cpu=0.5), 80.0, "1")])
     assert found is not None
     assert found.on_cpu == 0.75
-    assert found.remarks[-1] == "others had 25 % of the cores"
+    assert found.remarks[-1] == "others had 25% of the cores"
 
 
 def test_what_was_not_measured_has_its_reason_and_no_figure(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_what_was_not_measured_has_its_reason_and_no_figure(tmp_path: Path) -> N
     found = paces(some)
     assert found is not None
     assert found.run.n == 1
-    assert without_pace(some) == (f"host pace not measured: {unknown.problem}",)
+    assert without_pace(some) == (f"CPU speed check not done: {unknown.problem}",)
 
 
 def test_the_reason_stands_in_the_report(tmp_path: Path) -> None:
@@ -144,7 +144,9 @@ def test_the_reason_stands_in_the_report(tmp_path: Path) -> None:
         made["mnb"]["host_pace"] = {"0": {at: {"problem": "CPU 7 may not be used"} for at in ("before", "after")}}
         file.write_text(json.dumps(made))
     report = make_report(path)
-    assert [at.text for at in details(report) if at.name == "note"] == ["host pace not measured: CPU 7 may not be used"]
+    assert [at.text for at in details(report) if at.name == "note"] == [
+        "CPU speed check not done: CPU 7 may not be used"
+    ]
 
 
 def test_another_library_is_another_computation() -> None:
@@ -153,7 +155,7 @@ def test_another_library_is_another_computation() -> None:
     found = paces(both)
     assert found is not None
     assert (found.run.n, found.run.max) == (1, 80.0)
-    assert without_pace(both) == ("host pace left out where zlib 2 computed it",)
+    assert without_pace(both) == ("CPU speed checks made with zlib 2 are left out",)
 
 
 def test_summaries_and_baselines_carry_it_and_older_ones_are_read(tmp_path: Path) -> None:
@@ -180,7 +182,7 @@ def test_two_hosts_whose_paces_differ_are_told_apart(tmp_path: Path) -> None:
     same = folder(tmp_path / "same", lambda _: (79.0, 79.0))
     told = make_report(slow, compare_to=[str(fast), str(same)]).comparisons
     assert [(one.what, one.run, one.baseline) for one in told[0].differences] == [
-        ("host pace", "70.0 MB/s per CPU", "80.0 MB/s per CPU")
+        ("CPU speed check", "70.0 MB/s per CPU", "80.0 MB/s per CPU")
     ]
     (again,) = make_report(fast, compare_to=[str(same)]).comparisons
     assert again.differences == ()
@@ -219,7 +221,7 @@ def test_a_median_without_its_bursts_counts_as_not_measured(tmp_path: Path) -> N
         file.write_text(json.dumps(made))
     summary = load(place)
     assert summary.host_pace is None
-    assert "host pace not counted where the bursts that it is the median of are not recorded" in summary.notes
+    assert "CPU speed checks without recorded bursts are left out" in summary.notes
 
 
 @pytest.mark.parametrize("stated", [81.0, None])
@@ -231,4 +233,4 @@ def test_a_median_that_does_not_follow_from_its_bursts_is_damaged(tmp_path: Path
     file.write_text(json.dumps(made))
     (failed,) = load(place).tests["quick.vae"].failed
     assert failed.cause == "unreadable"
-    assert f"a host pace of {stated} MB/s does not follow from its bursts" in failed.detail
+    assert f"a CPU speed of {stated} MB/s does not follow from its bursts" in failed.detail

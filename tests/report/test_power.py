@@ -99,7 +99,7 @@ def counter(watts: float, span_s: float = 8.5) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("changes", "watts", "basis"),
     [
-        pytest.param({"energy_j": counter(600.0)}, 600.0, "energy counter", id="15 % below the samples"),
+        pytest.param({"energy_j": counter(600.0)}, 600.0, "energy counter", id="15% below the samples"),
         pytest.param({"energy_j": counter(70.0)}, 710.0, "counter and samples disagree", id="a tenth of the samples"),
         pytest.param({"energy_j": counter(900.0)}, 710.0, "counter and samples disagree", id="above the samples"),
         pytest.param({"energy_j": {"min": 2.0, "max": 1.0, "span_s": 8.5}}, 710.0, "samples", id="backwards"),
@@ -134,7 +134,7 @@ def test_of_how_many_launches_the_power_is_known(tmp_path: Path) -> None:
     content = json.loads(path.read_text())
     content["mnb"] |= {"telemetry": made["telemetry"], "sampled": made["sampled"]}
     path.write_text(json.dumps(content))
-    assert said(folder) == {"power": "is known of 1 of 4 launches; launches without: quick.vae, quick.toy_reg"}
+    assert said(folder) == {"power": "known for 1 of 4 launches; missing for quick.vae, quick.toy_reg"}
 
 
 def test_the_power_of_a_gpu_that_tenants_share_is_nobodys(tmp_path: Path) -> None:

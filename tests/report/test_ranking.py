@@ -71,11 +71,11 @@ def test_a_bid_that_fails_beyond_the_limit_has_no_rank(tmp_path: Path) -> None:
     made = tender(tmp_path, {"healthy": healthy, "other": node(90.0, 90.0), "failing": failing}, EQUAL)
     assert ranks(made)["failing"] is None
     row = next(at for at in made.rows if at.name == "failing")
-    assert (row.ratio, row.pareto, row.why) == (None, False, "10 of 20 launches failed, the limit is 1 %")
+    assert (row.ratio, row.pareto, row.why) == (None, False, "10 of 20 launches failed, the limit is 1%")
     assert made.exit_code == 1
     stream = io.StringIO()
     write(tender_document(made), "table", stream)
-    assert "10 of 20 launches failed, the limit is 1 %" in " ".join(stream.getvalue().split())
+    assert "10 of 20 launches failed, the limit is 1%" in " ".join(stream.getvalue().split())
 
 
 def test_no_bid_ranks_behind_one_that_costs_more(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_node_that_fails_beyond_the_limit_is_not_called_better(fail: int, verd
     for found, verdict in ((up, verdicts[0]), (down, verdicts[1])):
         assert {found.effect.verdict, *(each.effect.verdict for each in found.rows.values())} == {verdict}
     if fail:
-        assert up.effect.why == "the run: 2 of 10 launches failed, the limit is 1 %"
+        assert up.effect.why == "the run: 2 of 10 launches failed, the limit is 1%"
         assert down.effect.why.startswith("the baseline: 2 of 10")
 
 
@@ -111,7 +111,7 @@ def test_a_bid_of_other_work_wins_nothing(tmp_path: Path) -> None:
     bids = {"base": with_options(node(100.0, 100.0)), "usual": with_options(node(100.0, 100.0)), "other": other}
     made = tender(tmp_path, bids, EQUAL)
     assert set(ranks(made).values()) == {None}
-    assert made.why_unranked == "no weighted test is the same work in all bids and in the reference"
+    assert made.why_unranked == "no weighted test is comparable across all bids and the reference"
     assert "option batch_size 64 against 256" in {one.why for one in made.other_work}
     assert {at.ratio for at in made.rows} == {None}
 
@@ -133,7 +133,7 @@ def test_ratios_are_over_the_tests_that_all_bids_share_with_the_reference(
     assert [at.ratio for at in made.rows] == pytest.approx([1.0, 1.0])
     stream = io.StringIO()
     write(tender_document(made), "table", stream)
-    said = "1 of 2 weighted tests; not convnet, which is not the same work in the reference"
+    said = "1 of 2 weighted tests; not convnet, which differs from the reference"
     assert said in " ".join(stream.getvalue().split())
 
 
@@ -245,7 +245,7 @@ def test_sessions_back_to_back_are_one(tmp_path: Path) -> None:
         assert json.loads(path.read_bytes())["mnb"]["started_utc"].startswith("2026-01-06")
     found = load(tmp_path / "run")
     assert found.tests["standard.vae"].sessions == {}
-    assert found.merged_sessions == "3 sessions count as one: less than 6 h lie between them"
+    assert found.merged_sessions == "3 sessions count as one: they are less than 6 h apart"
     (few,) = [
         fact
         for fact in first_screen(build_report(found, "run", Scale(weights={"standard.vae": 1.0}))).alarms

@@ -112,7 +112,7 @@ def test_the_report_says_the_unit_everywhere() -> None:
     made = report(("half", AT_ONE), options=ReportOptions(price=1000.0))
     told = {fact.name: fact.text for fact in (*first_screen(made).facts, *details(made, charged=True))}
     assert told["Score"].startswith("2.000 x paper per device   4.000 per node")
-    assert "2.000 against 1.000 x paper per device" in told["charged scores, half"]
+    assert "2.000 against 1.000 x paper per device" in told["scores with penalties, half"]
     assert told["vs half"].startswith("2.012 per device   ")
     assert "   4.024 per node (2 devices against 1)   " in told["vs half"]
     assert "   250.0 $ per x paper" in told["Price"]
@@ -165,7 +165,7 @@ def test_weights_name_the_reference_and_pin_it(tmp_path: Path) -> None:
     ("header", "labels", "words"),
     [
         ({"sha256": "1" * 64}, WEIGHTS, "reference paper with SHA-256 111111111111: "),
-        ({"reference": "nobody"}, WEIGHTS, "there is no such file next to the weights, and no such shipped baseline"),
+        ({"reference": "nobody"}, WEIGHTS, "no such file next to the weights, and no such shipped baseline"),
         ({"reference": "../paper"}, WEIGHTS, "name a file next to the weights, no path"),
         ({"name": "x"}, WEIGHTS, 'the form is {"*": {"reference"'),
         ({}, {"s.a": 1.0, "s.c": 1.0}, "reference paper has no rate of s.c; leave its weight out"),
@@ -270,7 +270,10 @@ def test_a_reference_of_another_size_is_told_where_tests_run_over_all_devices(sc
     run = msgspec.structs.replace(RUN, tests=RUN.tests | {"s.b": sharing})
     made = build_report(run, "run", Scale(weights=WEIGHTS, reference=against(AT_ONE)))
     said = [alarm.text for alarm in first_screen(made).alarms if alarm.name == "other size"]
-    text = "the reference of the score has 1 device, this node 2: compare scores of nodes with 2 devices only"
+    text = (
+        "the score's reference node has 1 device, and this node has only 2. Compare only with scores of "
+        "nodes with 2 devices only"
+    )
     assert said == ([text] if told else [])
 
 

@@ -97,7 +97,7 @@ def test_without_a_plan_a_score_of_ours_is_partial() -> None:
 
 
 def test_what_the_node_is_too_small_for_has_no_weight() -> None:
-    small = summary({"s.a": row(100.0)}, unplanned={"s.b": "it needs 2 devices, and the node has 1"})
+    small = summary({"s.a": row(100.0)}, unplanned={"s.b": "it needs 2 devices, but the node has 1"})
     made = score(small, {"s.a": 1, "s.b": 1})
     assert (made.status, made.per_device, made.of, made.missing) == ("complete", pytest.approx(100.0, rel=1e-12), 1, ())
     assert planned_weights({"s.a": 1.0, "s.b": 5.0}, small) == {"s.a": 1.0}
@@ -237,5 +237,5 @@ def test_bad_weights_are_bad_input(tmp_path: Path, content: str, message: str) -
 
 
 def test_an_unknown_baseline_is_bad_input() -> None:
-    with pytest.raises(InputError, match="nothing: no such file or folder, and no baseline"):
+    with pytest.raises(InputError, match="nothing: no such file or folder, and no shipped baseline"):
         load_baseline("nothing")

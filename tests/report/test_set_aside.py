@@ -42,13 +42,13 @@ def test_gpus_cut_into_instances_leave_the_others_their_tests(tmp_path: Path) ->
     assert made.exit_code == 1
     told = {fact.text for fact in tender_facts(made) if fact.name == "refused"}
     assert told == {
-        "straw: set aside: its GPUs are MIG 7g, those of most bids whole, so no test is the same work",
+        "straw: excluded: its GPUs are MIG 7g, but those of most bids are whole, so no test is comparable",
     }
 
 
 def test_a_bid_of_another_suite_leaves_the_others_theirs(tmp_path: Path) -> None:
     made = tender(tmp_path, straw=of_model("H200", "standart"), a=WHOLE, b=WHOLE)
-    assert made.refused == {"straw": "set aside: it ran standart, and most bids standard"}
+    assert made.refused == {"straw": "excluded: it ran standart, but most bids ran standard"}
     assert {row.name: row.rank for row in made.rows} == {"a": 1, "b": 1}
 
 

@@ -101,8 +101,8 @@ def test_what_silence_is_worth(tmp_path: Path) -> None:
         folder = tmp_path / str(noise)
         return printed(reported(folder, {"vae": rates.tolist()}))
 
-    assert "; a GPU 5 % slower would be noticed in 19 of 20 such runs" in alike(0.001)
-    assert "; a GPU 5 % slower would be noticed in 0 of 20 such runs" in alike(0.05)
+    assert "; a GPU 5% slower would be found in 19 of 20 such runs" in alike(0.001)
+    assert "; a GPU 5% slower would be found in 0 of 20 such runs" in alike(0.05)
 
 
 @pytest.mark.parametrize(("noise", "tone"), [(0.001, "good"), (0.05, "plain")])
@@ -128,11 +128,11 @@ def test_one_repeat_gives_no_verdict_but_the_command_that_does(tmp_path: Path) -
     report = reported(tmp_path / "run", {"vae": [[1.0, 0.95]]})
     assert report.gpus is not None
     assert (report.gpus.stragglers, report.gpus.overall, report.gpus.judged) == ((), (), False)
-    assert "Look at GPU 1 behind the best in 1 test, most in vae (-5 %)" in printed(report)
-    assert "most in vae (-5 %): repeat before judging" in printed(report)
+    assert "Look at GPU 1 is behind the best in 1 test, most in vae (-5%)" in printed(report)
+    assert "most in vae (-5%); run more repeats before judging" in printed(report)
     commands = re.findall(r"mnb jobs [^\n,]*", printed(report))
     assert commands == [f"mnb {TENDER}"], "one suggestion on a screen"
-    told = "one repeat does not tell a slow device from a slow launch: mnb jobs quick --repeat 5 --name vae"
+    told = "one repeat cannot tell a slow device from a slow launch: mnb jobs quick --repeat 5 --name vae"
     assert told in printed(msgspec.structs.replace(report, show_gpus=True))
 
 
@@ -145,7 +145,7 @@ def test_what_a_repeat_does_to_all_devices_hides_no_slow_one(tmp_path: Path) -> 
     assert {(slow.device, slow.test) for slow in report.gpus.stragglers} == {("2", "quick.vae"), ("2", "quick.convnet")}
     (slow,) = report.gpus.overall
     assert (slow.device, slow.effect_pct) == ("2", pytest.approx(-6.0, abs=0.1))
-    assert "slow over all tests: GPU 2 (-6.0 %)" in printed(report)
+    assert "slow over all tests: GPU 2 (-6.0%)" in printed(report)
 
 
 def test_devices_within_3_percent_are_never_slow_however_often_they_ran(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_device_15_percent_slower_in_36_batches_is_found_on_a_noisy_host(tmp_p
     assert report.gpus is not None
     (slow,) = report.gpus.overall
     assert (slow.device, slow.effect_pct) == ("1", pytest.approx(-15, abs=5))
-    assert f"slow over all tests: GPU 1 ({slow.effect_pct:+.1f} %)" in printed(report)
+    assert f"slow over all tests: GPU 1 ({slow.effect_pct:+.1f}%)" in printed(report)
     assert report.gpus.behind == ()
 
 
@@ -228,7 +228,7 @@ def test_what_is_not_proven_is_not_cleared(tmp_path: Path) -> None:
     assert report.gpus.overall == ()
     (behind,) = report.gpus.behind
     assert (behind.device, behind.repeats) == ("1", 3)
-    told = f"GPU 1 is {-behind.effect_pct:.1f} % behind over all tests, not proven with 3 repeats"
+    told = f"GPU 1 is {-behind.effect_pct:.1f}% behind over all tests, not proven with 3 repeats"
     command = f"mnb jobs quick --repeat {behind.repeats_needed}"
     assert f"Look at {told}: {command}" in printed(report)
     weights = tmp_path / "weights.json"
@@ -271,13 +271,13 @@ def test_devices_that_may_be_slow_are_told_worst_first(tmp_path: Path) -> None:
     few = [Behind(device=str(at), effect_pct=-4.0 - at, p=0.2, repeats=3, repeats_needed=5 + at) for at in (2, 1)]
     text = not_proven(summary, few, "GPU")
     assert text == (
-        "GPU 2 is 6.0 % behind over all tests, GPU 1 is 5.0 % behind, not proven with 3 repeats: "
+        "GPU 2 is 6.0% behind over all tests, GPU 1 is 5.0% behind, not proven with 3 repeats: "
         "mnb jobs quick --repeat 7"
     )
     some = msgspec.structs.replace(summary, omitted=("quick.convnet",))
     assert not_proven(some, few, "GPU").endswith("--repeat 7 --name vae"), "only what was run"
     hardly = [msgspec.structs.replace(one, repeats_needed=None) for one in few[:1]]
-    assert not_proven(summary, hardly, "GPU").endswith("not proven with 3 repeats; it would take more than 100")
+    assert not_proven(summary, hardly, "GPU").endswith("not proven with 3 repeats; proof would need more than 100")
 
 
 def load_summary(folder: Path) -> Summary:

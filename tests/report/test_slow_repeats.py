@@ -60,7 +60,7 @@ def test_an_interval_holds_the_mean_with_and_without_them() -> None:
 def test_a_verdict_is_as_wide() -> None:
     slow = [(1.0, stat_of_logs([0.1 + log for log in (*STEADY, *STEADY, 0.006, -0.16)]))]
     assert effect(slow, 0.03).verdict == "better"
-    assert effect(slow, 0.045).verdict == "inconclusive", "t alone calls it better up to a margin of 5.3 %"
+    assert effect(slow, 0.045).verdict == "inconclusive", "t alone calls it better up to a margin of 5.3%"
 
 
 def test_a_score_is_widened_by_the_weight_of_what_is_slow() -> None:

@@ -279,7 +279,8 @@ def test_idle_time_between_batches_has_a_cap(folder: Path, keys: Keys) -> None:
     short = Rules(stamps=StampRule(delay_s=600.0, idle_s=60.0))
     assert not any("nothing ran" in why for why in ruling(folder, keys).reasons)
     assert any(
-        "nothing ran for 86 s before batch 1, 60 s are allowed" in why for why in ruling(folder, keys, short).reasons
+        "nothing ran for 86 s before launch group 1, 60 s are allowed" in why
+        for why in ruling(folder, keys, short).reasons
     )
 
 
@@ -308,10 +309,10 @@ def test_answers_to_nothing_are_refused(folder: Path, keys: Keys, tmp_path: Path
     shutil.rmtree(folder / "stamps")
     (folder / "stamps").mkdir()
     (tmp_path / "odd").write_bytes(b"odd")
-    for answer, said in ((reply, "there is no request"), (signature, "no request"), (tmp_path / "odd", "neither")):
+    for answer, said in ((reply, "no request"), (signature, "no request"), (tmp_path / "odd", "neither")):
         with pytest.raises(InputError, match=said):
             add_stamp(folder, answer)
-    with pytest.raises(InputError, match="there is no ledger"):
+    with pytest.raises(InputError, match="no ledger"):
         request_stamp(tmp_path)
 
 

@@ -177,16 +177,16 @@ def test_a_newer_record_is_refused_and_counts_as_failed() -> None:
     rewrite(path, RECORD_SCHEMA + 1, "mnb")
     (failed,) = load(RESULTS).tests["quick.vae"].failed
     assert f"record schema {RECORD_SCHEMA + 1}: this is mnb" in failed.detail
-    assert "update mnb" in failed.detail
+    assert "Update mnb" in failed.detail
     reasons = [reason for ruling in verify(RESULTS, Rules()).rulings if ruling.id == "R12" for reason in ruling.reasons]
-    assert any("update mnb" in reason and path.name in reason for reason in reasons)
+    assert any("Update mnb" in reason and path.name in reason for reason in reasons)
 
 
 @pytest.mark.usefixtures("version")
 def test_a_newer_manifest_is_refused() -> None:
     rewrite(RESULTS / "run.json", 99)
     for read in (load, lambda folder: verify(folder, Rules())):
-        with pytest.raises(InputError, match=r"run\.json: .*manifest schema 99: this is mnb .*; update mnb"):
+        with pytest.raises(InputError, match=r"run\.json: .*manifest schema 99: this is mnb .*. Update mnb"):
             read(RESULTS)
 
 
@@ -194,7 +194,7 @@ def test_a_newer_summary_is_refused(version: str) -> None:
     path = Path("summary.json")
     path.write_bytes((STORED / version / path).read_bytes())
     rewrite(path, SUMMARY_SCHEMA + 1)
-    with pytest.raises(InputError, match=rf"^summary\.json: summary schema {SUMMARY_SCHEMA + 1}: .*; update mnb$"):
+    with pytest.raises(InputError, match=rf"^summary\.json: summary schema {SUMMARY_SCHEMA + 1}: .*. Update mnb$"):
         load_baseline(str(path))
 
 
@@ -215,4 +215,4 @@ def test_a_newer_ledger_is_named() -> None:
     path.write_bytes(content.replace(old, new))
     (ruling,) = [ruling for ruling in verify(RESULTS, Rules()).rulings if ruling.id == "R13"]
     assert f"ledger schema {LEDGER_SCHEMA + 1}: " in ruling.reasons[0]
-    assert ruling.reasons[0].endswith("; update mnb")
+    assert ruling.reasons[0].endswith(". Update mnb")

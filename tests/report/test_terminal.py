@@ -39,7 +39,7 @@ SPARING = table("", ROWS, "name", Heading("unit", spare=1), Heading("needs", spa
 def test_a_narrow_terminal_does_without_what_can_be_spared_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = printed(monkeypatch, Terminal(), 40, SPARING)
     assert lines[0].split() == ["name", "count", "what", "it", "is"]
-    assert "unit, needs: only in a wider terminal or in a file" in " ".join(" ".join(lines).split())
+    assert "unit, needs: shown in a wider terminal or in a file" in " ".join(" ".join(lines).split())
     assert not any("torchvision" in line for line in lines)
     lines = printed(monkeypatch, Terminal(), 73, SPARING)  # 8 + 6 + 9 + 36 and 3 gaps, without `needs`
     assert lines[0].split() == ["name", "unit", "count", "what", "it", "is"]

@@ -207,14 +207,18 @@ def test_what_is_said_names_all_but_the_strong() -> None:
     rows = [
         ("a", ("compared: strong",)),
         ("b", ("compared: strong", "compared: weak")),
-        ("c", ("compared: digest only", "no reference for x")),
+        ("c", ("compared: digest only", "no reference trace for x")),
         ("d", ("compared: strong",)),
-        ("e", ("no reference for x",)),
+        ("e", ("no reference trace for x",)),
         ("f", ("compared",)),
     ]
-    assert told(rows) == ("5 of 6 tests compared: 2 strong, 1 weak (b), 1 digest only (c); no reference for x: c, e")
+    assert told(rows) == (
+        "5 of 6 tests compared: 2 strong, 1 weak (b), 1 digest only (c); no reference trace for x: c, e"
+    )
     assert told(rows[-1:]) == "1 of 1 test compared"
-    assert told([(str(n), (f"no reference for {n}",)) for n in range(6)]).endswith("; 2 others without a reference")
+    assert told([(str(n), (f"no reference trace for {n}",)) for n in range(6)]).endswith(
+        "; 2 others without a reference"
+    )
 
 
 def test_traces_of_cpus_and_gpus_are_merged_and_what_is_new_wins() -> None:
@@ -267,7 +271,7 @@ def test_what_has_no_reference_is_not_marked_and_named() -> None:
     ]:
         # Other software: the digest, which is of one kind of device by its software key, has no say.
         assert compare(seen(9.0, "b", **changes), trace, "newer") == Compared(lacking=lacking)
-    assert compare(seen(9.0), None, "k").sentence.startswith("no reference for gpu, fp32")
+    assert compare(seen(9.0), None, "k").sentence.startswith("no reference trace for gpu, fp32")
 
 
 def test_launches_of_different_options_make_no_trace() -> None:
@@ -296,7 +300,7 @@ def test_files_without_gradient_norms_are_read() -> None:
     [
         (b'"value": 2.0', b'"value": "2"', r"here: Expected `float`, got `str` - at `\$.tests.*value`"),
         (b'"value": 2.0', b'"value": NaN', "here: not JSON: NaN"),
-        (b'"suite": "try"', b'"suite": "try", "suite": "try"', "'suite' stands twice"),
+        (b'"suite": "try"', b'"suite": "try", "suite": "try"', "'suite' appears twice"),
     ],
 )
 def test_bad_files_are_refused_with_file_and_place(old: bytes, new: bytes, message: str) -> None:
@@ -327,7 +331,7 @@ def test_a_report_marks_what_left_the_traces(tmp_path: Path, monkeypatch: pytest
     subprocess.run(command, check=True, env={"PYTHONPATH": str(ROOT)})
     monkeypatch.setattr(shipped, "_places", lambda: (tmp_path,))
     again = subprocess.run([*command, "--keep", str(target)], check=True, env={"PYTHONPATH": str(ROOT)}, stderr=PIPE)
-    assert again.stderr == b"try.net gpu fp32: strong; step 1: 0.2 % 3 %\n"
+    assert again.stderr == b"try.net gpu fp32: strong; step 1: 0.2% 3%\n"
     assert load(good).tests["try.net"].marks == ()
     (fact,) = (fact for fact in details(make_report(good)) if fact.name == "reference traces")
     assert fact.text == "1 of 1 test compared: 1 strong"
@@ -355,5 +359,5 @@ def test_a_report_says_what_has_no_reference(tmp_path: Path, monkeypatch: pytest
     made = make_report(folder(tmp_path / "results", 2.0))
     assert made.lines[0].row.marks == ()
     (fact,) = (fact for fact in details(made) if fact.name == "reference traces")
-    assert fact.text.startswith("0 of 1 test compared; no reference for ")
+    assert fact.text.startswith("0 of 1 test compared; no reference trace for ")
     assert fact.text.endswith(": net")

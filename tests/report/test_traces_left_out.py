@@ -63,8 +63,8 @@ def test_a_launch_that_learned_nothing_is_marked_also_where_bands_are_wide_or_mi
     assert compare(course({"1": 0.5, "10": 0.499}, {"1": 0.25, "2": 0.1}), trace, "k").deviations == ()
     found = compare(course({"1": 0.5, "10": 0.5}, {"1": 0.25, "2": 0.0}), trace, "k").deviations
     assert [mark.text for mark in found] == [
-        "nothing was learned: the gradient norm at step 2 is 0",
-        "nothing was learned: the loss at all recorded steps is 0.5",
+        "the model did not learn: the gradient norm at step 2 is 0",
+        "the model did not learn: the loss at all recorded steps is 0.5",
     ]
 
 
@@ -82,7 +82,7 @@ def test_a_gradient_of_nothing_is_right_where_the_test_has_learned_all() -> None
         ({"1": 2.0}, {"1": 5.0}, set()),
         ({"1": 2.0}, {}, {"the record has no gradient norm at step 1"}),
         ({}, {}, {"the record has no loss at step 1", "the record has no gradient norm at step 1"}),
-        ({"1": 2.0}, {"1": 5.0, "2": 0.0}, {"nothing was learned: the gradient norm at step 2 is 0"}),
+        ({"1": 2.0}, {"1": 5.0, "2": 0.0}, {"the model did not learn: the gradient norm at step 2 is 0"}),
     ],
 )
 def test_a_report_marks_records_with_less(

@@ -55,7 +55,7 @@ def test_the_command_line_comes_before_the_profile() -> None:
 
 def test_writes_that_nobody_can_hold_are_refused_with_the_tests_name() -> None:
     assert shares(IoShare(), backend=affinity) == {"s.limited": (2 * MIB, None, False)}
-    with pytest.raises(InputError, match=r"^s\.json: test 'limited': an I/O share of 3 MiB/s for writes was asked"):
+    with pytest.raises(InputError, match=r"^s\.json: test 'limited': an I/O limit of 3 MiB/s for writes was requested"):
         shares(IoShare(write="3MiB/s"), backend=affinity)
 
 
@@ -71,7 +71,7 @@ def test_a_run_probes_its_share_and_its_records_say_so(run_profile, data_root: P
         assert isolation.io.read_bytes_per_s == isolation.requested.io[0].read_bytes_per_s == 10 * MIB
         assert isolation.effective.io == isolation.effective_end.io == isolation.requested.io
         assert 0 < isolation.io.probed_read_bytes_per_s <= 1.1 * 10 * MIB
-        assert (record.success, Mark(kind="I/O share overridden") in record.mnb.marks) == (True, False)
+        assert (record.success, Mark(kind="I/O limit overridden") in record.mnb.marks) == (True, False)
     for record in trial.of("free"):
         [isolation] = record.mnb.isolation.values()
         assert (isolation.io, isolation.requested.io, isolation.effective.io) == (None, (), ())
@@ -83,7 +83,9 @@ def test_a_run_probes_its_share_and_its_records_say_so(run_profile, data_root: P
 def test_readers_hold_what_the_kernel_cannot(run_profile) -> None:  # type: ignore[no-untyped-def]
     test = {"workload": "vae", "io": {"read": "24 MiB/s"}, "arguments": {"batch_size": 16}}
     trial = run_profile({"vae": test}, isolation="affinity", tenants=1)
-    assert any(note.startswith("trial.vae: its readers hold the I/O share, not the kernel: ") for note in trial.notes)
+    assert any(
+        note.startswith("trial.vae: its readers enforce the I/O limit, not the kernel: ") for note in trial.notes
+    )
     [record] = trial.records
     [isolation] = record.mnb.isolation.values()
     assert (isolation.io.method, isolation.requested.io) == ("readers", ())

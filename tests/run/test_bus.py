@@ -119,7 +119,7 @@ def test_a_sink_that_raises_is_dropped_with_one_note(monkeypatch: pytest.MonkeyP
     bus.close()
     assert memory.stages == texts
     assert memory.notes == [
-        "raising failed (ZeroDivisionError: the planned accident): it is told nothing more, and the run goes on"
+        "raising failed (ZeroDivisionError: the planned accident): stopped reporting to it; the run continues"
     ]
     check_order(memory)
     assert len(raising.told) == 3

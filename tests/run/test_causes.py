@@ -223,7 +223,7 @@ def test_a_device_fault_comes_before_what_the_worker_says_of_it() -> None:
 def test_a_worker_that_could_not_enter_is_told_from_one_that_ends_in_the_same_way() -> None:
     outcome = msgspec.structs.replace(GOOD, exit_status=EXIT_REFUSED, window=None)
     found = judge(outcome, [], {"0": GroupEvidence()}, {"0": GIB})
-    assert found == Failure(cause="isolation_lost", detail="it could not enter the fence; its log says why")
+    assert found == Failure(cause="isolation_lost", detail="it could not enter its isolation. See its log")
     entered = GroupEvidence(
         proc=ProcView(pid=1, groups=(), cpus_allowed=(), mems_allowed=(), threads=1, open_fds={}),
         before=GroupEvents(),

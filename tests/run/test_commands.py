@@ -87,10 +87,10 @@ def test_jobs_ends_with_verdict_score_validity_and_what_to_do(folder: Path, here
     done = here("jobs", str(profile), "-o", "out", *QUICK, "--isolation", "none")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    said = "will be marked: NOT ISOLATED: fence none; averaging window shortened to 0.5 s"
+    said = "comparability warning: NOT ISOLATED: isolation none; averaging window shortened to 0.5 s"
     assert said in done.stderr, "before the first batch"
     assert done.stderr.index(said) < done.stderr.index("[1/1]")
-    assert done.stderr.index("Ctrl-C: the batch under way counts as interrupted") < done.stderr.index("[1/1]")
+    assert done.stderr.index("Ctrl-C interrupts the current launch group") < done.stderr.index("[1/1]")
     summary = load(folder / "out")
     marks = {mark.kind for row in summary.tests.values() for mark in row.marks}
     assert {"not isolated", "window shortened"} <= marks
@@ -109,7 +109,7 @@ def test_jobs_ends_with_verdict_score_validity_and_what_to_do(folder: Path, here
 def test_jobs_in_two_sessions_begins_afresh_for_each(folder: Path) -> None:
     done = mnb("jobs", folder / "trial.json", "-o", "two", "--sessions", "2", "--session-gap", "1s", *QUICK, cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "UTC, in 1.0 s; to begin it at another time: Ctrl-C, then" in done.stdout
+    assert "UTC, in 1.0 s; to start it at another time, press Ctrl-C and run" in done.stdout
     made = [json.loads(path.read_text()) for path in (folder / "two").glob("trial.*.json")]
     assert sorted((one["mnb"]["launch"]["run"], one["mnb"]["session"]) for one in made) == [(0, 1), (1, 2)]
     assert len({one["mnb"]["isolation"]["0"]["group"] for one in made}) == 2, "each has its own fence"
@@ -118,7 +118,7 @@ def test_jobs_in_two_sessions_begins_afresh_for_each(folder: Path) -> None:
     assert ends == [1, 0]
     assert not any(isinstance(event, Resumed | Interrupted) for event in events), "nothing was interrupted"
     summary = load(folder / "two")
-    assert summary.merged_sessions == "2 sessions count as one: less than 6 h lie between them"
+    assert summary.merged_sessions == "2 sessions count as one: they are less than 6 h apart"
     assert summary.tests["trial.toy_reg"].sessions == {}
     demanded = Rules(repeat=2, least_sessions=2, resumes=0)
     rulings = {one.id: one for one in verify(folder / "two", demanded).rulings}
@@ -164,7 +164,7 @@ def test_classic_data_is_named_and_marked_and_a_rerun_reads_it_again(folder: Pat
     [
         (["toy_regg"], ["toy_regg", "toy_lstm, toy_reg,"]),
         (["toy_reg", "--", "--batchsize", "3"], ["--batchsize", "--batch-size int >= 1 (default 256)"]),
-        (["toy_reg", "-o", "data"], ["data", "name a new folder"]),
+        (["toy_reg", "-o", "data"], ["data", "Name a new folder"]),
     ],
 )
 def test_what_only_the_worker_server_can_refuse_is_explained(

@@ -64,8 +64,10 @@ def test_what_hides_every_gpu_selects_none_and_says_so(visible: str, why: str) -
     found = chosen({"CUDA_VISIBLE_DEVICES": visible})
     assert [device.kind for device in found.devices] == ["cpu", "cpu"]
     (note,) = found.notes
-    assert note.startswith(f"3 GPUs found and none selected, as CUDA_VISIBLE_DEVICES {why}: the tenants are CPU part")
-    assert note.endswith("unset it for all GPUs, or name some with --gpus")
+    assert note.startswith(
+        f"3 GPUs found but none selected, because CUDA_VISIBLE_DEVICES {why}. The tenants are CPU part"
+    )
+    assert note.endswith("name some with --gpus")
 
 
 def test_gpus_that_are_named_are_used_whatever_is_visible() -> None:
@@ -79,7 +81,7 @@ def test_a_node_without_gpus_has_none_to_hide() -> None:
 
 def test_hidden_gpus_are_no_tenants() -> None:
     assert len(chosen({"CUDA_VISIBLE_DEVICES": ""}, tenants=4).devices) == 4
-    with pytest.raises(InputError, match="--tenants 5: this node has 4 CPUs"):
+    with pytest.raises(InputError, match="--tenants 5: this node has only 4 CPUs"):
         chosen({"CUDA_VISIBLE_DEVICES": ""}, tenants=5)
 
 

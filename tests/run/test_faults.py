@@ -118,7 +118,7 @@ def test_a_data_root_that_is_deleted_between_batches_ends_what_needs_it(run_prof
     assert seen == [*good, ("trial.writes", "data_error"), ("trial.writes", "data_error")]
     details = [record.mnb.failure.detail for record in finished.records if record.mnb.failure]
     assert all(str(root) in detail for detail in details)
-    assert any("not compared with its checksums after the work" in note for note in finished.notes)
+    assert any("not checked against its checksums after the work" in note for note in finished.notes)
 
 
 def test_data_that_are_deleted_between_batches_end_what_reads_them(run_profile: Runner, tmp_path: Path) -> None:

@@ -40,13 +40,13 @@ def mnb(*words: str, limit: int, soft: int, hard: int) -> subprocess.CompletedPr
 
 
 LIMITS = [
-    (resource.RLIMIT_NOFILE, 64, "a process may have 64 open files, and mnb needs 1,024; raise the limit"),
+    (resource.RLIMIT_NOFILE, 64, "a process may have 64 open files, but mnb needs 1,024"),
     (
         resource.RLIMIT_FSIZE,
         4096,
-        "a process may have 4,096 bytes in a file, and mnb needs 1,073,741,824; raise the limit",
+        "a process may have 4,096 bytes in a file, but mnb needs 1,073,741,824",
     ),
-    (resource.RLIMIT_AS, 4 << 30, "a process may have 4,294,967,296 bytes of address space, and mnb needs"),
+    (resource.RLIMIT_AS, 4 << 30, "a process may have 4,294,967,296 bytes of address space, but mnb needs"),
 ]
 
 
@@ -109,7 +109,9 @@ def test_cpus_beyond_those_that_mnb_was_started_on_are_told() -> None:
     share = Share(cpus=(0, 1), mems=(0,), memory_bytes=1, memory_nominal_bytes=1, pids=1, cores=2)
     assert beyond_own({0, 1, 2}, {"0": share}) == ()
     [note] = beyond_own({1}, {"0": share})
-    assert note.startswith("mnb was started on CPUs 1 (taskset, or a batch system), and the tenants get CPUs 0 besides")
+    assert note.startswith(
+        "mnb was started on CPUs 1 (taskset, or a batch system), but the tenants also get CPUs 0 besides"
+    )
 
 
 def test_a_limit_that_may_be_raised_is_raised() -> None:
@@ -160,7 +162,7 @@ def test_a_user_without_a_home_names_a_data_root(tmp_path: Path, monkeypatch: py
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(pwd, "getpwuid", nobody)
     with pytest.raises(
-        InputError, match=r"HOME is not set, and user \d+ has no entry in /etc/passwd; set HOME, or name"
+        InputError, match=r"HOME is not set, and user \d+ has no entry in /etc/passwd. Set HOME, or name"
     ):
         data_root(None)
     assert data_root(tmp_path) == tmp_path

@@ -163,7 +163,7 @@ def test_a_start_that_cannot_be_written_leaves_the_folder_as_it_was(tmp_path: Pa
     (place / "logs").mkdir(parents=True)
     writer = open_writer(ResultFolder(place), tmp_path / "spool")
     with file_limit(100):
-        with pytest.raises(InputError, match="File too large; name another folder"):
+        with pytest.raises(InputError, match="File too large"):
             writer.promise(b"{}", STARTED)
         assert writer.flush()
     assert writer.flush(), "as at the end of a run"
@@ -182,7 +182,7 @@ def test_a_folder_that_is_removed_is_made_anew_with_its_ledger(tmp_path: Path) -
     assert sorted(path.name for path in place.glob("*.json*")) == sorted([LEDGER, MANIFEST, "one.json", "two.json"])
     again = [Damaged(file=name, aside=None, restored=True) for name in (LEDGER, MANIFEST, "one.json")]
     assert events(place) == (STARTED, recorded("one.json", b"1"), *again, recorded("two.json", b"2"))
-    with pytest.raises(InputError, match="another mnb writes into it"):
+    with pytest.raises(InputError, match="another mnb is writing to it"):
         open_writer(ResultFolder(place), None)
 
 
@@ -228,7 +228,7 @@ def test_a_line_that_the_disk_takes_in_parts_is_whole(tmp_path: Path, monkeypatc
 
 def test_two_writers_of_one_folder_are_kept_apart(tmp_path: Path) -> None:
     writer, _ = open_new(tmp_path / "results")
-    with pytest.raises(InputError, match="another mnb writes into it"):
+    with pytest.raises(InputError, match="another mnb is writing to it"):
         open_writer(ResultFolder(tmp_path / "results"), None)
     writer.close()
     open_writer(ResultFolder(tmp_path / "results"), None).close()
@@ -291,7 +291,7 @@ def test_a_ledger_that_was_edited_is_refused(tmp_path: Path) -> None:
     writer.close()
     lines = (place / LEDGER).read_bytes().splitlines(keepends=True)
     (place / LEDGER).write_bytes(lines[0] + lines[2])
-    with pytest.raises(InputError, match="the folder was changed"):
+    with pytest.raises(InputError, match="The folder was changed"):
         open_writer(ResultFolder(place), None)
 
 
@@ -480,7 +480,7 @@ def test_what_was_damaged_is_written_again_and_kept_as_it_was_found(tmp_path: Pa
     assert name == LEDGER or (place / name).read_bytes() == before
     assert {path.name for path in place.glob("*.damaged-*")} == ({found} if found else set())
     assert is_result_file(f"{name}.damaged-1")
-    with pytest.raises(InputError, match="another mnb writes into it"):
+    with pytest.raises(InputError, match="another mnb is writing to it"):
         open_writer(ResultFolder(place), None)
 
 
@@ -505,7 +505,7 @@ def test_a_ledger_that_an_equal_one_was_put_in_place_of_is_gone_on_with(tmp_path
     writer.keep((), ATTEMPT)
     assert events(place) == (STARTED, ATTEMPT)
     assert said == []
-    with pytest.raises(InputError, match="another mnb writes into it"):
+    with pytest.raises(InputError, match="another mnb is writing to it"):
         open_writer(ResultFolder(place), None)
 
 

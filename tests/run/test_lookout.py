@@ -269,7 +269,7 @@ def test_a_rank_that_cannot_enter_is_named(run_profile: Runner) -> None:
     _, record = finished.records
     assert record.mnb.failure is not None
     assert record.mnb.failure.cause == "isolation_lost"
-    assert record.mnb.failure.detail.startswith("could not enter the fence: cannot run on CPUs [")
+    assert record.mnb.failure.detail.startswith("could not enter its isolation: cannot run on CPUs [")
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_a_lost_worker_server_is_named_and_replaced(
     assert causes(finished) == ["harness_error", None]
     why = "was killed by SIGKILL" if number == signal.SIGKILL else "2 s"
     assert all("the worker server" in detail and why in detail for detail in details(finished))
-    assert [note for note in finished.notes if note.startswith("the worker server") and "started again" in note]
+    assert [note for note in finished.notes if note.startswith("the worker server") and "restarted" in note]
 
 
 @pytest.mark.parametrize("start", ["warm", "cold"])
@@ -106,7 +106,7 @@ def test_a_current_folder_that_is_deleted_meanwhile_is_named(
         if start == "warm":
             send(signal.SIGKILL, SERVER)(event)
 
-    with pytest.raises(MnbError, match="the current folder is gone"):
+    with pytest.raises(MnbError, match="the current folder was deleted"):
         run_own(STEADY, once(BatchBegins, delete), start=start, tenants=1)
 
 
@@ -134,7 +134,7 @@ def test_a_server_that_is_stopped_while_it_imports_is_named(monkeypatch: pytest.
         finally:
             await server.close()
 
-    with pytest.raises(MachineryError, match=r"did not go on within 1 s: process \d+ is stopped .*importing torch"):
+    with pytest.raises(MachineryError, match=r"did not continue within 1 s: process \d+ is stopped .*importing torch"):
         asyncio.run(begin())
 
 
@@ -153,7 +153,7 @@ def test_a_helper_of_the_server_that_is_stopped_is_named(tmp_path: Path, monkeyp
         finally:
             await server.close()
 
-    with pytest.raises(MachineryError, match=r"did not go on within 1 s: process \d+ is stopped"):
+    with pytest.raises(MachineryError, match=r"did not continue within 1 s: process \d+ is stopped"):
         asyncio.run(ask())
 
 
@@ -232,7 +232,7 @@ def test_a_watchdog_that_fails_ends_the_batch_with_its_records(
             raise RuntimeError("the planned accident")
 
     monkeypatch.setattr(Announcer, "look", fail)
-    with pytest.raises(MnbError, match=r"its records are written:(.|\n)*the planned accident"):
+    with pytest.raises(MnbError, match=r"Its records are written:(.|\n)*the planned accident"):
         run_profile(STEADY, tenants=1, outdir=tmp_path / "results")
     [record] = (tmp_path / "results").glob("*.FAIL.*.json")
     assert "the planned accident" in record.read_text()
@@ -246,7 +246,7 @@ def test_a_callback_that_fails_ends_the_batch_with_its_records(
         raise RuntimeError("the planned accident")
 
     monkeypatch.setattr(BatchRunner, "_verify", fail)
-    with pytest.raises(MnbError, match=r"its records are written:(.|\n)*the planned accident"):
+    with pytest.raises(MnbError, match=r"Its records are written:(.|\n)*the planned accident"):
         run_profile(STEADY, tenants=1, outdir=tmp_path / "results")
     assert len(list((tmp_path / "results").glob("*.FAIL.*.json"))) == 1
 

@@ -21,8 +21,8 @@ def test_a_run_ends_at_the_first_border_where_the_result_is_known(run_profile, r
     assert sorted(record.job_id for record in done.records) == ["0.0", "1.0"]
     (enough,) = (event for event in done.events if isinstance(event, StoppedEarly))
     assert (enough.repeats, enough.why) == (2, "narrow")
-    assert enough.detail.startswith("the mean rate is known to +-")
-    assert f"enough after 2 repeats: {enough.detail}" in done.notes
+    assert enough.detail.startswith("the mean rate is known to ±")
+    assert f"stopping after 2 repeats: {enough.detail}" in done.notes
     assert any(note.startswith("up to 4 repeats: until the mean rate") for note in done.notes)
     assert isinstance(done.events[-1], Finished)
     assert done.events[-1].missing == 0
@@ -39,7 +39,7 @@ def test_a_run_ends_at_the_first_border_where_the_result_is_known(run_profile, r
 def test_one_repeat_is_made_within_any_budget(run_profile) -> None:  # type: ignore[no-untyped-def]
     done = run_profile(STEADY, tenants=1, repeat=8, stopping=Stopping(width=0.02, budget_s=0.1))
     assert any(
-        note.startswith("the budget is spent before the interval decides: 6 repeats take") for note in done.notes
+        note.startswith("the budget ends before --target-ci can stop the run: 6 repeats take") for note in done.notes
     )
     assert [event.job_id for event in done.events if isinstance(event, Attempt)] == ["0.0"]
     assert [event.why for event in done.events if isinstance(event, StoppedEarly)] == ["budget"]

@@ -30,7 +30,7 @@ def test_bytes_that_are_not_utf8_are_refused_before_work(tmp_path: Path, option:
     )
     assert done.returncode == 2
     assert f"mnb: {option} " in done.stderr
-    assert r"caf\xe9: holds bytes that are not UTF-8" in done.stderr
+    assert r"caf\xe9: contains bytes that are not UTF-8" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == [tmp_path / BYTES]
     assert os.listdir(odd) == []

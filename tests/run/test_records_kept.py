@@ -161,7 +161,7 @@ def test_a_folder_that_is_changed_under_a_live_run_is_whole_at_its_end(
         one.id for one in verify(folder, Rules()).rulings if one.id in ("R12", "R13") and one.result == "fail"
     ] == []
     notes = make_report(folder).summary.notes
-    assert any("changed or removed by somebody else while the run went on" in note for note in notes)
+    assert any("changed or removed by another program during the run" in note for note in notes)
     again = resume_run(folder)
     assert (again.outcome.missing, len(again.records)) == (0, 2)
 
@@ -182,6 +182,6 @@ def test_a_record_that_cannot_be_written_again_is_measured_again(
 def test_an_emptied_ledger_beside_records_is_refused(run_profile: Runner, resume_run: Runner) -> None:
     finished = run_profile(STEADY, tenants=1)
     (finished.folder / LEDGER).write_bytes(b"")
-    with pytest.raises(InputError, match=r"ledger.jsonl is empty, but the folder holds 1 record, .* Restore it, or"):
+    with pytest.raises(InputError, match=r"ledger.jsonl is empty, but the folder has 1 record, .* Restore it, or"):
         resume_run(finished.folder)
     assert (finished.folder / LEDGER).read_bytes() == b""

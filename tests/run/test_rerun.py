@@ -41,7 +41,7 @@ def test_tenants_that_had_parts_of_caches_have_them_again(old: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"), [(RECORD_SCHEMA + 1, "update mnb"), (1, "made by mnb 0.1, .*; use that version")]
+    ("schema", "said"), [(RECORD_SCHEMA + 1, "Update mnb"), (1, r"made by mnb 0.1, .*\. Use that version")]
 )
 def test_a_record_of_another_schema_is_refused(schema: int, said: str, old: Path) -> None:
     written = json.loads(old.read_text())

@@ -118,7 +118,7 @@ def test_resuming_a_finished_run_says_so_before_anything_starts(run_profile, tmp
     words = [sys.executable, "-c", blind, "resume", str(finished.folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "nothing was left to do: 1 of 1 launch done\n")
+    assert (done.returncode, done.stderr) == (0, "nothing left to do: 1 of 1 launch done\n")
     assert "1 of 1 launches" in done.stdout
     assert {path.name: path.read_bytes() for path in finished.folder.iterdir() if path.is_file()} == before
 
@@ -203,13 +203,13 @@ def test_what_differs_is_refused_by_kind_unless_it_is_accepted(interrupted) -> N
     assert tuple(differences(then, changes["software"])) == (software,)
     first, later = ({"acme:probe": replace(read_builtin()["toy_reg"], most_items=most)} for most in ("8", "9"))
     (changed,) = differences(replace(then, declared=first), replace(then, declared=later))
-    assert str(changed) == "software: what the workload acme:probe declares is not what it was"
+    assert str(changed) == "software: the declaration of workload acme:probe has changed"
 
 
 def test_another_plan_is_refused_whatever_is_accepted(interrupted) -> None:  # type: ignore[no-untyped-def]
     then: Manifest = interrupted.manifest
     plan = msgspec.structs.replace(then.plan, batches=then.plan.batches[:-1])
-    with pytest.raises(InputError, match="the plan is not what it was"):
+    with pytest.raises(InputError, match="the plan has changed"):
         check_same(then, msgspec.structs.replace(then, plan=plan), ["node", "software", "isolation"])
 
 

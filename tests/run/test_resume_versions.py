@@ -44,7 +44,7 @@ def test_another_version_is_refused_and_nothing_is_written(
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     said = " ".join(stderr.split())
-    assert f"made by mnb {then}, and this is mnb {__version__}; " in said
+    assert f"made by mnb {then}, but this is mnb {__version__}; " in said
     assert said.endswith("--accept-difference software")
     assert everything(folder) == before
 
@@ -79,5 +79,5 @@ def test_accepting_something_else_is_not_enough(folder: Path, accepted: tuple[st
 def test_a_manifest_of_a_newer_schema_is_refused_whatever_is_accepted(folder: Path) -> None:
     path = folder / "run.json"
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {"schema": 99, "version": "9.0.0"}))
-    with pytest.raises(InputError, match=r"^/.*run\.json: manifest schema 99: this is mnb .*; update mnb$"):
+    with pytest.raises(InputError, match=r"^/.*run\.json: manifest schema 99: this is mnb .*. Update mnb$"):
         resumed_request(folder, None, accept=("node", "software", "isolation"))

@@ -54,7 +54,7 @@ def test_a_driver_that_hangs_costs_its_figures(monkeypatch: pytest.MonkeyPatch) 
         reader = NodeReader(Nvml(HungDriver()), (GPU,))
         seen = await reader.conditions(())
         assert (seen.gpus, list(seen.errors)) == ({}, ["NVML"])
-        assert "is not asked again" in seen.errors["NVML"]
+        assert "is not queried again" in seen.errors["NVML"]
         threads = threading.active_count()
         assert await reader.xids() == {}
         assert threading.active_count() == threads
@@ -197,7 +197,7 @@ def test_a_scratch_folder_is_never_taken_from_a_run_that_begins(tmp_path: Path) 
 def test_huge_pages_that_no_limit_counts_are_named() -> None:
     assert huge_pages({"HugePages_Total": 0, "Hugepagesize": 2 << 20}) == ()
     [note] = huge_pages({"HugePages_Total": 512, "Hugepagesize": 2 << 20})
-    assert note.startswith("512 huge pages (1.0 GiB) are set aside")
+    assert note.startswith("512 huge pages (1.0 GiB) are reserved")
 
 
 def test_a_launch_that_can_never_be_started_ends_the_session() -> None:
@@ -208,7 +208,7 @@ def test_a_launch_that_can_never_be_started_ends_the_session() -> None:
     unable: Counter[str] = Counter()
     for _ in range(3):
         batches.check_harness([record, other], unable)
-    with pytest.raises(MachineryError, match=r"s.a J0.0: no process can be forked, 4 times; go on with mnb resume"):
+    with pytest.raises(MachineryError, match=r"s.a J0.0: no process can be forked, 4 times. Continue with mnb resume"):
         batches.check_harness([record, other], unable)
 
 

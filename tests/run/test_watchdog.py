@@ -25,11 +25,11 @@ def launch(**arguments: float) -> Launch:
 @pytest.mark.parametrize(
     ("progress", "in_time", "late", "words"),
     [
-        (ASKED, 1030, 1030.1, "not ready 30 s after it was asked for"),
+        (ASKED, 1030, 1030.1, "not ready 30 s after it was requested"),
         (WORKING, 1030, 1030.1, "no slice for 20 s"),
         (msgspec.structs.replace(WORKING, heard_s=1015), 1035, 1035.1, "no slice for 20 s"),
         (STOPPED, 1118, 1118.1, "still running 18 s after the stop"),
-        (msgspec.structs.replace(WORKING, heard_s=1199), 1200, 1200.1, "not over 200 s after it was asked for"),
+        (msgspec.structs.replace(WORKING, heard_s=1199), 1200, 1200.1, "not over 200 s after it was requested"),
     ],
 )
 def test_each_limit_bites_when_it_is_over(progress: LaunchProgress, in_time: float, late: float, words: str) -> None:
@@ -73,5 +73,5 @@ def test_limits_follow_from_the_plan() -> None:
 
 
 def test_a_total_that_leaves_no_time_for_the_work_is_refused() -> None:
-    with pytest.raises(InputError, match=r"s\.a: its time limit of 12 s in all is shorter than its work, 12 s"):
+    with pytest.raises(InputError, match=r"s\.a: its total time limit of 12 s is shorter than its work of 12 s"):
         limits_for(launch(max_seconds=600.0), RULE, "warm", TimeLimits(total=12))

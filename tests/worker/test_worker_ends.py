@@ -43,4 +43,7 @@ def test_a_warm_worker_whose_group_is_gone_says_so_in_its_log(tmp_path: Path) ->
     ended = subprocess.run([sys.executable, "-c", WARM, TASK, str(log)], capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (125, b"")
     path = "/sys/fs/cgroup/mnb-gone/cgroup.procs"
-    assert log.read_text() == f"mnb: could not enter the fence: cannot write '0' to {path}: No such file or directory\n"
+    assert (
+        log.read_text()
+        == f"mnb: could not enter its isolation: cannot write '0' to {path}: No such file or directory\n"
+    )

@@ -11,6 +11,7 @@ from milabench_ng.analysis.summary.marked import count_marks
 from milabench_ng.analysis.summary.summary import Origin, Summary, TestSummary
 from milabench_ng.model.catalogue import Bound
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.similar import meant_or_all
 from milabench_ng.model.units import counted
 
 
@@ -23,7 +24,7 @@ def shortfalls(summary: Summary, scores: Mapping[str, Score]) -> tuple[str, ...]
         found.append(f"isolation is {summary.isolation or 'not recorded'}, not full")
     found += [f"marked: {mark.counted(len(summary.tests))}" for mark in count_marks(summary.tests)]
     if summary.going_on:
-        found.append("the run still goes on")
+        found.append("the run is still in progress")
     return tuple(found)
 
 
@@ -114,7 +115,7 @@ def rebound(summary: Summary, bounds: Mapping[str, Bound]) -> Summary:
     """
     unknown = [label for label in bounds if label not in summary.tests]
     if unknown:
-        raise InputError(f"--bound: there is no test {unknown[0]!r}; there are {', '.join(summary.tests)}")
+        raise InputError(f"--bound: no test {unknown[0]!r}{meant_or_all(unknown[0], summary.tests)}")
     notes = [f"{label}: bound by {now}, run as {summary.tests[label].work.bound}" for label, now in bounds.items()]
     provenance = msgspec.structs.replace(summary.provenance, notes=(*summary.provenance.notes, *notes))
     changed = {label: summary.tests[label].bound_by(now) for label, now in bounds.items()}

@@ -92,12 +92,15 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
         """What its numbers alone do not say."""
         said = [f"computed by {self.library}"]
         if self.slow:
-            named = ", ".join(f"device {device} ({100 * change:+.1f} %)" for device, change in self.slow.items())
+            named = ", ".join(f"device {device} ({100 * change:+.1f}%)" for device, change in self.slow.items())
             said.append(f"slow cores: {named}")
         if self.changed:
-            said.append(f"changed by more than {100 * PACE_LIMIT:.0f} % over {self.changed} of {self.run.n} batches")
+            said.append(
+                f"CPU speed changed by more than {100 * PACE_LIMIT:.0f}% in {self.changed} of {self.run.n} "
+                "launch groups"
+            )
         if 1 - self.on_cpu > _FOREIGN:
-            said.append(f"others had {100 * (1 - self.on_cpu):.0f} % of the cores")
+            said.append(f"other programs had {100 * (1 - self.on_cpu):.0f}% of the cores")
         return tuple(said)
 
 
@@ -144,9 +147,9 @@ def without_pace(seen: Sequence[PaceSeen]) -> tuple[str, ...]:
     bare = any(edge.mb_per_s and not edge.bursts for each in seen for edge in (each.before, each.after))
     libraries = dict.fromkeys(each.library for each in seen if each.known)
     return (
-        *(f"host pace not measured: {short(problem)}" for problem in dict.fromkeys(problems)),
-        *(["host pace not counted where the bursts that it is the median of are not recorded"] if bare else []),
-        *(f"host pace left out where {short(other)} computed it" for other in list(libraries)[1:]),
+        *(f"CPU speed check not done: {short(problem)}" for problem in dict.fromkeys(problems)),
+        *(["CPU speed checks without recorded bursts are left out"] if bare else []),
+        *(f"CPU speed checks made with {short(other)} are left out" for other in list(libraries)[1:]),
     )
 
 

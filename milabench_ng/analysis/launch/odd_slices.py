@@ -52,7 +52,9 @@ def far_slice(rows: Sequence[SliceRow], window: Window, start_s: float) -> Shape
     stalled = _longer(row, usual) >= max(STALL_S, STALL_NOISE * spread)
     if not (stalled or abs(_rate(row) / usual - 1) >= far) or abs(cost) < LEAST_COST * seconds:
         return None
-    place = f"slice {worst + 1} of {len(inside)} in the window" if worst < len(inside) else "a slice over its edge"
+    place = (
+        f"slice {worst + 1} of {len(inside)} in the window" if worst < len(inside) else "a slice across its boundary"
+    )
     detail = (
         f"{place}, {row.start_s - start_s:.1f} s after the start: {row.length_s:.1f} s at {_rate(row):.4g} items/s, "
     )
@@ -87,5 +89,7 @@ def stock(rows: Sequence[SliceRow]) -> Shape | None:
     if is_steady(rows) or not of:
         return None
     return Shape(
-        "backlog", f"{items:.0f} items, {items / of:.1%} of the window's, were made before it: so much too high"
+        "backlog",
+        f"{items:.0f} items ({items / of:.1%} of the window's) were prefetched before the window, so the rate "
+        "is too high by that much",
     )

@@ -183,7 +183,7 @@ class Compared(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """Whether there was a comparison, and how strong it was."""
-        return f"no reference for {self.lacking}" if self.lacking else f"{COMPARED}: {self.strength}"
+        return f"no reference trace for {self.lacking}" if self.lacking else f"{COMPARED}: {self.strength}"
 
 
 def compare(seen: Traced, trace: ReferenceTrace | None, software_key: str) -> Compared:

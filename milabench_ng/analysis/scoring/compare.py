@@ -59,7 +59,7 @@ def compare(
     theirs = scored_tests(baseline, weights, penalize_variance=penalize_variance)
     found = differences(run, baseline)
     suppressed, aside = _reasons(found, "suppressed"), _reasons(found, "not counted")
-    missing = dict.fromkeys(run_score.missing, "the run is not complete there") if run_score else {}
+    missing = dict.fromkeys(run_score.missing, "the run is incomplete there") if run_score else {}
     reasons = {
         label: why
         for label in weights
@@ -183,7 +183,7 @@ def _indicative(run: Summary, baseline: Summary, labels: Sequence[str]) -> tuple
     marks = count_marks({label: baseline.tests[label] for label in labels})
     found += [f"mark of the baseline: {mark.counted(len(labels))}" for mark in marks]
     foreign = other_generation(run.provenance.software, baseline.provenance.software)
-    return (*found, *(f"{name}: {ours} against {theirs}" for name, ours, theirs in foreign))
+    return (*found, *(f"{name}: {ours} vs. {theirs}" for name, ours, theirs in foreign))
 
 
 def _measured_rows(run: Summary, baseline: Summary, labels: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -44,9 +44,9 @@ class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
         if self.rate is None:
             return "no launch has finished"
         least = f"at least {100 * self.least:.1f} and " if self.fail else ""
-        told = f"{self.fail} of {self.n} failed: {100 * self.rate:.3g} %"
+        told = f"{self.fail} of {self.n} failed: {100 * self.rate:.3g}%"
         left = f"; {self.left} not run yet" if self.left else ""
-        return f"{told}, {least}at most {100 * self.most:.1f} % with 95 % confidence{left}"
+        return f"{told}, {least}at most {100 * self.most:.1f}% with 95% confidence{left}"
 
     @property
     def excess(self) -> str:
@@ -54,7 +54,7 @@ class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
         if self.left:
             return f"{self.left} of {self.n + self.left} launches were not run yet"
         return (
-            f"{self.fail} of {self.n} launches failed, the limit is {100 * FAILURE_LIMIT:g} %"
+            f"{self.fail} of {self.n} launches failed, the limit is {100 * FAILURE_LIMIT:g}%"
             if self.exceeds(FAILURE_LIMIT)
             else ""
         )

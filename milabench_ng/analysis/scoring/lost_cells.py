@@ -34,7 +34,7 @@ def lost_cells(tests: Mapping[str, TestSummary]) -> tuple[LostCell, ...]:
         }
         if label in shown or row.pending or not (victims or row.company == {}):
             continue
-        why = "no pair of launches has two rates" if label in pairs else _why_no_pair(row, victims)
+        why = "no pair of launches has both rates" if label in pairs else _why_no_pair(row, victims)
         if why:
             found.append(LostCell(test=name_of_row(label), why=why))
     return tuple(found)
@@ -43,9 +43,9 @@ def lost_cells(tests: Mapping[str, TestSummary]) -> tuple[LostCell, ...]:
 def _why_no_pair(row: TestSummary, victims: Mapping[str, TestSummary]) -> str:
     """Why a row is the same work as nothing; empty for a test that was never to run alone."""
     if row.company == {}:
-        return "ran alone, and nothing that ran in company is the same work"
+        return "ran alone, but no test with neighbors did the same work"
     if not row.work.options:
-        return "none of its launches can be read"
+        return "none of its launches is readable"
     differences = [
         (row.work.differences(victim.work), name_of_row(name))
         for name, victim in victims.items()

@@ -25,7 +25,7 @@ def headline(tests: Mapping[str, TestSummary]) -> Headline:
         cells = slowdowns(tests)
         packed = [cell.by_repeat for cell in cells if cell.beside == PACKED]
         known = stat_by_repeat(packed or [cell.by_repeat for cell in cells]) if all(found.values()) else None
-        return _headline("the cost of neighbours" if packed else "the mean slowdown", known)
+        return _headline("the cost of neighbors" if packed else "the mean slowdown", known)
     rates = [{repeat: math.log(rate) for repeat, rate in row.repeats.items() if rate > 0} for row in tests.values()]
     return _headline("the mean rate", stat_by_repeat(rates))
 

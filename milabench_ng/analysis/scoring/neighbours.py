@@ -64,7 +64,7 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """``"loader packed"``, ``"loader beside disk_write"``."""
-        return f"{self.victim} {self.beside if self.beside == PACKED else f'beside {self.beside}'}"
+        return f"{self.victim} {'with all tenants at once' if self.beside == PACKED else f'next to {self.beside}'}"
 
     @property
     def value(self) -> float:

@@ -26,7 +26,7 @@ from milabench_ng.analysis.summary.summary import Summary, name_of_row, progress
 from milabench_ng.model.catalogue import Bound
 from milabench_ng.model.plain import plain
 
-WITHOUT_PENALTY = "without the charge for spread"
+WITHOUT_PENALTY = "without the variance penalty"
 WITHOUT_SCALING = "without scaling"
 OF_GROUP = "group "
 """Begins the name of what is over the tests of a group."""

@@ -68,7 +68,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
 def unusual(margin: float) -> str:
     """``"margin 0.01 %"``; empty for the default."""
-    return "" if margin == MARGIN else f"margin {100 * margin:.3g} %"
+    return "" if margin == MARGIN else f"margin {100 * margin:.3g}%"
 
 
 def of_these_sessions(found: Effect) -> Effect:

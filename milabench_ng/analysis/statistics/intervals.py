@@ -183,7 +183,7 @@ def why_none(parts: Sequence[WeightedStat], each: str = "repeat") -> str:
     if any(stat is None for _, stat in parts):
         return f"no {each}s are recorded"
     fewest = min(stat.n for _, stat in parts if stat is not None)
-    return f"one {each}" if fewest < 2 else f"under {RANKED_FROM} {each}s" if fewest < RANKED_FROM else ""
+    return f"one {each}" if fewest < 2 else f"fewer than {RANKED_FROM} {each}s" if fewest < RANKED_FROM else ""
 
 
 def interval(estimate: Estimate) -> Interval | None:

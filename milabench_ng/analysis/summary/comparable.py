@@ -44,9 +44,9 @@ def _of_runs(run: Summary, baseline: Summary) -> Iterator[Aspect]:
 
 def _of_hosts(run: Paces, baseline: Paces) -> Iterator[Aspect]:
     """The pace of the cores, which feed the GPUs."""
-    yield "computation of the host pace", run.library, baseline.library, "counted"
+    yield "computation of the CPU speed check", run.library, baseline.library, "counted"
     if run.library == baseline.library and differ(run.run.median, baseline.run.median):
-        yield "host pace", *sides(run, baseline, lambda side: f"{side.run.median:.1f} {PACE_UNIT}"), "counted"
+        yield "CPU speed check", *sides(run, baseline, lambda side: f"{side.run.median:.1f} {PACE_UNIT}"), "counted"
 
 
 def other_generation(run: Mapping[str, str], baseline: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -79,7 +79,7 @@ def _conditions(run: TestSummary, base: TestSummary) -> Iterator[Aspect]:
     if not run.work.scheme.spreads and not base.work.scheme.spreads:
         yield "tenants", str(run.devices), str(base.devices), "counted"
     if run.company is not None or base.company is not None:  # nodes of one device and of eight are compared
-        yield "other devices meanwhile", *sides(run, base, _meanwhile), "not counted"
+        yield "other devices", *sides(run, base, _meanwhile), "not counted"
     yield "tenants on each device", *sides(run, base, _sharing), "suppressed"
     if run.tiers and base.tiers:
         tiers = sides(run, base, lambda row: weakest_tier(row.tiers))

@@ -35,7 +35,7 @@ def _as_if_measured(origin: OriginKind, row: TestSummary) -> str:
     """An estimate has a value with a band, not measured rates."""
     if origin != "estimated" or (row.train is None and row.log_perf is None):
         return ""
-    return "its origin is estimated, and it has rates as if it had been measured (train, log_perf), and no estimate"
+    return "it is an estimate, but it has measured rates (train, log_perf) and no estimate"
 
 
 def _of_other_repeats(row: TestSummary) -> str:
@@ -68,4 +68,4 @@ def _too_small(row: TestSummary) -> str:
     rates += [row.train.mean] if row.train else []
     rates += [row.estimate.value] if row.estimate else []
     small = [rate for rate in rates if 0 < rate < SMALLEST]
-    return f"a rate of {small[0]:.3g} items/s was not measured" if small else ""
+    return f"impossible rate: {small[0]:.3g} items/s" if small else ""

@@ -49,7 +49,9 @@ def _idle_gpus(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:
     """Launches that the arithmetic of the device should bound, and whose device mostly waited."""
     for job, result in good.items():
         if result.work.bound == "gpu-compute" and result.gpu_load is not None and result.gpu_load < LEAST_BUSY:
-            detail = f"the GPU was busy for {100 * result.gpu_load:.0f} % of the window, and should set the pace"
+            detail = (
+                f"expected to be GPU-bound, but the GPU was busy for only {100 * result.gpu_load:.0f}% of the window"
+            )
             yield LaunchFlag(job_id=job, kind="idle GPU", detail=detail)
 
 
@@ -105,4 +107,4 @@ def _reason(result: LaunchResult, typical_wait: float) -> str:
     if result.wait_share is not None and result.wait_share > typical_wait + 0.05:
         known.append(f"waited for data {result.wait_share:.0%} of the time, usually {typical_wait:.0%}")
     known += [shape.detail for shape in result.shapes]
-    return "; ".join(known) or "its record shows no reason"
+    return "; ".join(known) or "the record shows no reason"

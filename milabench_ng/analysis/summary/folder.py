@@ -32,7 +32,7 @@ from milabench_ng.model.files import LARGE, parse_json, read_content
 from milabench_ng.model.plain import plain, printed_json, short
 from milabench_ng.model.profile import Scheme, suite_of
 from milabench_ng.model.shipped import find, names
-from milabench_ng.model.similar import did_you_mean
+from milabench_ng.model.similar import meant_or_all
 from milabench_ng.records.borders import asked
 from milabench_ng.records.folder import Folder, read_folder
 from milabench_ng.records.ledger import AnyLedgerEvent
@@ -55,7 +55,7 @@ def load(source: Path, name: str = "") -> Summary:
     if isinstance(found, ReadRecord | Read2020):
         return summary_of(Folder(source=name, records=(found,)))
     if isinstance(found, ReadManifest):
-        raise InputError(f"{name}: the manifest of a run; give its folder")
+        raise InputError(f"{name}: this is the manifest of a run. Give its folder")
     return decode_summary(content, name)
 
 
@@ -73,8 +73,7 @@ def load_baseline(name: str) -> Summary:
     if shipped is None or path.name != name.removeprefix("baselines/"):
         known = names("baselines")
         raise InputError(
-            f"{short(name)}: no such file or folder, and no baseline of that name is shipped"
-            f"{did_you_mean(name, known)}; there are {', '.join(known)}"
+            f"{short(name)}: no such file or folder, and no shipped baseline has that name{meant_or_all(name, known)}"
         )
     return load(shipped)
 
@@ -150,7 +149,7 @@ def decode_summary(content: bytes, source: str) -> Summary:
     """Decode a stored summary, or a flat one of 2020; ``source`` is for errors."""
     raw = parse_json(content, source)
     if not isinstance(raw, dict):
-        raise InputError(f"{source}: not a summary; give a result folder or what `mnb summary -o` wrote")
+        raise InputError(f"{source}: not a summary. Give a result folder, or a file that `mnb summary -o` wrote")
     if "schema" not in raw:
         return _from_2020(raw, source)
     require_schema(raw["schema"], "summary", SUMMARY_SCHEMA, source)
@@ -172,7 +171,7 @@ def _consistent(summary: Summary, source: str) -> Summary:
     """Return ``summary``. Raises InputError if it contradicts itself."""
     why = next(contradictions(summary), "")
     if why:
-        raise InputError(f"{source}: not a summary that mnb wrote: {short(why)}; make it again with `mnb summary -o`")
+        raise InputError(f"{source}: not a summary that mnb wrote: {short(why)}. Make it again with `mnb summary -o`")
     return summary
 
 
@@ -194,8 +193,7 @@ def _from_2020(raw: dict[str, Any], source: str) -> Summary:
         rows = msgspec.convert(raw, dict[str, _Row2020])
     except msgspec.ValidationError as error:
         raise InputError(
-            f"{source}: neither a summary of mnb nor one of 2020 ({short(error)}); "
-            "give a result folder or a summary file"
+            f"{source}: not a summary of mnb or milabench 2020 ({short(error)}). Give a result folder or a summary file"
         ) from None
     if not rows:
         raise InputError(f"{source}: the summary is empty")

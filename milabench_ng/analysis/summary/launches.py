@@ -231,14 +231,14 @@ def _failure(record: Record, perf: float) -> tuple[str | None, str]:
     if failure is not None:
         return failure.cause, failure.detail
     if not record.success:
-        return "exit", "the record says that it failed, and not why"
+        return "exit", "the record says that the launch failed, but not why"
     bad = [name for name, value in record.metrics.items() if value is None]
     if bad:
         return "nan", f"metric {bad[0]} is not a number"
     if not math.isfinite(perf):
         return "short", "too few slices for the averaging window"
     if not _measurable(perf):
-        return "nan", f"a rate of {perf:.3g} items/s was not measured"
+        return "nan", f"impossible rate: {perf:.3g} items/s"
     return None, ""
 
 

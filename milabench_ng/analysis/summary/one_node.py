@@ -79,8 +79,9 @@ def check_one_node(source: str, manifests: Sequence[Manifest], results: Sequence
         differing = "; ".join(_unlike(known, other))
         if differing:
             raise InputError(
-                f"{source}: {plain(known.place)} and {plain(other.place)} are not repeats of one node: "
-                f"{short(differing)}. Report each folder by itself, and compare them: mnb report FOLDER --compare OTHER"
+                f"{source}: {plain(known.place)} and {plain(other.place)} are not repeats on one node: "
+                f"{short(differing)}. Report each folder separately, and compare them: mnb report FOLDER "
+                "--compare OTHER"
             )
         return known.joined_with(other)
 

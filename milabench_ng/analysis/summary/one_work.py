@@ -50,8 +50,9 @@ def _check(source: str, one: LaunchResult, other: LaunchResult) -> None:
     if differing:
         found = "; ".join(f"{what} is {ours} and {theirs}" for what, (ours, theirs) in differing.items())
         raise InputError(
-            f"{source}: {plain(one.file)} and {plain(other.file)} are not of one work, both of {plain(one.label)}: "
-            f"{short(found)}. Report runs of other work by themselves; of one run, take a record that was changed out"
+            f"{source}: {plain(one.file)} and {plain(other.file)} measure different workloads and cannot be "
+            f"merged, though both are of {plain(one.label)}: {short(found)}. Report them separately, or remove "
+            "a record that was changed"
         )
 
 
@@ -67,7 +68,7 @@ def _problem(result: LaunchResult, usual: LaunchResult) -> Problem:
     found = [f"{what} {ours} instead of {theirs}" for what, (ours, theirs) in _differing(result, usual).items()]
     return Problem(
         file=plain(result.file),
-        reason=short(f"not of the work of its test: {', '.join(found)}"),
+        reason=short(f"different work from the rest of its test: {', '.join(found)}"),
         test=result.test,
         job_id=result.job_id,
     )

@@ -127,13 +127,13 @@ def starts_of(folder: ReducedFolder, results: Sequence[LaunchResult]) -> int:
 def _ends(folder: ReducedFolder) -> Iterator[str]:
     """What a rule for stopping came to, and that its width was not reached where it was not."""
     rules = [manifest.stopping for manifest in folder.manifests if manifest.stopping is not None]
-    wanted = next((f"to +-{100 * rule.width:.3g} %" for rule in rules if rule.width is not None), "")
+    wanted = next((f"to ±{100 * rule.width:.3g}%" for rule in rules if rule.width is not None), "")
     ends = [event for event in folder.events if isinstance(event, StoppedEarly)]
     for event in ends:
-        unmet = f"; its result was to be known {wanted}" if wanted and event.why == "budget" else ""
+        unmet = f"; the requested precision was {wanted}" if wanted and event.why == "budget" else ""
         yield f"ended after {counted(event.repeats, 'repeat')}, as asked: {event.detail}{unmet}"
     if wanted and not ends and any(isinstance(event, Finished) and not event.missing for event in folder.events):
-        yield f"all repeats were run: before the last, its result was not known {wanted}, as asked"
+        yield f"all repeats ran: the requested precision ({wanted}) was not reached before the last"
 
 
 def _accepted(events: Iterable[AnyLedgerEvent]) -> list[str]:
@@ -148,14 +148,16 @@ def paces_seen(folder: ReducedFolder) -> list[PaceSeen]:
 def notes_of(folder: ReducedFolder, ours: bool, models: Mapping[str, str]) -> tuple[str, ...]:
     notes = list(without_pace(paces_seen(folder)))
     if len(set(models.values())) > 1:
-        notes.append(f"devices of several models ({_counted(models.values())}): rates are means over unlike devices")
+        notes.append(
+            f"devices of several models ({_counted(models.values())}): each rate is a mean over different devices"
+        )
     if not folder.manifests and ours:
-        notes.append("there is no run.json: what was planned is not known")
+        notes.append("run.json is missing, so it is unknown what was planned")
     if len(folder.manifests) > 1:
         notes.append(f"{len(folder.manifests)} runs in one folder")
     damaged = list(dict.fromkeys(event.file for event in folder.events if isinstance(event, Damaged)))
     if damaged:
-        notes.append(f"changed or removed by somebody else while the run went on: {', '.join(damaged)}")
+        notes.append(f"changed or removed by another program during the run: {', '.join(damaged)}")
     notes += _ends(folder)
     notes += [f"resumed with another {text}" for text in _accepted(folder.events)]
     return tuple(notes)

@@ -50,6 +50,7 @@ from milabench_ng.analysis.summary.summary import (
     TestSummary,
     progression_steps,
 )
+from milabench_ng.analysis.summary.test_order import in_profile_order
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.grouping import grouped
 from milabench_ng.model.plan import Launch
@@ -84,8 +85,8 @@ def summarise(folder: ReducedFolder) -> Summary:
     results, loose = _place(folder, list(planned.values()))
     if not results and not planned and not loose:
         raise InputError(
-            f"{folder.source}: no result folder, since it holds no record and no run.json; give the folder that "
-            "`mnb jobs` wrote, which its last lines name"
+            f"{folder.source}: not a result folder: it has no record and no run.json. Give the folder that "
+            "`mnb jobs` names in its last lines"
         )
     absent = _absent(planned, results)
     results += _lost(folder, results, absent)
@@ -132,7 +133,7 @@ def summarise(folder: ReducedFolder) -> Summary:
                 company_units={name: units[name] for name in company.get(label) or () if name in units},
                 pressing={name: one for name in company.get(label) or () if (one := pressing.get(name))},
             )
-            for label in dict.fromkeys([*promised, *rows])
+            for label in in_profile_order([*promised, *rows], folder.manifests, planned.values())
         },
         problems=loose,
     )
@@ -167,7 +168,8 @@ def _is_ours(folder: ReducedFolder) -> bool:
     kinds = {result.run_id is not None for result in folder.results}
     if len(kinds) > 1:
         raise InputError(
-            f"{folder.source}: records of 2020 and of mnb in one folder count different items; put them into two"
+            f"{folder.source}: records of milabench 2020 and of mnb in one folder count different items. Put "
+            "them into two folders"
         )
     return True in kinds or bool(folder.manifests)
 
@@ -200,7 +202,7 @@ def _lost(
             continue
         for _ in range(tried - present[key] - (key in missing)):
             launch = known[key]
-            problem = Problem(file=LEDGER, reason="an attempt left no record: mnb was killed, or the node went down")
+            problem = Problem(file=LEDGER, reason="an attempt left no record: mnb was killed, or the node crashed")
             lost = _unreadable(problem, launch.test, launch.job_id, launch.label, launch.scheme)
             found.append(msgspec.structs.replace(lost, cause="interrupted"))
     return found
@@ -378,7 +380,7 @@ def _cut_off(cut: Sequence[LaunchResult]) -> tuple[str, ...]:
 
 
 def _missing(launch: Launch, file: str | None) -> FailedLaunch:
-    gone = f"the ledger names {file}, and it is not there" if file else "there is no record"
+    gone = f"the ledger names {file}, but it is missing" if file else "there is no record"
     return FailedLaunch(job_id=launch.job_id, cause="missing", detail=gone, file=file)
 
 

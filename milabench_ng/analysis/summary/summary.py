@@ -351,7 +351,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         if self.starts <= self.sessions:
             return ""
         fewer = "one" if self.sessions == 1 else str(self.sessions)
-        return f"{self.starts} sessions count as {fewer}: less than {SESSION_GAP_H:g} h lie between them"
+        return f"{self.starts} sessions count as {fewer}: they are less than {SESSION_GAP_H:g} h apart"
 
     @property
     def one_after_another(self) -> bool:

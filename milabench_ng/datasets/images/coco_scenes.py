@@ -88,7 +88,7 @@ def annotation_file(seed: int, first: int, count: int) -> dict[str, Any]:
         for number, one in scenes
     ]
     return {
-        "info": {"description": "generated twin of COCO 2017", "version": "1.0", "year": 2017},
+        "info": {"description": "synthetic dataset like COCO 2017", "version": "1.0", "year": 2017},
         "licenses": [{"url": "", "id": 1, "name": "generated"}],
         "images": images,
         "annotations": list(_annotations(scenes, first)),

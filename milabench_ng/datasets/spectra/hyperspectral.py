@@ -151,7 +151,7 @@ class Images(Dataset[tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]]):
     def __init__(self, form: Hyperspectral, files: Sequence[Path]) -> None:
         """Raises InputError if there is no image."""
         if not files:
-            raise InputError(f"data set {form.name}: it has no image; delete its folder, and it is generated anew")
+            raise InputError(f"dataset {form.name}: it has no image. Delete its folder, and mnb generates it again")
         self.form = form
         self.files = [str(file) for file in files]
         self.shape = form.shape

@@ -134,7 +134,7 @@ def _h5py() -> ModuleType:
         import h5py  # an extra: the catalogue lists this set without it
     except ModuleNotFoundError:
         raise InputError(
-            'data set cremi: its HDF5 files need h5py, which is not installed; pip install "milabench_ng[volumes]"'
+            'dataset cremi: its HDF5 files need h5py, which is not installed; pip install "milabench_ng[volumes]"'
         ) from None
     module: ModuleType = h5py
     return module

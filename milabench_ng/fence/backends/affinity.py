@@ -23,7 +23,7 @@ NAME = "affinity"
 WARM_WORKERS = True
 GROUPS_BY = none.GROUPS_BY
 IO_METHOD: IoMethod | None = None
-MARK = "NOT ISOLATED: CPUs by affinity only, RAM by a watchdog; tenants can disturb each other."
+MARK = "NOT ISOLATED: CPUs by affinity only, RAM by a watchdog. Tenants can disturb each other."
 WATCH_S = 0.5
 
 bounds = none.bounds

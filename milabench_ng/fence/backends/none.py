@@ -26,7 +26,7 @@ NAME = "none"
 WARM_WORKERS = True
 GROUPS_BY: GroupsBy = "nobody"
 IO_METHOD: IoMethod | None = "none"
-MARK = "NOT ISOLATED: no fence was asked for; tenants share all CPUs and RAM."
+MARK = "NOT ISOLATED: no isolation was requested. Tenants share all CPUs and RAM."
 
 
 def tier(capabilities: Capabilities) -> Tier | None:  # noqa: ARG001  (same shape as its siblings)

@@ -40,7 +40,8 @@ def messages(
     if found.mode == "mixed":
         yield (
             "isolation: cpuset, memory and pids are spread over cgroup v1 and v2. Boot with one of them "
-            "(systemd.unified_cgroup_hierarchy=1), or accept --isolation affinity (results are marked NOT ISOLATED)."
+            "(systemd.unified_cgroup_hierarchy=1), or accept --isolation affinity (results get the warning "
+            "NOT ISOLATED)."
         )
     if found.mode == "v2" and unified and own.get("", "/").startswith("/.."):
         yield (
@@ -94,9 +95,9 @@ def _refusal(found: Capabilities, refused: Controller, session: bool) -> str:
         return f"isolation: cannot make groups in {where} ({code}). Check that --cgroup-parent names a group there."
     if found.mode in ("v1", "hybrid"):
         return (
-            f"isolation: cgroup v1: no permission to create groups in {where} ({code}). cgroup v1 cannot be delegated "
-            "to users. Run as root, boot with cgroup v2, or accept --isolation affinity "
-            "(results are marked NOT ISOLATED)."
+            f"isolation: cgroup v1: no permission to create groups in {where} ({code}). cgroup v1 cannot be "
+            "delegated to users. Run as root, boot with cgroup v2, or accept --isolation affinity (results "
+            "get the warning NOT ISOLATED)."
         )
     if session:
         return (

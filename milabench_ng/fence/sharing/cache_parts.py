@@ -13,7 +13,7 @@ from milabench_ng.node.resctrl import Resctrl
 from milabench_ng.records.isolation import CachePart, Share
 
 _WHOLE_PCT = 100
-_NONE = "isolation: --cache-shares cannot be held here"
+_NONE = "isolation: --cache-shares is not possible here"
 
 
 def with_cache_parts(shares: Mapping[str, Share], offer: Resctrl) -> dict[str, Share]:
@@ -40,9 +40,12 @@ def cache_notes(offer: Resctrl | None) -> Iterator[str]:
     if offer is None:
         return
     if offer.hardware_mask:
-        yield f"parts {offer.hardware_mask:x} of the last-level cache are in no share: hardware fills them too"
+        yield (
+            f"parts {offer.hardware_mask:x} of the last-level cache are in no allocation, because hardware "
+            "also fills them"
+        )
     if offer.least_bandwidth_pct is None:
-        yield "memory bandwidth is not divided: this kernel and processor take no part of it in percent"
+        yield "memory bandwidth is not divided: this kernel and processor do not accept percentages"
 
 
 def _refusals(shares: Mapping[str, Share], offer: Resctrl) -> Iterator[str]:

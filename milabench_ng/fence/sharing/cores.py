@@ -47,8 +47,8 @@ def usable_cores(topology: Topology, usable: frozenset[int], tenants: int) -> tu
         )
         others = kept if len(usable) < len(place) else ""
         raise IsolationError(
-            f"isolation: {counted(len(usable), 'usable CPU')} for {counted(tenants, 'tenant')}, and each needs one. "
-            f"Use fewer tenants (--tenants, --slots-per-device), or reserve fewer cores (--reserve-cores).{others}"
+            f"isolation: {counted(len(usable), 'usable CPU')} for {counted(tenants, 'tenant')}, but each needs "
+            f"one. Use fewer tenants (--tenants, --slots-per-device), or reserve fewer cores (--reserve-cores).{others}"
         )
     parts = [
         Core(place[cpus[0]].cache, own, place[own[0]].node, split=True)
@@ -56,7 +56,7 @@ def usable_cores(topology: Topology, usable: frozenset[int], tenants: int) -> tu
         if (own := tuple(cpu for cpu in cpus if cpu in usable)) and len(own) < len(cpus)
     ]
     if parts and _enough(whole + parts, tenants):
-        note = f"{len(parts)} physical cores are only partly usable and are shared with what else runs (smt_shared)."
+        note = f"{len(parts)} physical cores are only partly usable and are shared with other processes (smt_shared)."
         return sorted(whole + parts), (f"warning: {note}",)
     threads = [Core(place[cpu].cache, (cpu,), place[cpu].node, split=True) for cpu in sorted(usable)]
     note = f"{len(whole) + len(parts)} physical cores for {tenants} tenants: SMT siblings are split between tenants"

@@ -155,14 +155,14 @@ def _memory_notes(topology: Topology, policy: Policy) -> Iterable[str]:
     asked = policy.ram_total_bytes
     if asked is not None and asked > topology.memory_bytes:
         found = f"the node shows {format_bytes(topology.memory_bytes)} now"
-        yield f"{format_bytes(asked)} of RAM are divided, {found}: unless it grows, the limits hold nobody"
+        yield f"{format_bytes(asked)} of RAM are divided, but {found}. Unless it grows, the limits have no effect"
 
 
 def _weight_notes(tenants: Sequence[Placement]) -> Iterable[str]:
     weights = [tenant.weight for tenant in tenants]
     if len(set(weights)) > 1:
         parts = ", ".join(f"{tenant.name}: {tenant.weight / sum(weights):.0%}" for tenant in tenants)
-        yield f"shares of CPUs and RAM are in proportion to the compute of unequal devices ({parts})"
+        yield f"CPUs and RAM are allocated in proportion to the compute of unequal devices ({parts})"
 
 
 def _locality_notes(shares: dict[str, Share], tenants: Sequence[Placement]) -> Iterable[str]:
@@ -216,8 +216,7 @@ def _memory_unit(
 def _check_memory(memory: _Memory, memory_bytes: int, policy: Policy) -> None:
     if memory_bytes < policy.memory_minimum_bytes:
         raise IsolationError(
-            f"isolation: share is {max(memory_bytes, 0) / GIB:.1f} GiB per tenant "
-            f"(RAM {format_bytes(memory.node_bytes)}{memory.bound}); "
-            f"needs >= {policy.memory_minimum_bytes / GIB:.0f} GiB. "
-            "Use fewer tenants, or --ram-total if the node has more."
+            f"isolation: the allocation is {max(memory_bytes, 0) / GIB:.1f} GiB per tenant (RAM "
+            f"{format_bytes(memory.node_bytes)}{memory.bound}); needs >= "
+            f"{policy.memory_minimum_bytes / GIB:.0f} GiB. Use fewer tenants, or --ram-total if the node has more."
         )

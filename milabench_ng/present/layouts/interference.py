@@ -25,9 +25,11 @@ from milabench_ng.present.render.sections import Column, Section, section
 from milabench_ng.report.report import Report
 
 SUITE = "interference"
-NOTE = "rate alone / rate in company, with its 95 % interval; *: slower beyond doubt, by more than 2 %"
-GAIN_NOTE = "slowdown without the fence / slowdown with it, with its 95 % interval"
+NOTE = "rate alone / rate with neighbors, with 95% interval; *: significantly slower, by more than 2%"
+GAIN_NOTE = "slowdown without isolation / slowdown with isolation, with 95% interval"
 NOTHING = "-"
+ALL_TENANTS = "all tenants at once"
+"""How people read `PACKED`."""
 
 
 def table(report: Report) -> Section:
@@ -40,17 +42,17 @@ def tables(report: Report) -> tuple[Section, ...]:
     cells = _required(report)
     victims = list(dict.fromkeys(cell.victim for cell in cells))
     columns = [_column(cells, beside) for beside in antagonists(cells)]
-    lost = (f"no slowdown of {lost.test}: {lost.why}" for lost in report.lost_cells)
-    cost = _told(cost_of_neighbours(cells), "cost of neighbours", "packed")
+    lost = (f"no slowdown computed for {lost.test}: {lost.why}" for lost in report.lost_cells)
+    cost = _told(cost_of_neighbours(cells), "cost of neighbors", ALL_TENANTS)
     notes = (cost, NOTE, *_without_verdict(cells), *lost, *_other_caches(cells))
-    worth = (_told(worth_of_fence(report.fence_gains), "worth of the fence", "all cells"), GAIN_NOTE)
+    worth = (_told(worth_of_fence(report.fence_gains), "isolation benefit", "all cells"), GAIN_NOTE)
     matrix = section(
         "matrix", "Slowdown", victims, Column[str]("victim", value=str), *columns, notes=tuple(filter(None, notes))
     )
-    fence = section("fence-worth", "With and without the fence", report.fence_gains, *_GAINS, notes=worth)
+    fence = section("fence-worth", "With and without isolation", report.fence_gains, *_GAINS, notes=worth)
     points = [(curve, cell) for curve in pressure_curves(cells) for cell in curve.cells]
     blame = contentiousness(cells)
-    pressure = section("pressure", "Slowdown against pressure", points, *_PRESSURE)
+    pressure = section("pressure", "Slowdown by antagonist load", points, *_PRESSURE)
     return (
         matrix,
         *((section("blame", "By antagonist", blame.items(), *_BLAME),) if blame else ()),
@@ -68,9 +70,9 @@ def file_tables(report: Report) -> tuple[Section, ...]:
     found = (
         section("slowdowns", "Slowdown", cells, *_COLUMNS),
         section("by-antagonist", "By antagonist", contentiousness(cells).items(), *_BLAME_IN_FILES),
-        section("pressure", "Slowdown against pressure", points, *_PRESSURE_IN_FILES),
+        section("pressure", "Slowdown by antagonist load", points, *_PRESSURE_IN_FILES),
         section("antagonists", "Antagonists", cells, tests, *_RATES),
-        section("fence-worth", "With and without the fence", report.fence_gains, *_GAINS_IN_FILES),
+        section("fence-worth", "With and without isolation", report.fence_gains, *_GAINS_IN_FILES),
     )
     return tuple(each for each in found if each.rows)
 
@@ -92,34 +94,43 @@ def _interval(effect_of: Callable[[Item], Effect]) -> tuple[Column[Item], Column
     )
 
 
+def _next_to(beside: Cell) -> str:
+    """What a victim ran next to, for people."""
+    return ALL_TENANTS if beside == PACKED else str(beside)
+
+
 _RATES: tuple[Column[Slowdown], ...] = (
     Column("alone", value=lambda cell: cell.alone),
-    Column("in company", value=lambda cell: cell.together),
+    Column("with neighbor", value=lambda cell: cell.together),
     Column("unit", value=lambda cell: f"{cell.unit}/s"),
-    Column("company", value=lambda cell: ", ".join(cell.company) or None),
-    Column("company's rate", value=lambda cell: _company_rate(cell)),
-    Column("company's unit", value=lambda cell: ", ".join(_units(cell)) or None),
+    Column("neighbor", value=lambda cell: ", ".join(cell.company) or None),
+    Column("neighbor's rate", value=lambda cell: _company_rate(cell)),
+    Column("neighbor's unit", value=lambda cell: ", ".join(_units(cell)) or None),
     Column("worst tenant / mean", value=lambda cell: cell.fairness),
 )
 _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("victim", value=lambda cell: cell.victim),
-    Column("beside", value=lambda cell: cell.beside),
+    Column("next to", show=_next_to, value=lambda cell: cell.beside),
     Column("slowdown", value=lambda cell: cell.value),
     *_interval(lambda cell: cell.effect),
     Column("p", value=lambda cell: cell.effect.p),
-    Column("slower beyond doubt", value=lambda cell: cell.not_judged or ("yes" if cell.sure else "no")),
+    Column(
+        "significantly slower",
+        key="slower beyond doubt",
+        value=lambda cell: cell.not_judged or ("yes" if cell.sure else "no"),
+    ),
     Column("pairs", value=lambda cell: cell.pairs),
     Column("pairs lost", value=lambda cell: cell.lost),
     *_RATES,
     Column("test", value=lambda cell: cell.label),
     Column("data cache alone", value=lambda cell: cell.caches[0] or None),
-    Column("data cache in company", value=lambda cell: cell.caches[1] or None),
+    Column("data cache with neighbor", value=lambda cell: cell.caches[1] or None),
 )
 _PRESSED: tuple[Column[Slowdown], ...] = (
     Column("test", value=lambda cell: cell.test),
     Column("alone", value=lambda cell: f"{figure(cell.alone)} {cell.unit}/s"),
-    Column("in company", value=lambda cell: f"{figure(cell.together)} {cell.unit}/s"),
-    Column("company's rate", value=lambda cell: pressed(cell) or NOTHING),
+    Column("with neighbor", value=lambda cell: f"{figure(cell.together)} {cell.unit}/s"),
+    Column("neighbor's rate", value=lambda cell: pressed(cell) or NOTHING),
     Column("worst tenant / mean", value=lambda cell: _fairness(cell)),
 )
 _BLAME: tuple[Column[tuple[str, MeanSlowdown]], ...] = (
@@ -131,15 +142,17 @@ _PRESSURE: tuple[Column[tuple[PressureCurve, Slowdown]], ...] = (
     Column("victim", value=lambda point: point[0].victim),
     Column("antagonist", value=lambda point: point[0].antagonist),
     Column("busy (%)", value=lambda point: f"{100 * busy(point[1]):.0f}"),
-    Column("its rate", value=lambda point: " ".join((figure(sum(point[1].company.values())), *_units(point[1])))),
+    Column(
+        "antagonist's rate", value=lambda point: " ".join((figure(sum(point[1].company.values())), *_units(point[1])))
+    ),
     Column("slowdown", value=lambda point: _value(point[1])),
 )
 _GAINS: tuple[Column[FenceGain], ...] = (
     Column("victim", value=lambda gain: gain.victim),
-    Column("beside", value=lambda gain: gain.beside),
-    Column("fenced", value=lambda gain: f"{gain.fenced:.2f}"),
-    Column("unfenced", value=lambda gain: f"{gain.unfenced:.2f}"),
-    Column("worth", value=lambda gain: f"{gain.value:.2f}{around(gain.effect)}"),
+    Column("next to", show=_next_to, value=lambda gain: gain.beside),
+    Column("isolated", value=lambda gain: f"{gain.fenced:.2f}"),
+    Column("not isolated", value=lambda gain: f"{gain.unfenced:.2f}"),
+    Column("benefit", value=lambda gain: f"{gain.value:.2f}{around(gain.effect)}"),
     Column("verdict", value=lambda gain: gain.effect.verdict),
 )
 
@@ -160,7 +173,7 @@ _PRESSURE_IN_FILES: tuple[Column[tuple[PressureCurve, Slowdown]], ...] = (
 )
 _GAINS_IN_FILES: tuple[Column[FenceGain], ...] = (
     Column("victim", value=lambda gain: gain.victim),
-    Column("beside", value=lambda gain: gain.beside),
+    Column("next to", show=_next_to, value=lambda gain: gain.beside),
     Column("fenced", value=lambda gain: gain.fenced),
     Column("unfenced", value=lambda gain: gain.unfenced),
     Column("worth", value=lambda gain: gain.value),
@@ -174,7 +187,7 @@ def _other_caches(cells: Sequence[Slowdown]) -> Iterator[str]:
     for cell in cells:
         alone, together = (state or "not recorded" for state in cell.caches)
         if alone != together:
-            yield f"{cell.name}: data cache {alone} alone, {together} in company"
+            yield f"{cell.name}: data cache {alone} alone, {together} with neighbors"
 
 
 def pressed(cell: Slowdown) -> str:
@@ -217,8 +230,9 @@ def around(found: Effect) -> str:
 def _required(report: Report) -> tuple[Slowdown, ...]:
     if not report.neighbours:
         raise InputError(
-            f"--layout {SUITE}: {report.source} has no measured test of that suite that ran alone and in company"
-            f"{''.join(f'; {lost.test}: {lost.why}' for lost in report.lost_cells)}; run mnb jobs {SUITE} -o FOLDER"
+            f"--layout {SUITE}: {report.source} has no test of that suite that ran both alone and with "
+            f"neighbors{''.join(f'; {lost.test}: {lost.why}' for lost in report.lost_cells)}; run mnb jobs "
+            f"{SUITE} -o FOLDER"
         )
     return report.neighbours
 
@@ -230,7 +244,7 @@ def _told(mean: MeanSlowdown | None, name: str, over: str) -> str:
 
 
 def _column(cells: Sequence[Slowdown], beside: str) -> Column[str]:
-    return Column(beside, value=lambda victim: _cell(cells, victim, beside))
+    return Column(_next_to(beside), key=beside, value=lambda victim: _cell(cells, victim, beside))
 
 
 def _cell(cells: Sequence[Slowdown], victim: str, beside: str) -> Cell:

@@ -35,7 +35,7 @@ def _alarms(report: Report) -> Iterator[Fact]:
         yield from _named(report, _score)
     yield from _marks(report)
     if not report.penalize_variance:
-        yield Fact("variance", "not penalised", "fair")
+        yield Fact("variance", "no penalty applied (--no-penalize-variance)", "fair")
     yield from devices_told(report)
     yield from (fact for fact in choices_told(report) if fact.tone != "plain")
     yield from _named(report, _indications)
@@ -55,7 +55,7 @@ def _run(report: Report) -> Iterator[Fact]:
     """A damaged bundle, broken rules, and what was not run, failed or is still to come."""
     if report.damage:
         more = f", and {len(report.damage) - 1} more" if len(report.damage) > 1 else ""
-        yield Fact("DAMAGED", f"{report.damage[0]}{more}; trust no number here, and ask for the bundle again", "bad")
+        yield Fact("DAMAGED", f"{report.damage[0]}{more}. Do not trust these numbers. Ask for the bundle again", "bad")
     found = report.verification
     if found is not None and not found.passed:
         yield Fact("RULES BROKEN", found.sentence, "bad")
@@ -77,14 +77,14 @@ def _failures(report: Report) -> Iterator[Fact]:
     if left:
         planned = sum(row.planned or 0 for row in report.summary.tests.values())
         name = "BETWEEN SESSIONS" if report.summary.between_sessions else "INTERRUPTED"
-        yield Fact(name, f"{left} of {planned} launches were not run yet", "fair")
+        yield Fact(name, f"{left} of {planned} launches have not run yet", "fair")
     if rate.fail:
         causes = Counter(failed.cause for _, failed in report.failed)
         causes["unreadable"] += len(report.summary.problems)
         named = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
         what = "were not run" if set(+causes) == {"missing"} else f"failed ({named})"
         beyond = rate.exceeds(FAILURE_LIMIT)
-        least = f"at least {rate.least:.2%} with 95 % confidence, limit {FAILURE_LIMIT:.2%}"
+        least = f"failure rate at least {rate.least:.2%} (95% confidence), limit {FAILURE_LIMIT:.2%}"
         text = f"{rate.fail} of {rate.n} launches {what}: {least}"
         yield Fact("FAIL", text, "bad") if beyond else Fact("failed", text, "fair")
 
@@ -95,7 +95,8 @@ def _score(report: Report) -> Iterator[Fact]:
     if score is None:
         yield Fact(
             "NO SCORE",
-            f"the suite {report.summary.suite!r} has no weights: read the rates, or give --weights FILE",
+            f"suite {report.summary.suite!r} has no official weights, so there is no score. Use the per-test "
+            "rates, or pass --weights FILE",
             "fair",
         )
     elif score.status == "invalid":
@@ -116,22 +117,22 @@ def _progress(summary: Summary) -> str:
 
 def _why_invalid(score: Score) -> str:
     if not score.missing:
-        return "no test with a weight has a result"
-    return f"{len(score.missing)} of {score.expected} missing: {', '.join(score.missing)}"
+        return "no weighted test has a result"
+    return f"{len(score.missing)} of {score.expected} weighted tests missing: {', '.join(score.missing)}"
 
 
 def _other_size(summary: Summary, devices: int) -> str:
     """What a score says of a node whose reference has another number of ``devices``."""
     word = device_word(summary)
     return (
-        f"the reference of the score has {counted(devices, word)}, this node {summary.devices}: "
-        f"compare scores of nodes with {counted(summary.devices, word)} only"
+        f"the score's reference node has {counted(devices, word)}, and this node has {summary.devices}. "
+        f"Compare only with scores of nodes with {counted(summary.devices, word)}"
     )
 
 
 def _isolation(report: Report) -> Iterator[Fact]:
     if not report.isolated and report.summary.units == "true" and report.lines:
-        yield Fact("NOT ISOLATED", f"the weakest fence of a launch: {report.isolation}", "bad")
+        yield Fact("NOT ISOLATED", f"the weakest isolation of a launch is {report.isolation}", "bad")
 
 
 def _indications(report: Report) -> Iterator[Fact]:
@@ -143,7 +144,7 @@ def _indications(report: Report) -> Iterator[Fact]:
             why = f"; {', '.join(other.indicative)}"
         else:
             continue
-        yield Fact("AN INDICATION", f"vs {brief(other)}: {covered(other)}{why}", "fair")
+        yield Fact("APPROXIMATE", f"vs {brief(other)}: {covered(other)}{why}", "fair")
 
 
 def _on_estimates(other: Comparison) -> str:
@@ -151,14 +152,14 @@ def _on_estimates(other: Comparison) -> str:
     factors = "one factor" if len(other.estimates) == 1 else f"{len(other.estimates)} factors"
     others = [name for name in names("baselines") if name.endswith(f"-{brief(other)}")]
     where = f"; measured comparisons: {', '.join(others)}" if others else ""
-    return f"rest on {factors} ({', '.join(other.estimates)}): not a measurement{where}"
+    return f"based on {factors} ({', '.join(other.estimates)}): not a measurement{where}"
 
 
 def _another_day(report: Report) -> Iterator[Fact]:
     if report.another_day_pct is not None:
         few = "one session" if report.summary.sessions == 1 else f"{report.summary.sessions} sessions"
         merged = report.summary.merged_sessions
-        day = f"another day may differ by {report.another_day_pct:.1f} %"
+        day = f"a run on another day may differ by {report.another_day_pct:.1f}%"
         yield Fact(few, f"{day}; {merged}" if merged else day, "plain")
 
 
@@ -166,7 +167,7 @@ def _not_ranked(report: Report) -> Iterator[Fact]:
     score = report.score
     if score is None or score.per_device is None:
         return
-    verdict = f"{RANKED_FROM} repeats give a verdict"
+    verdict = f"a verdict needs at least {RANKED_FROM}"
     if score.interval is None:
-        few = f"{score.repeats.n} repeats" if score.repeats else score.why
-        yield Fact("NOT JUDGED", f"{few}; {verdict}", "fair")
+        few = f"only {counted(score.repeats.n, 'repeat')}" if score.repeats else score.why
+        yield Fact("NO VERDICT", f"{few}; {verdict}", "fair")

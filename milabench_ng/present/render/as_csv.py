@@ -46,7 +46,7 @@ def write_all(
 def write_section(section: Section, stream: TextIO) -> None:
     """Write one table to ``stream``."""
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([plain(heading.header) for heading in section.headings])
+    writer.writerow([plain(heading.name) for heading in section.headings])
     writer.writerows([_plain(cell) for cell in row] for row in section.rows)
 
 

@@ -31,13 +31,13 @@ def write(report: Report, stream: TextIO, further: Sequence[Section] = (), *, fu
     print_screen(first_screen(report), console, console.width)
     console.print()
     tests = section_of_tests(report, charged=full)
-    print_section(_whole(tests) if full else tests, console, "--full prints them all")
+    print_section(_whole(tests) if full else tests, console, "--full shows all columns")
     for section in (*other_tables(report), *further):
         console.print()
         print_section(_whole(section) if full else _brief(section), console)
     if facts := details(report, charged=full):
         console.print()
-        write_parts([Facts(title="what the numbers rest on", facts=tuple(facts))], stream)
+        write_parts([Facts(title="Basis and caveats", facts=tuple(facts))], stream)
     write_isolation(report, stream)
 
 
@@ -66,7 +66,7 @@ def _brief(section: Section) -> Section:
     hidden = len(section.rows) - _ROWS_SHOWN
     if hidden <= 0:
         return section
-    notes = (f"... and {hidden} more (all of them: --full)", *section.notes)
+    notes = (f"... and {hidden} more (--full shows all)", *section.notes)
     return msgspec.structs.replace(
         section, rows=section.rows[:_ROWS_SHOWN], tones=section.tones[:_ROWS_SHOWN], notes=notes
     )

@@ -13,7 +13,7 @@ def choices_told(report: Report) -> Iterator[Fact]:
     """One line per unusual choice."""
     yield from _weights(report)
     for sha256 in report.choices.profiles:
-        yield Fact("profile", f"not the shipped {report.summary.suite} (sha {sha256[:12]})", "fair")
+        yield Fact("profile", f"differs from the shipped {report.summary.suite} (SHA-256 {sha256[:12]})", "fair")
     for order in report.summary.orders:
         yield Fact("order", order)
 
@@ -23,21 +23,21 @@ def devices_told(report: Report) -> Iterator[Fact]:
     summary = report.summary
     marked = any(mark.kind == "devices left out" for mark in report.marks)
     if summary.node_devices is not None and summary.node_devices > summary.devices and not marked:
-        yield Fact("devices", f"{summary.devices} of the node's {summary.node_devices} worked", "fair")
+        yield Fact("devices", f"only {summary.devices} of the node's {summary.node_devices} devices were used", "fair")
 
 
 def _weights(report: Report) -> Iterator[Fact]:
     """Where the weights come from, and what happened to those that could not be used as they are."""
     parts = []
     if report.choices.weights:
-        parts.append(f"{report.choices.weights}, not what is shipped for {report.summary.suite}")
+        parts.append(f"{report.choices.weights} instead of the shipped weights of {report.summary.suite}")
     if report.without_weight:
         names = ", ".join(name_of_row(label) for label in report.without_weight)
-        parts.append(f"measured and not in the score: {names}")
+        parts.append(f"measured but not in the score: {names}")
     chosen = bool(parts)
     parts += [f"{label} is not planned: {why}" for label, why in report.summary.unplanned.items()]
     if report.steps_left_out:
-        steps = f"{', '.join(report.steps_left_out)}: more devices than there are"
-        parts.append(f"{steps}; their weight goes in equal parts to the steps that are run")
+        steps = f"{', '.join(report.steps_left_out)} need more GPUs than this node has"
+        parts.append(f"{steps}; their weight is shared equally among the steps that ran")
     if parts:
         yield Fact("weights", "; ".join(parts), "fair" if chosen else "plain")

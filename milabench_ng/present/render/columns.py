@@ -163,7 +163,15 @@ def _ratio_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
             value=_of(index, lambda at: at.suppressed_ratio if at.suppressed else at.perf_ratio),
             light=aside,
         ),
-        Column(f"95 % interval{suffix}", "", text, True, spare=7, value=_of(index, lambda at: span(at.effect.ratio))),
+        Column(
+            f"95% CI{suffix}",
+            "",
+            text,
+            True,
+            spare=7,
+            key=f"95 % interval{suffix}",
+            value=_of(index, lambda at: span(at.effect.ratio)),
+        ),
         Column(
             f"verdict{suffix}",
             unusual(margin),
@@ -232,36 +240,47 @@ _UNIT: TestColumn = Column("unit", spare=2, value=lambda at: at.scored.unit)
 _WEIGHT: TestColumn = Column(
     "weight", "", lambda cell: f"{cell:.4g}", True, spare=14, value=lambda at: at.scored.weight or 0.0
 )
-_N: TestColumn = Column("n", "", whole, True, value=lambda at: at.scored.n)
+_N: TestColumn = Column("attempts", "", whole, True, key="n", value=lambda at: at.scored.n)
 _FAIL: TestColumn = Column(
     "fail", "", whole, True, lambda cell: "bad" if cell else "plain", value=lambda at: at.scored.fail
 )
 _PERF: TestColumn = Column("perf", "unit/s", number, True, value=lambda at: at.scored.perf)
 _INTERVAL: TestColumn = Column(
-    "+-95 %", "%", half_width, True, spare=3, value=lambda at: half_width_pct(at.scored.interval)
+    "95% CI", "±%", half_width, True, spare=3, key="+-95 % (%)", value=lambda at: half_width_pct(at.scored.interval)
 )
 _STD: TestColumn = Column(
-    "std",
+    "CV all runs",
     "%",
     one_decimal,
     True,
     spare=4,
+    key="std (%)",
     value=lambda at: at.scored.std_pct if at.row.train and at.row.train.n > 1 else None,
 )
 _PERF_ADJ: TestColumn = Column("perf_adj", "unit/s", number, True, spare=13, value=lambda at: at.scored.perf_adj)
 _BETWEEN_DEVICES: TestColumn = Column(
-    "devices", "%", one_decimal, True, spare=8, value=lambda at: at.scored.between_devices_pct
+    "CV between GPUs",
+    "%",
+    one_decimal,
+    True,
+    spare=8,
+    key="devices (%)",
+    value=lambda at: at.scored.between_devices_pct,
 )
-_RUN_TO_RUN: TestColumn = Column("runs", "%", one_decimal, True, spare=9, value=lambda at: at.scored.run_to_run_pct)
+_RUN_TO_RUN: TestColumn = Column(
+    "CV between repeats", "%", one_decimal, True, spare=9, key="runs (%)", value=lambda at: at.scored.run_to_run_pct
+)
 _NODE: TestColumn = Column("node total", "unit/s", number, True, spare=16, value=lambda at: at.node_total)
 _WAIT: TestColumn = Column("data wait", "%", one_decimal, True, spare=6, value=lambda at: percent(at.row.wait_share))
 _GPU: TestColumn = Column("GPU", "%", whole, True, spare=5, value=lambda at: percent(_load(at.row)))
 _POWER: TestColumn = Column("power", "W", whole, True, spare=12, value=lambda at: at.row.power_w)
 _ENERGY: TestColumn = Column("energy", "J/unit", number, True, spare=11, value=_energy)
-_MEMORY: TestColumn = Column("peak", "MiB", whole, True, spare=15, value=lambda at: at.row.peak_memory or None)
+_MEMORY: TestColumn = Column(
+    "peak GPU memory", "MiB", whole, True, spare=15, key="peak (MiB)", value=lambda at: at.row.peak_memory or None
+)
 _LOW: TestColumn = Column("perf low 95 %", "unit/s", number, True, value=lambda at: at.scored.low)
 _HIGH: TestColumn = Column("perf high 95 %", "unit/s", number, True, value=lambda at: at.scored.high)
-_BOUND: TestColumn = Column("bound by", value=lambda at: at.scored.bound)
+_BOUND: TestColumn = Column("bottleneck", key="bound by", value=lambda at: at.scored.bound)
 _FLAGS: TestColumn = Column("flags", "", whole, True, value=lambda at: len(at.row.flags))
 _P50: TestColumn = Column(
     "latency p50", "ms", number, True, value=lambda at: at.row.latency.p50_ms if at.row.latency else None

@@ -20,11 +20,11 @@ def stragglers(gpus: GpuComparison, not_proven: str = "") -> Section:
         rows,
         Column("device", value=lambda row: row[0]),
         Column("test", value=lambda row: row[1]),
-        Column("against the others", "%", one_decimal, True, value=lambda row: row[2]),
+        Column("vs. others", "%", one_decimal, True, key="against the others (%)", value=lambda row: row[2]),
         Column("p", "", number, True, value=lambda row: row[3]),
         Column("verdict", tone=lambda cell: "bad" if cell == "slow" else "fair", value=lambda row: row[4]),
         notes=(
-            f"slow: more than 3 % below the others{like}, p below 0.05 over all devices and tests",
+            f"slow: significantly more than 3% below the mean of the others{like} (adjusted p < 0.05)",
             *((not_proven,) if not_proven else ()),
         ),
     )
@@ -34,13 +34,13 @@ def matrix(gpus: GpuComparison, measure: Measure, again: str = "") -> Section:
     """The devices side by side; ``again``: the command that repeats what one repeat does not judge."""
     return Section(
         key=f"gpus-{measure}",
-        title=f"devices, {measure} over the launches, relative to the best",
+        title=f"devices, {measure} over launches, relative to the best device",
         headings=(
             Heading("test"),
             *(Heading(f"device {name}", "%", one_decimal, True, _gpu_tone) for name in named(gpus)),
         ),
         rows=tuple((row.test, *map(percent, row.relative)) for row in gpus.rows(measure)),
-        notes=(f"one repeat does not tell a slow device from a slow launch: {again}",) if again else (),
+        notes=(f"one repeat cannot tell a slow device from a slow launch: {again}",) if again else (),
     )
 
 
@@ -67,13 +67,20 @@ def host_pace_section(found: Paces) -> Section:
         rows += [(f"device {name}", stat) for name, stat in found.devices.items()]
     return section(
         "host-pace",
-        "host pace",
+        "CPU speed check",
         rows,
         Column("cores of", value=lambda row: row[0]),
-        Column("batches", "", whole, True, value=lambda row: row[1].n),
+        Column("launch groups", "", whole, True, key="batches", value=lambda row: row[1].n),
         Column("median", PACE_UNIT, one_decimal, True, value=lambda row: row[1].median),
-        Column("least", PACE_UNIT, one_decimal, True, value=lambda row: row[1].min),
-        Column("greatest", PACE_UNIT, one_decimal, True, value=lambda row: row[1].max),
-        Column("against all", "%", one_decimal, True, value=lambda row: 100 * (row[1].median / found.run.median - 1)),
+        Column("min", PACE_UNIT, one_decimal, True, key=f"least ({PACE_UNIT})", value=lambda row: row[1].min),
+        Column("max", PACE_UNIT, one_decimal, True, key=f"greatest ({PACE_UNIT})", value=lambda row: row[1].max),
+        Column(
+            "vs. all",
+            "%",
+            one_decimal,
+            True,
+            key="against all (%)",
+            value=lambda row: 100 * (row[1].median / found.run.median - 1),
+        ),
         notes=found.remarks,
     )

@@ -29,9 +29,10 @@ from milabench_ng.present.render.next_step import next_step
 from milabench_ng.present.render.ratio_statements import span_of_money
 from milabench_ng.report.report import NOT_RECORDED, Report
 
-NO_POINTS = "points are of all tests: see the ratio over the same tests of a baseline"
+NO_POINTS = "no score: only some tests ran. Compare with a baseline instead (--compare)"
 """Why a partial score has no value: over other tests, it is a number of another kind."""
 _BOUND_BY = "bound by "
+BY_BOTTLENECK = "By bottleneck"
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +73,7 @@ class FirstScreen(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def facts(self) -> tuple[Fact, ...]:
         """All of it as statements, for forms without a layout of their own."""
-        kinds = Fact("Kind", ", ".join(f"{kind.name} {kind.ratio:.2f}" for kind in self.kinds))
+        kinds = Fact(BY_BOTTLENECK, ", ".join(f"{kind.name} {kind.ratio:.2f}" for kind in self.kinds))
         return (
             *self.alarms,
             *(answer.fact for answer in self.answers),
@@ -110,7 +111,9 @@ def _answers(report: Report) -> Iterator[Answer]:
     if report.neighbours:
         yield _neighbours(report.neighbours)
     if (worth := worth_of_fence(report.fence_gains)) is not None:
-        yield Answer(name="Fence", parts=(f"worth {worth.value:.2f} x{_times(worth)}", counted(worth.cells, "test")))
+        yield Answer(
+            name="Isolation benefit", parts=(f"{worth.value:.2f}x{_times(worth)}", counted(worth.cells, "test"))
+        )
     yield _valid(report)
 
 
@@ -149,7 +152,7 @@ def _score(report: Report) -> Answer:
         parts=(
             f"{four_digits(score.per_device)} {unit} per {device_word(report.summary)}",
             f"{four_digits(score.per_node)} per node",
-            *((f"95 %: {four_digits(at.low)} to {four_digits(at.high)}",) if at else ()),
+            *((f"95%: {four_digits(at.low)} to {four_digits(at.high)}",) if at else ()),
             *((f"{few.n} repeats: {four_digits(few.low)} to {four_digits(few.high)}",) if few else ()),
         ),
         tone="bad" if report.marks else "strong",
@@ -159,7 +162,7 @@ def _score(report: Report) -> Answer:
 def _later(report: Report) -> str:
     """Why there is more to come; empty if there is not."""
     if report.summary.going_on:
-        return "the run goes on"
+        return "the run is still in progress"
     if not report.not_tried:
         return ""
     return "there are more sessions" if report.summary.between_sessions else "the run was interrupted"
@@ -172,7 +175,7 @@ def _versus(report: Report, other: Comparison) -> Answer:
         return Answer(name=name, parts=("no weighted test can be compared",), tone="fair")
     word, known = device_word(report.summary), other.effect.ratio
     ours = report.summary.devices
-    against = "" if other.devices == ours else f" ({counted(ours, word)} against {other.devices})"
+    against = "" if other.devices == ours else f" ({counted(ours, word)} vs. {other.devices})"
     margin = unusual(other.margin)
     verdict = other.effect.verdict if known else "no interval"
     return Answer(
@@ -197,21 +200,21 @@ def _tone_of(other: Comparison) -> Tone:
 def _price(report: Report) -> Answer:
     price = report.price
     assert price is not None
-    amount = f"{money(price.amount)} $ per {price.per}"
+    amount = f"${money(price.amount)} per {price.per}"
     names = {other.name: brief(other) for other in report.comparisons}
     worths = tuple(_worth(each, names[each.name]) for each in price.per_reference)
     if price.rpp is None:
-        return Answer(name="Price", parts=(amount, "no price per point without a score above 0"), tone="bad")
+        return Answer(name="Price", parts=(amount, "no price per point: there is no score above 0"), tone="bad")
     if report.score is None or report.score.status != "complete":
-        return Answer(name="Price", parts=(amount, *(worths or ("no price per point of a part of the tests",))))
+        return Answer(name="Price", parts=(amount, *(worths or ("no price per point: only some tests ran",))))
     unit = unit_told(report.score_unit).removesuffix("s")
     width = f" [{four_digits(price.interval.low)}, {four_digits(price.interval.high)}]" if price.interval else ""
-    return Answer(name="Price", parts=(amount, f"{four_digits(price.rpp)} $ per {unit}{width}", *worths))
+    return Answer(name="Price", parts=(amount, f"${four_digits(price.rpp)} per {unit}{width}", *worths))
 
 
 def _worth(price: PerReference, name: str) -> str:
     known = f" {span_of_money(price.interval)}" if price.interval else ""
-    return f"{money(price.value)} $ per {name} node's worth{known}{', indicative' if price.indicative else ''}"
+    return f"${money(price.value)} per {name}-node equivalent{known}{' (approximate)' if price.indicative else ''}"
 
 
 def _neighbours(cells: Sequence[Slowdown]) -> Answer:
@@ -220,12 +223,12 @@ def _neighbours(cells: Sequence[Slowdown]) -> Answer:
     worst = max(sure or cells, key=lambda cell: cell.value)
     thin = [cell for cell in cells if cell.not_judged]
     few = f"{len(thin)} of {len(cells)} {thin[0].not_judged}, " if thin else ""
-    doubtful = f"{thin[0].not_judged}, " if len(thin) == len(cells) else f"none slower beyond doubt, {few}"
-    pair = f"{worst.name} {worst.value:.2f} x"
+    doubtful = f"{thin[0].not_judged}, " if len(thin) == len(cells) else f"none significantly slower, {few}"
+    pair = f"{worst.name} {worst.value:.2f}x"
     return Answer(
-        name="Neighbours",
+        name="Neighbors",
         parts=(
-            *((f"cost {100 * (cost.value - 1):.1f} %{_percent(cost)}",) if cost else ()),
+            *((f"cost {100 * (cost.value - 1):.1f}%{_percent(cost)}",) if cost else ()),
             f"worst: {pair}" if sure else f"{doubtful}most: {pair}",
         ),
         tone="fair" if sure else "plain",
@@ -234,12 +237,12 @@ def _neighbours(cells: Sequence[Slowdown]) -> Answer:
 
 def _percent(mean: MeanSlowdown) -> str:
     at = mean.effect.ratio
-    return ", no interval" if at is None else f" (95 %: {100 * (at.low - 1):.1f} to {100 * (at.high - 1):.1f})"
+    return ", no interval" if at is None else f" (95%: {100 * (at.low - 1):.1f} to {100 * (at.high - 1):.1f})"
 
 
 def _times(mean: MeanSlowdown) -> str:
     at = mean.effect.ratio
-    return ", no interval" if at is None else f" (95 %: {at.low:.2f} to {at.high:.2f})"
+    return ", no interval" if at is None else f" (95%: {at.low:.2f} to {at.high:.2f})"
 
 
 def _valid(report: Report) -> Answer:
@@ -252,11 +255,11 @@ def _valid(report: Report) -> Answer:
     done = f"{good} of {planned} launches" if summary.has_plan else f"{n} launches (no plan recorded)"
     isolation = f"isolation {report.isolation}"
     if summary.units == "classic" and report.isolation == NOT_RECORDED:
-        isolation = "isolation not recorded (2020)"
+        isolation = "isolation not recorded (milabench 2020)"
     rules = (report.verification.sentence,) if report.verification and report.verification.passed else ()
     failed = f"{rate.fail} failed" if rate.n else "no launch has finished"
     clean = not report.marks and rate.fail == 0 and report.isolated and not lacking
-    marks = ("no mark",) if not report.marks and summary.units == "true" else ()
+    marks = ("no warnings",) if not report.marks and summary.units == "true" else ()
     return Answer(
         name="Valid",
         parts=(done, failed, isolation, *marks, *rules),

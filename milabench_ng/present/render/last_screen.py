@@ -29,7 +29,7 @@ _MOST = 2
 _NAMES = len("Verdict")
 _KNOWN = ("Node", "Parts")
 """Answers that nobody waits for at the end of a run."""
-_SOUND = Fact("Verdict", "nothing was found that speaks against the results", "good")
+_SOUND = Fact("Verdict", "no issues found", "good")
 
 
 def last_screen(report: Report, width: int) -> Text:

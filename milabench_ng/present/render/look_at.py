@@ -12,7 +12,7 @@ from milabench_ng.analysis.scoring.slow_devices import MOST_REPEATS, SOUGHT, Beh
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.analysis.summary.summary import Summary, name_of_row
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.cells import Fact, device_word
+from milabench_ng.present.render.cells import Fact, device_word, flag_word
 from milabench_ng.report.report import Report
 
 _NAMED = 4
@@ -25,7 +25,7 @@ def look_at(report: Report) -> Iterator[Fact]:
         yield devices_compared(report, report.gpus)
     if report.lost_cells:
         told = "; ".join(f"{lost.test} ({lost.why})" for lost in report.lost_cells)
-        yield Fact("neighbours", f"no slowdown of {told}", "bad")
+        yield Fact("neighbors", f"no slowdown computed: {told}", "bad")
     yield from _odd_launches(report)
     if report.summary.host_pace is not None:
         yield from _processors(report.summary.host_pace, device_word(report.summary))
@@ -34,19 +34,21 @@ def look_at(report: Report) -> Iterator[Fact]:
 def devices_compared(report: Report, found: GpuComparison) -> Fact:
     """The slow devices, those that may be slow, or the one furthest behind."""
     word = device_word(report.summary)
-    alone = f"; not known of {word} {', '.join(found.alone)}: no other is of that model" if found.alone else ""
+    alone = f"; {word} {', '.join(found.alone)} not checked: no other of that model" if found.alone else ""
     if not found.judged and len(found.alone) < len(found.devices):
         return _not_judged(report, found, word)
     single = _in_single_tests(found, word)
     if found.overall or found.behind:
-        slow = ", ".join(f"{word} {at.device} ({at.effect_pct:+.1f} %)" for at in found.overall)
+        slow = ", ".join(f"{word} {at.device} ({at.effect_pct:+.1f}%)" for at in found.overall)
         told = [f"slow over all tests: {slow}"] if slow else [f"slow in single tests: {single}"] if single else []
         told += [not_proven(report.summary, found.behind, word)] if found.behind else []
         return Fact("devices", "; ".join(told) + alone, "bad" if slow else "fair")
     if single:
-        text = f"no {word} is slow beyond chance over all tests{_noticed(found, word)}; in single ones: {single}{alone}"
+        text = (
+            f"no {word} is significantly slower over all tests{_noticed(found, word)}; in single tests: {single}{alone}"
+        )
         return Fact("devices", text, "fair")
-    text = f"no {word} is slow beyond chance{_noticed(found, word)}{_furthest(found, word)}{alone}"
+    text = f"no {word} is significantly slower{_noticed(found, word)}{_furthest(found, word)}{alone}"
     cleared = found.noticed is None or found.noticed >= 0.5
     return Fact("devices", text, "fair" if alone else "good" if cleared else "plain")
 
@@ -59,12 +61,12 @@ def _in_single_tests(found: GpuComparison, word: str) -> str:
 
 def not_proven(summary: Summary, behind: Sequence[Behind], word: str) -> str:
     """Which devices may be slow over all tests, worst first, and the command whose repeats would tell."""
-    first, *others = (f"{word} {at.device} is {-at.effect_pct:.1f} % behind" for at in behind[:_NAMED])
+    first, *others = (f"{word} {at.device} is {-at.effect_pct:.1f}% behind" for at in behind[:_NAMED])
     more = f", {len(behind) - _NAMED} more" if len(behind) > _NAMED else ""
     told = f"{', '.join((f'{first} over all tests', *others))}{more}, not proven with {behind[0].repeats} repeats"
     needed = [at.repeats_needed for at in behind if at.repeats_needed is not None]
     if not needed:
-        return f"{told}; it would take more than {MOST_REPEATS}"
+        return f"{told}; proof would need more than {MOST_REPEATS}"
     compared = [name_of_row(label) for label, row in summary.tests.items() if len(row.pergpu or {}) > 1]
     hopeless = [f"{word} {at.device}" for at in behind if at.repeats_needed is None]
     beyond = f"; more than {MOST_REPEATS} for {', '.join(hopeless)}" if hopeless else ""
@@ -76,20 +78,22 @@ def _noticed(found: GpuComparison, word: str) -> str:
     if found.noticed is None:
         return ""
     runs = f"{math.floor(20 * found.noticed)} of 20 such runs"  # a run more would be claimed than is likely
-    return f"; a {word} {100 * SOUGHT:g} % slower would be noticed in {runs}"
+    return f"; a {word} that is {100 * SOUGHT:g}% slower would be found in {runs}"
 
 
 def _not_judged(report: Report, found: GpuComparison, word: str) -> Fact:
     """Which device is behind, where nobody can tell whether it is slow."""
     if any(len(line.row.repeats) > 1 for line in report.lines):
-        text = f"slow {word}s not known: single launches are not recorded{_furthest(found, word)}"
+        text = f"slow-{word} check not possible: this file has no per-run data{_furthest(found, word)}"
         return Fact("devices", text, "faint")
     behind = sorted(_behind(found))
     if not behind:
-        return Fact("devices", f"one repeat does not tell a slow {word} from a slow launch", "faint")
+        return Fact("devices", f"one repeat cannot tell a slow {word} from a slow launch", "faint")
     names = dict.fromkeys(name_of_row(label) for _, _, label in behind)
-    worst = f"{counted(len(names), 'test')}, most in {name_of_row(behind[0][2])} ({100 * behind[0][0] - 100:+.0f} %)"
-    return Fact("devices", f"{word} {behind[0][1]} behind the best in {worst}: repeat before judging", "fair")
+    worst = f"{counted(len(names), 'test')}, most in {name_of_row(behind[0][2])} ({100 * behind[0][0] - 100:+.0f}%)"
+    return Fact(
+        "devices", f"{word} {behind[0][1]} is behind the best in {worst}; run more repeats before judging", "fair"
+    )
 
 
 def repeated(suite: str, found: GpuComparison) -> str:
@@ -110,7 +114,7 @@ def _furthest(found: GpuComparison, word: str) -> str:
     if not behind or behind[0][0] >= 1:
         return ""
     share, device, test = behind[0]
-    return f"; the largest gap: {word} {device} in {name_of_row(test)} ({100 * share - 100:+.1f} %)"
+    return f". Largest gap: {word} {device} in {name_of_row(test)} ({100 * share - 100:+.1f}%)"
 
 
 def _behind(found: GpuComparison) -> Iterator[tuple[float, str, str]]:
@@ -131,18 +135,20 @@ def _odd_launches(report: Report) -> Iterator[Fact]:
     idle = dict.fromkeys(name_of_row(test) for test, flag in report.flags if flag.kind == "idle GPU")
     if idle:
         named = ", ".join(list(idle)[:_NAMED]) + (f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else "")
-        yield Fact("tests", f"{named}: the GPU should set the pace and is idle more than half of the time", "fair")
+        yield Fact(
+            "tests", f"{named}: expected to be GPU-bound, but the GPU was busy less than 50% of the time", "fair"
+        )
     others = Counter(flag.kind for _, flag in report.flags if flag.kind != "idle GPU")
     if others:
-        named = ", ".join(f"{count} {kind}" for kind, count in others.most_common())
-        yield Fact("launches", f"odd launches, which count: {named}", "fair")
+        named = ", ".join(f"{count} x {flag_word(kind)}" for kind, count in others.most_common())
+        yield Fact("launches", f"anomalies (still counted): {named}", "fair")
 
 
 def _processors(found: Paces, word: str) -> Iterator[Fact]:
     """The cores of a share that are slower than the others', or that changed their speed."""
     for device, change in found.slow.items():
-        text = f"the CPU cores of {word} {device} are slower than the others' ({100 * change:+.1f} %)"
+        text = f"the CPU cores of {word} {device} are slower than the others ({100 * change:+.1f}%)"
         yield Fact("cores", text, "bad")
     if found.uneven and not found.slow:
         pace = f"{found.run.min:.1f} to {found.run.max:.1f} {PACE_UNIT}"
-        yield Fact("cores", f"the CPU cores changed their speed during the run: {pace}", "fair")
+        yield Fact("cores", f"CPU speed varied during the run ({pace} in the zlib check)", "fair")

@@ -24,19 +24,19 @@ def next_step(report: Report) -> str:
     missing = report.not_tried or sum(row.missing for row in report.summary.tests.values())
     repeats = min((score.interval.n if score.interval else 1 for score in scores), default=1)
     if report.summary.going_on:
-        return f"wait, then mnb report {source}"
+        return f"wait, then run mnb report {source}"
     if missing and not report.source.endswith(_NO_FOLDERS):
         if report.summary.between_sessions:
             later = f"{counted(missing, 'launch')} of later sessions"
-            return f"mnb resume {source}, for {later}, if it does not go on by itself"
+            return f"mnb resume {source}, for {later}, if it does not continue by itself"
         return f"mnb resume {source}, for {counted(missing, 'launch')} not run yet"
     if report.failed and not any(row.train for row in report.summary.tests.values()):
         label, first = report.failed[0]
-        return f"see why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip()
+        return f"find out why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip()
     if report.isolation not in ("full", _asked(report)) and report.summary.units == "true":
-        return "mnb doctor, which says why the fence is not whole and what to do"
+        return "mnb doctor, which says why isolation is not complete and what to do"
     if suite in _TRIALS:
-        return f"mnb {TENDER}, for a score that bids are ranked by"
+        return f"mnb {TENDER}, for a score that bids can be ranked by"
     if scores and repeats < RANKED_FROM and suite in names("profiles"):
         return f"mnb jobs {suite} --repeat {_repeats(report)}, for a verdict"
     if report.neighbours and not report.comparisons:

@@ -25,7 +25,7 @@ def charged_ratios(report: Report) -> Iterator[Fact]:
     for other in report.comparisons:
         if other.charged_ratio is not None:
             unit = f" {unit_told(report.score_unit)}" if other.status == "complete" else ""
-            yield Fact(f"charged scores, {other.name}", _levels(other, other.charged_ratio, unit))
+            yield Fact(f"scores with penalties, {other.name}", _levels(other, other.charged_ratio, unit))
 
 
 def _verdict_text(other: Comparison) -> tuple[str, Tone]:
@@ -37,19 +37,19 @@ def _verdict_text(other: Comparison) -> tuple[str, Tone]:
         return f"{other.ratio or 0.0:.3f}, no interval: {_why(other)}", "fair"
     text = f"{found.ratio.value:.3f} {span(found.ratio)}: {_verdict(found, other.margin)}"
     needed = "over 1000" if found.repeats_needed is None else str(found.repeats_needed)
-    return f"{text}; +-1 % takes {needed} repeats at this spread", tone_of_verdict(found.verdict)
+    return f"{text}; a ±1% interval would need about {needed} repeats", tone_of_verdict(found.verdict)
 
 
 def _why(other: Comparison) -> str:
     if other.effect.why == "no repeats are recorded":
-        return f"{other.effect.why} on both sides ({other.provenance.kind} baseline)"
+        return f"the {other.provenance.kind} baseline has no per-repeat data"
     return other.effect.why
 
 
 def _verdict(found: Effect, margin: float) -> str:
     known = "; ".join(filter(None, (found.why, unusual(margin))))
     if found.verdict == "equivalent" and not known:
-        return f"equivalent within {margin:.2g}"
+        return f"equivalent within ±{100 * margin:.2g}%"
     return f"{found.verdict} ({known})" if known else found.verdict
 
 
@@ -63,4 +63,7 @@ def _levels(other: Comparison, ratio: float, unit: str) -> str:
     names = ", ".join(map(name_of_row, other.counted))
     which = "the same tests" if other.status == "complete" else f"over {covered(other)}: {names}"
     ours, theirs = four_digits(other.run_score or 0.0), four_digits(other.score or 0.0)
-    return f"{ours} against {theirs}{unit} per device, {ratio:.3f}; charged for spread and failures, {which}"
+    return (
+        f"{ours} vs. {theirs}{unit} per device, ratio {ratio:.3f}; both with penalties for variance and "
+        f"failures, {which}"
+    )

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from milabench_ng.model.plain import plain
 from milabench_ng.present.render.cells import Fact
-from milabench_ng.present.render.first_screen import Answer, FirstScreen, KindRatio
+from milabench_ng.present.render.first_screen import BY_BOTTLENECK, Answer, FirstScreen, KindRatio
 from milabench_ng.present.render.fitting import TOGETHER
 from milabench_ng.present.render.terminal import STYLES, fact_lines
 
@@ -29,7 +29,7 @@ def print_screen(screen: FirstScreen, console: Console, width: int) -> None:
     print_alarms(screen.alarms, console, width)
     console.print("", fact_lines(_told(screen.answers, width), width), sep="\n")
     rest = [Fact("" if place else "Look at", fact.text, fact.tone) for place, fact in enumerate(screen.look)]
-    rest += [Fact("Kind", _bars(screen.kinds))] if screen.kinds else []
+    rest += [Fact(BY_BOTTLENECK, _bars(screen.kinds))] if screen.kinds else []
     if rest:
         names = max(len(answer.name) for answer in screen.answers)
         console.print("", fact_lines(rest, width, least=names), sep="\n")

@@ -27,11 +27,18 @@ class Heading(msgspec.Struct, frozen=True):
     """When it gives way on a narrow terminal: the highest number first, 0 never."""
     words: int = 36
     """To how many characters its texts are wrapped before a column gives way."""
+    key: str = ""
+    """Its header in CSV, where that is another one: titles may change, and programs rely on these."""
 
     @property
     def header(self) -> str:
         """The title with its unit."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    @property
+    def name(self) -> str:
+        """Its header in CSV."""
+        return self.key or self.header
 
 
 class Column(Heading, Generic[T], frozen=True, kw_only=True):
@@ -113,7 +120,7 @@ def in_one_table(parts: Iterable[Part]) -> Section:
         for row in part.rows:
             name = str(row[0]) or name
             cells = zip(part.headings[1:], row[1:], strict=True)
-            rows += [(title, name, heading.header, cell) for heading, cell in cells if cell not in (None, "")]
+            rows += [(title, name, heading.name, cell) for heading, cell in cells if cell not in (None, "")]
     return table("", rows, "part", "of", "what", "value")
 
 

@@ -56,16 +56,20 @@ def _score_interval(report: Report) -> Iterator[Fact]:
     at = None if score is None else score.interval or score.repeats
     if score is None or score.per_device is None or at is None:
         return
-    few = "; their range, no interval; too little is charged for spread" if at is score.repeats else ""
+    few = (
+        "; their range, no interval; fewer than 5 repeats understate the variance penalty"
+        if at is score.repeats
+        else ""
+    )
     needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
-    yield Fact("rests on", f"{at.n} repeats, {report.coverage}{few}; +-1 % takes {needed} repeats at this spread")
+    yield Fact("rests on", f"{at.n} repeats, {report.coverage}{few}; a ±1% interval would need about {needed} repeats")
 
 
 def _spread(name: str, values: Sequence[float | None]) -> Iterator[Fact]:
     known = [value for value in values if value is not None]
     if known:
         of = counted(len(known), "test")
-        yield Fact(name, f"{median(known):.1f} % in the middle of {of}, up to {max(known):.1f} %")
+        yield Fact(name, f"median {median(known):.1f}% over {of}, max {max(known):.1f}%")
 
 
 def _conditions(report: Report) -> Iterator[Fact]:
@@ -97,5 +101,5 @@ def isolation_fact(report: Report) -> Fact:
     if report.isolated:
         return Fact("isolation", "full", "good")
     if report.summary.units == "classic":
-        return Fact("isolation", "not recorded (2020)", "fair")
+        return Fact("isolation", "not recorded (milabench 2020)", "fair")
     return Fact("isolation", f"NOT ISOLATED ({report.isolation})", "bad")

@@ -15,6 +15,7 @@ from milabench_ng.present.render.cells import (
     Tone,
     device_word,
     exact_ratio,
+    flag_word,
     half_width,
     number,
     one_decimal,
@@ -22,6 +23,7 @@ from milabench_ng.present.render.cells import (
     points,
     ratio_text,
     tone_of_verdict,
+    unit_told,
     whole,
 )
 from milabench_ng.present.render.columns import half_width_pct, span
@@ -83,13 +85,13 @@ def _differences(other: Comparison, labels: Sequence[str]) -> Section:
     """``labels``: all tests of this run."""
     return section(
         f"differences-{other.name}",
-        f"what differs from {other.name}",
+        f"differences from {other.name}",
         sorted(other.differences, key=lambda each: _USES.index(each.ratio)),
-        Column("what", value=lambda one: one.what),
+        Column("difference", key="what", value=lambda one: one.what),
         Column("this run", value=lambda one: one.run),
         Column("baseline", value=lambda one: one.baseline),
         Column("tests", value=lambda one: _concerned(one.tests, labels)),
-        Column("the ratio", tone=_tone_of_use, value=lambda one: one.ratio),
+        Column("effect on ratio", key="the ratio", tone=_tone_of_use, value=lambda one: one.ratio),
     )
 
 
@@ -123,7 +125,7 @@ def _left_out(other: Comparison, of: str) -> Section:
         tests.setdefault(why, []).append(name_of_row(label))
     return section(
         f"left-out-{other.name}{of}",
-        f"what the ratio{of} to {other.name} leaves out",
+        f"tests excluded from the ratio{of} to {other.name}",
         tests.items(),
         Column("tests", value=lambda item: ", ".join(item[1])),
         Column("why", value=lambda item: item[0]),
@@ -134,7 +136,7 @@ def _left_out(other: Comparison, of: str) -> Section:
 def _suite_units(report: Report) -> Section:
     return section(
         "suite-units",
-        "in the units of the suite",
+        "rates in the suite's own units",
         ((line, each) for line in report.lines for each in line.derived),
         Column("test", show=_name, value=lambda item: item[0].scored.test),
         Column("unit", value=lambda item: item[1].unit),
@@ -146,53 +148,66 @@ def _suite_units(report: Report) -> Section:
 def _latency(report: Report) -> Section:
     return section(
         "latency",
-        "latency of a batch",
+        "latency per batch",
         ((line, line.row.latency) for line in report.lines if line.row.latency),
         Column("test", show=_name, value=lambda item: item[0].scored.test),
         Column("batches", "", whole, True, value=lambda item: item[1].batches),
         Column("p50", "ms", number, True, value=lambda item: item[1].p50_ms),
         Column("p99", "ms", number, True, value=lambda item: item[1].p99_ms),
-        notes=("from the call to the outputs on the host, in the windows of all launches",),
+        notes=("measured from the call until the outputs are on the host, over the averaging windows of all launches",),
     )
 
 
 def _sub_scores(report: Report, of: str) -> Section:
     return section(
         f"sub-scores{of}",
-        f"what decided the score{of}",
+        f"score{of} by group",
         (part for part in report.sub_scores if not part.left_out),
-        Column("how", value=lambda part: part.name),
+        Column("subset", show=_subset, key="how", value=lambda part: part.name),
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
-        Column("of the weights", "%", one_decimal, True, value=lambda part: part.weight_pct),
-        Column("per device", report.score_unit, points, True, value=lambda part: part.per_device),
-        Column("+-95 %", "%", half_width, True, value=lambda part: half_width_pct(part.interval)),
-        Column("no value or interval because", value=lambda part: part.why or None),
+        Column("share of weight", "%", one_decimal, True, key="of the weights (%)", value=lambda part: part.weight_pct),
+        _per_device(report),
+        Column("95% CI", "±%", half_width, True, key="+-95 % (%)", value=lambda part: half_width_pct(part.interval)),
+        Column("why missing", key="no value or interval because", value=lambda part: part.why or None),
     )
+
+
+def _per_device(report: Report) -> Column[SubScore]:
+    unit = report.score_unit
+    return Column(
+        "per device", unit_told(unit), points, True, key=f"per device ({unit})", value=lambda part: part.per_device
+    )
+
+
+def _subset(name: Cell) -> str:
+    """A subset for people."""
+    return str(name).replace("bound by ", "bottleneck ")
 
 
 def _sub_ratios(other: Comparison, of: str) -> Section:
     return section(
         f"sub-ratios-{other.name}{of}",
-        f"what decided the ratio{of} to {other.name}",
+        f"ratio{of} to {other.name} by group",
         (part for part in other.subsets if not part.left_out),
-        Column("over", value=lambda part: part.name),
+        Column("subset", show=_subset, key="over", value=lambda part: part.name),
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
         Column("ratio", "", exact_ratio, True, value=lambda part: part.ratio),
-        Column("95 % interval", value=lambda part: span(part.effect.ratio)),
+        Column("95% CI", key="95 % interval", value=lambda part: span(part.effect.ratio)),
         Column("verdict", unusual(other.margin), tone=tone_of_verdict, value=lambda part: part.effect.verdict),
-        Column("no verdict because", value=lambda part: part.effect.why or None),
+        Column("why no verdict", key="no verdict because", value=lambda part: part.effect.why or None),
     )
 
 
 def _leave_one_out(report: Report, of: str) -> Section:
     """What single tests decide: the score without each, and the ratios to the baselines."""
+    places = {label: place for place, label in enumerate(report.summary.tests)}
     return section(
         f"leave-one-out{of}",
-        f"the score{of} without each test",
-        (part for part in report.sub_scores if part.left_out),
+        f"score{of} without each test (leave-one-out)",
+        sorted((part for part in report.sub_scores if part.left_out), key=lambda part: places.get(part.left_out, 0)),
         Column("without", show=_name, value=lambda part: part.left_out),
-        Column("of the weights", "%", one_decimal, True, value=lambda part: part.weight_pct),
-        Column("per device", report.score_unit, points, True, value=lambda part: part.per_device),
+        Column("share of weight", "%", one_decimal, True, key="of the weights (%)", value=lambda part: part.weight_pct),
+        _per_device(report),
         *map(_ratio_without, report.comparisons),
     )
 
@@ -204,21 +219,35 @@ def _ratio_without(other: Comparison) -> Column[SubScore]:
 
 def _scaling(curve: ScalingCurve) -> Section:
     best = max(step.aggregate for step in curve.steps)
-    knee = "every further device adds more than half of what one alone does"
+    knee = "every further device adds more than half of the rate of one device"
     if curve.knee is not None:
-        knee = f"the knee is at {curve.knee}: the next adds less than half"
+        knee = f"scaling flattens at {curve.knee} devices: the next step adds less than half"
     elif curve.doubtful is not None:
-        knee = f"the knee may be at {curve.doubtful}: these repeats do not tell whether the next adds less than half"
+        knee = f"scaling may flatten at {curve.doubtful} devices: more repeats are needed to tell"
     return section(
         f"scaling-{curve.test}",
         f"scaling of {curve.test}",
         curve.steps,
         Column("devices", "", whole, True, value=lambda step: step.devices),
-        Column("together", f"{curve.unit}/s", number, True, value=lambda step: step.aggregate),
-        Column("each", f"{curve.unit}/s", number, True, value=lambda step: step.per_device),
+        Column(
+            "all devices",
+            f"{curve.unit}/s",
+            number,
+            True,
+            key=f"together ({curve.unit}/s)",
+            value=lambda step: step.aggregate,
+        ),
+        Column(
+            "per device",
+            f"{curve.unit}/s",
+            number,
+            True,
+            key=f"each ({curve.unit}/s)",
+            value=lambda step: step.per_device,
+        ),
         Column("efficiency", "%", one_decimal, True, value=lambda step: percent(step.efficiency)),
         Column("slowest rank", value=lambda step: None if step.slowest is None else f"device {step.slowest}"),
-        Column("against the mean", "%", one_decimal, True, value=lambda step: step.slowest_pct),
+        Column("vs. mean", "%", one_decimal, True, key="against the mean (%)", value=lambda step: step.slowest_pct),
         Column("chart", value=lambda step: "█" * round(_BAR * step.aggregate / best)),
         notes=(knee,),
     )
@@ -231,26 +260,26 @@ def _shared_devices(report: Report) -> Section:
         report.shared_devices,
         Column("test", show=_name, value=lambda line: line.test),
         Column("tenants", "", whole, True, value=lambda line: line.tenants),
-        Column("of each", value=lambda line: line.how or None),
+        Column("sharing", key="of each", value=lambda line: line.how or None),
         Column("node total", "", number, True, value=lambda line: line.node_total),
-        Column("times the fewest", "", ratio_text, True, value=lambda line: line.gain),
+        Column("gain over fewest tenants", "", ratio_text, True, key="times the fewest", value=lambda line: line.gain),
         Column("each tenant", "", number, True, value=lambda line: line.each),
         Column("worst tenant", "", number, True, value=lambda line: line.worst),
         Column("unit", value=lambda line: f"{line.unit}/s"),
         Column("p50", "ms", number, True, value=lambda line: line.latency.p50_ms if line.latency else None),
         Column("p99", "ms", number, True, value=lambda line: line.latency.p99_ms if line.latency else None),
-        notes=("no ratio where the options, the data or the precision differ, such as a batch by memory class",),
+        notes=("no ratio where options, data or precision differ, such as a batch size set by memory class",),
     )
 
 
 def _flags(report: Report) -> Section:
     return section(
         "flags",
-        "odd launches (they count)",
+        "anomalies (still counted)",
         report.flags,
         Column("launch", value=lambda item: f"{item[0]} J{item[1].job_id}"),
-        Column("what", tone=lambda _: "fair", value=lambda item: item[1].kind),
-        Column("what is known", value=lambda item: item[1].detail),
+        Column("anomaly", show=flag_word, tone=lambda _: "fair", key="what", value=lambda item: item[1].kind),
+        Column("details", key="what is known", value=lambda item: item[1].detail),
     )
 
 
@@ -263,5 +292,5 @@ def _failures(report: Report) -> Section:
         rows,
         Column("failed launch", value=lambda row: row[0]),
         Column("cause", tone=lambda _: "bad", value=lambda row: row[1]),
-        Column("what is known", value=lambda row: row[2].strip().partition("\n")[0]),
+        Column("details", key="what is known", value=lambda row: row[2].strip().partition("\n")[0]),
     )

@@ -36,7 +36,7 @@ def winner(tender: Tender, *, several: bool) -> Answer:
     name = f"Winner by {tender.suite}" if several else "Winner"
     first = [row for row in tender.rows if row.rank == 1]
     if not first:
-        return Answer(name=name, parts=("none", f"nothing is ranked: {tender.why_unranked}"), tone="fair")
+        return Answer(name=name, parts=("none", f"not ranked: {tender.why_unranked}"), tone="fair")
     marked = [row.name for row in first if row.marks]
     parts = [" and ".join(row.name for row in first), *(_at_cost(row, tender) for row in first)]
     if len(first) > 1:
@@ -75,13 +75,13 @@ def _facts(tender: Tender) -> Iterator[Fact]:
         yield Fact(
             "assumptions",
             f"{terms.years:g} years, {terms.tariff_per_kwh:g} {tender.currency}/kWh, PUE {terms.pue:g}, "
-            f"utilisation {terms.utilization:.0%}",
+            f"utilization {terms.utilization:.0%}",
         )
     yield Fact(
         "machines",
-        f"intervals and ranks include {100 * GPU_STD:g} % between machines of a kind in tests that the GPU bounds, and "
-        f"{100 * HOST_STD:g} % in others; under {SESSIONS_FROM} sessions also {100 * GPU_DAY_STD:g} and "
-        f"{100 * HOST_DAY_STD:g} % between days",
+        f"intervals and ranks include a machine-to-machine variation of {100 * GPU_STD:g}% in GPU-bound tests "
+        f"and {100 * HOST_STD:g}% in others. With fewer than {SESSIONS_FROM} sessions, they also include "
+        f"{100 * GPU_DAY_STD:g}% and {100 * HOST_DAY_STD:g}% between days",
     )
     if tender.why_unranked and tender.ranked:
         yield Fact("ranks", f"not ranked: {tender.why_unranked}", "fair")
@@ -102,8 +102,8 @@ def _facts(tender: Tender) -> Iterator[Fact]:
 def _ranks(tender: Tender) -> Fact:
     """What the bids are ranked by, or why none is."""
     if not tender.ranked:
-        return Fact("ranks", f"nothing is ranked: {tender.why_unranked}", "fair")
-    return Fact("ranked by", f"{tender.criterion}, lower is better; between equal ranks there is no certain order")
+        return Fact("ranks", f"not ranked: {tender.why_unranked}", "fair")
+    return Fact("ranked by", f"{tender.criterion}, lower is better; equal ranks have no certain order")
 
 
 def _ranked_over(tender: Tender) -> Fact:
@@ -112,9 +112,9 @@ def _ranked_over(tender: Tender) -> Fact:
     left = [
         f"; not {', '.join(map(name_of_row, tests))}, which {why}"
         for tests, why in (
-            (unlike, "is not the same work in all bids"),
+            (unlike, "differs between bids"),
             (tender.not_in_all, "not every bid has"),
-            (tender.not_in_reference, "is not the same work in the reference"),
+            (tender.not_in_reference, "differs from the reference"),
         )
         if tests
     ]
@@ -132,19 +132,21 @@ def _kept(found: LeaveOneOut) -> Fact:
     """How many rankings without one test or group keep the winner; none is made of a single test."""
     of, others = len(found.without), [one for one in found.without if one.winners != found.whole.winners]
     if not of:
-        return Fact("left out", "nothing can be: the ranking is over one test", "faint")
+        return Fact("left out", "not possible: the ranking has only one test", "faint")
     first = " and ".join(sorted(found.whole.winners))
     names = ", ".join(
         f"without {name_of_row(one.what)} {' and '.join(sorted(one.winners))} is first" for one in others[:_SHOWN]
     )
-    text = f"{found.kept} of {of} rankings without one test or group keep {first} first{f'; {names}' if names else ''}"
+    text = f"leave-one-out: {first} stays first in {found.kept} of {of} rankings{f'; {names}' if names else ''}"
     return Fact("left out", text, "fair" if others else "good")
 
 
 def _steady(found: Stability) -> Fact:
-    lead = f"{found.order[0]} leads {found.order[1]} by {found.lead_pct:.1f} %"
+    lead = f"{found.order[0]} leads {found.order[1]} by {found.lead_pct:.1f}%"
     turning = found.turning
     if not turning:
-        return Fact("stability", f"{lead}; none of {len(found.changes)} changes makes another bid first", "good")
+        return Fact("stability", f"{lead}; none of {len(found.changes)} changes puts another bid first", "good")
     names = ", ".join(change.what for change in turning[:_SHOWN])
-    return Fact("stability", f"{lead}; {len(turning)} of {len(found.changes)} changes turn that: {names}", "fair")
+    return Fact(
+        "stability", f"{lead}; {len(turning)} of {len(found.changes)} changes put another bid first: {names}", "fair"
+    )

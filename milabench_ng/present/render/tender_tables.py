@@ -25,19 +25,26 @@ def _toned(word: str, then: Tone, otherwise: Tone) -> Callable[[Cell], Tone]:
     return lambda cell: then if cell == word else otherwise
 
 
-_CHARGED = "scores are charged for spread and failures, as in 2020: nothing is ranked by them"
-_PARETO = "Pareto: no other bid's node does as much for less money"
+_CHARGED = "scores include penalties for variance and failures, as in milabench 2020; they do not affect ranks"
+_PARETO = "Pareto: no other bid offers at least this throughput for less money"
 _BID: Column[BidRow] = Column("bid", value=lambda row: row.name)
 _RANK: Column[BidRow] = Column("rank", "", whole, True, value=lambda row: row.rank)
 _RATIO: tuple[Column[BidRow], ...] = (
     Column("ratio to the reference node", "", number, True, value=lambda row: row.ratio),
-    Column("95 % interval of the ratio", value=lambda row: span(row.ratio_interval)),
+    Column("95% CI of the ratio", key="95 % interval of the ratio", value=lambda row: span(row.ratio_interval)),
 )
-_WHY: Column[BidRow] = Column("no value or interval because", value=lambda row: row.why or None)
+_WHY: Column[BidRow] = Column("why missing", key="no value or interval because", value=lambda row: row.why or None)
 _MARKED: Column[BidRow] = Column(
-    "marked", tone=_toned("marked", "bad", "plain"), value=lambda row: "marked" if row.marks else "no"
+    "warnings",
+    show=lambda cell: "yes" if cell == "marked" else str(cell),
+    tone=_toned("marked", "bad", "plain"),
+    key="marked",
+    value=lambda row: "marked" if row.marks else "no",
 )
-_MARKS: Column[BidRow] = Column("marks", value=lambda row: "; ".join(mark.text for mark in row.marks) or None)
+_NODES = "reference nodes"
+_MARKS: Column[BidRow] = Column(
+    "comparability warnings", key="marks", value=lambda row: "; ".join(mark.text for mark in row.marks) or None
+)
 
 
 def tender_document(tender: Tender) -> Document:
@@ -82,7 +89,10 @@ def _in_suite(tender: Tender, column: Column[BidRow]) -> Column[BidRow]:
     """``column`` of the row that a bid has in ``tender``."""
     rows = {row.name: row for row in tender.rows}
     return msgspec.structs.replace(
-        column, title=f"{tender.suite}: {column.title}", value=lambda row: column.value(rows[row.name])
+        column,
+        title=f"{tender.suite}: {column.title}",
+        key=f"{tender.suite}: {column.name}",
+        value=lambda row: column.value(rows[row.name]),
     )
 
 
@@ -96,9 +106,9 @@ def _sections(tender: Tender) -> tuple[Section, ...]:
     """What there is to say of the bids in one suite."""
     sections = [
         _ranks(tender),
-        section("offered", "what a node does, and for how much", tender.rows, _BID, *_offered(tender)),
-        section("scores", "their scores", tender.rows, _BID, *_scores(tender), notes=(_CHARGED,)),
-        section("measured", "how they were measured", tender.rows, _BID, *_measured(tender)),
+        section("offered", "throughput and price of a node", tender.rows, _BID, *_offered(tender)),
+        section("scores", "scores", tender.rows, _BID, *_scores(tender), notes=(_CHARGED,)),
+        section("measured", "measurement conditions", tender.rows, _BID, *_measured(tender)),
     ]
     if tender.other_work:
         sections.append(_left_out(tender))
@@ -156,8 +166,9 @@ def _price_columns(tender: Tender) -> tuple[Column[BidRow], ...]:
     return (
         Column("price per reference node", money, number, True, value=lambda row: _value(row.per_reference)),
         Column(
-            "95 % interval of that price",
+            "95% CI of that price",
             money,
+            key=f"95 % interval of that price ({money})",
             value=lambda row: _money(row.per_reference.interval if row.per_reference else None),
         ),
     )
@@ -167,7 +178,12 @@ def _years_columns(tender: Tender) -> tuple[Column[BidRow], ...]:
     money = tender.currency
     return (
         Column("cost per reference node", money, number, True, value=lambda row: row.owned_per_reference),
-        Column("95 % interval of that cost", money, value=lambda row: _money(row.owned_interval)),
+        Column(
+            "95% CI of that cost",
+            money,
+            key=f"95 % interval of that cost ({money})",
+            value=lambda row: _money(row.owned_interval),
+        ),
     )
 
 
@@ -186,10 +202,11 @@ def _scores(tender: Tender) -> tuple[Column[BidRow], ...]:
         Column("score", tone=_toned("complete", "good", "bad"), value=lambda row: row.score_status),
         Column("ranked over", "tests", whole, True, value=lambda row: None if row.rank is None else tests),
         Column(
-            "price per score, as in 2020",
+            "price per score, as in milabench 2020",
             f"{tender.currency} per {unit}",
             number,
             True,
+            key=f"price per score, as in 2020 ({tender.currency} per {unit})",
             value=lambda row: row.price_per_point,
         ),
     )
@@ -207,7 +224,7 @@ def _measured(tender: Tender) -> tuple[Column[BidRow], ...]:
 def _left_out(tender: Tender) -> Section:
     return section(
         "not-the-same-work",
-        "what leaves the ranking: not the same work in all bids",
+        "Tests excluded (workload differs between bids)",
         tender.other_work,
         Column("test", value=lambda one: one.test),
         Column("bids", value=lambda one: " and ".join(one.bids)),
@@ -235,7 +252,7 @@ def _ownership(tender: Tender) -> Section:
         Column("energy", "kWh", number, True, value=lambda row: _owned(row).energy_kwh),
         Column("energy", money, number, True, value=lambda row: _owned(row).energy),
         Column("maintenance", money, number, True, value=lambda row: _owned(row).maintenance),
-        Column("together", money, number, True, value=lambda row: _owned(row).total),
+        Column("total", money, number, True, key=f"together ({money})", value=lambda row: _owned(row).total),
         *(() if tender.by_ownership else _years_columns(tender)),
         Column(
             "energy includes",
@@ -252,11 +269,11 @@ def _owned(row: BidRow) -> Ownership:
 def _purchase(tender: Tender) -> Section:
     return section(
         "purchase",
-        "what is bought",
+        "purchase",
         tender.rows,
         Column("bid", value=lambda row: row.name),
         Column("nodes", "", whole, True, value=lambda row: row.nodes),
-        Column("together", "reference nodes", number, True, value=lambda row: row.total_ratio),
+        Column("total", _NODES, number, True, key=f"together ({_NODES})", value=lambda row: row.total_ratio),
         Column("cost", tender.currency, number, True, value=lambda row: row.total_cost),
         Column("cost includes", value=lambda row: "price, energy, maintenance" if row.owned else "price"),
     )
@@ -267,11 +284,11 @@ def _without_one(found: LeaveOneOut) -> Section:
     calm = len(found.without) - len(found.moving)
     return section(
         "left-out",
-        "ranks without one of the tests, or one group of them",
+        "ranks without one test or one group (leave-one-out)",
         (found.whole, *found.moving),
         Column("left out", value=lambda one: name_of_row(one.what) or "nothing"),
         *(_rank_column(name) for name in found.whole.ranks),
-        notes=(f"{calm} of {len(found.without)} leave the ranks as they are; rates as they are, without significance",),
+        notes=(f"{calm} of {len(found.without)} leave the ranks unchanged; rates are used without significance",),
     )
 
 
@@ -285,11 +302,11 @@ def _stability(found: Stability) -> Section:
     calm = len(found.changes) - len(turning)
     return section(
         "stability",
-        "what the order rests on: each weight and assumption a fifth up and down",
+        "Sensitivity: each weight and assumption ±20%",
         sorted(turning, key=lambda change: (change.same_winner, change.lead_pct)),
         Column("changed", value=lambda change: change.what),
         Column("first", tone=_toned(found.order[0], "plain", "bad"), value=lambda change: change.order[0]),
         Column("leads by", "%", one_decimal, True, value=lambda change: change.lead_pct),
         Column("order", value=lambda change: ", ".join(change.order)),
-        notes=(f"{calm} of {len(found.changes)} changes leave the order as it is",),
+        notes=(f"{calm} of {len(found.changes)} changes leave the order unchanged",),
     )

@@ -54,7 +54,9 @@ def write_parts(parts: Sequence[Part], stream: TextIO) -> None:
             print_section(part, console)
 
 
-def print_section(section: Section, console: Console, elsewhere: str = "only in a wider terminal or in a file") -> None:
+def print_section(
+    section: Section, console: Console, elsewhere: str = "shown in a wider terminal or in a file"
+) -> None:
     """The table below its title; what is too wide even if texts wrap stands in several blocks.
 
     ``elsewhere``: where the columns are that have no room here.

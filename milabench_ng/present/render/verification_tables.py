@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -16,12 +16,13 @@ _OF_LAUNCH = re.compile(r"(\S+ J\d+\.\d+[a-z]?): (.*)", re.DOTALL)
 _SHOWN = 5
 """How many reasons are shown per rule; CSV and JSON have all of them."""
 _TITLES = {
-    "recomputed": "recomputed: follows from the slices, or cryptographic; not that anything was measured",
-    "self-reported": "self-reported: what the node said of itself",
-    "witness": "witnessed: what somebody says to have seen",
-    "unknown": "not checkable: with these files, or with any",
+    "recomputed": "Recomputed: checked from the raw data (does not prove that it was measured)",
+    "self-reported": "Self-reported: stated by the node about itself",
+    "witness": "Witnessed: confirmed by a named person",
+    "unknown": "Not checkable from these files",
 }
-_WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "open", "off": "not asked"}
+_NAMES = {"ledger head": "latest ledger hash", "passed over": "ignored files", "twins": "synthetic datasets"}
+_WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "open", "off": "not required"}
 
 Row = tuple[str, ...]
 
@@ -45,19 +46,24 @@ def _verdict(found: Verification) -> Fact:
 def ruling_section(title: str, rulings: Iterable[Ruling], notes: tuple[str, ...] = ()) -> Section:
     """A row for each rule, and one for each reason below it."""
     rows = (row for ruling in rulings for row in _ruling(ruling))
-    return table(title, rows, "rule", _RESULT, "what is asked", notes=notes)
+    return table(title, rows, "rule", _RESULT, _REQUIREMENT, notes=notes)
 
 
 def _parts(found: Verification) -> Iterator[Part]:
-    yield Facts(facts=(_verdict(found), *facts("", [("source", found.source), *found.facts.items()]).facts))
+    yield Facts(facts=(_verdict(found), *facts("", [("source", found.source), *_named(found.facts)]).facts))
     for part, title in _TITLES.items():
         if asked := [ruling for ruling in found.rulings if part == _part(ruling)]:
             yield ruling_section(title, asked)
     if found.doubts:
         rows = (row for doubt in found.doubts for row in _doubt(doubt))
-        yield table("doubts: unusual, and no proof of anything", rows, "doubt", _RESULT, "what is unusual")
+        yield table("Doubts: unusual, but no proof", rows, "doubt", _RESULT, "observation")
     if off := ", ".join(ruling.id for ruling in found.having("off")):
-        yield facts("", [("not asked", off)])
+        yield facts("", [("not required", off)])
+
+
+def _named(told: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The facts by the names that people read; JSON keeps its keys."""
+    return ((_NAMES.get(name, name), value) for name, value in told.items())
 
 
 def _tone(cell: Cell) -> Tone:
@@ -66,6 +72,7 @@ def _tone(cell: Cell) -> Tone:
 
 
 _RESULT = Heading("result", tone=_tone)
+_REQUIREMENT = Heading("requirement", key="what is asked")
 
 
 def _part(ruling: Ruling) -> str:
@@ -81,7 +88,7 @@ def _ruling(ruling: Ruling) -> Iterator[Row]:
 def _doubt(doubt: Doubted) -> Iterator[Row]:
     yield doubt.name, _word(doubt), doubt.title
     yield from _reasons(doubt.reasons)
-    yield "", "", f"{doubt.honest} of {doubt.corpus} honest results show it; {doubt.ask}"
+    yield "", "", f"{doubt.honest} of {doubt.corpus} honest results show it. What to do: {doubt.ask}"
 
 
 def _word(doubt: Doubted) -> str:
@@ -92,7 +99,7 @@ def _reasons(reasons: Sequence[str]) -> Iterator[Row]:
     told = told_once(reasons)
     yield from (("", "", f"- {reason}") for reason in told[:_SHOWN])
     if len(told) > _SHOWN:
-        yield "", "", f"- and {len(told) - _SHOWN} more (all of them: --format json)"
+        yield "", "", f"- and {len(told) - _SHOWN} more (--format json lists all)"
 
 
 def told_once(reasons: Sequence[str]) -> list[str]:
@@ -113,4 +120,4 @@ def _table(found: Verification) -> Section:
         (one.id, _WORDS[one.result], one.basis, one.title, "; ".join(one.reasons)) for one in found.rulings
     ]
     rows += [(one.name, _word(one), "doubt", one.title, "; ".join(one.reasons)) for one in found.doubts]
-    return table("rules", rows, "rule", "result", "rests on", "what is asked", "reasons")
+    return table("rules", rows, "rule", "result", Heading("basis", key="rests on"), _REQUIREMENT, "reasons")

@@ -89,7 +89,7 @@ def _bars(view: RunView, now_s: float, width: int, glyphs: Glyphs) -> str:
         parts.insert(0, f"batch {_bar(share, length, glyphs)}")
     parts.append(_left(batch, now_s - view.batch_s))
     parts += [f"{len(view.failed)} failed"] if view.failed else []
-    parts += [f"{len(view.marked)} marked"] if view.marked else []
+    parts += [f"{len(view.marked)} with warnings"] if view.marked else []
     return GAP.join(parts)
 
 

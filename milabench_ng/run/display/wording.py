@@ -60,9 +60,9 @@ def preparing(answer: DataEstimate | DataProgress | Prepared) -> Said | None:
         case DataEstimate():
             return Said("line", estimate_text(answer))
         case DataProgress():
-            return Said("progress", f"generating data set {answer.name}: {answer.done:,} of {answer.total:,} items")
+            return Said("progress", f"generating dataset {answer.name}: {answer.done:,} of {answer.total:,} items")
         case Prepared() if answer.generated:
-            return Said("line", f"data set {answer.place.name} is ready: {answer.place.path}")
+            return Said("line", f"dataset {answer.place.name} is ready: {answer.place.path}")
     return None
 
 
@@ -77,7 +77,7 @@ def _who(launches: Sequence[LaunchSlots]) -> str:
     measured = [one for one in launches if one.role == "measured"]
     if company:
         places = ", ".join(device for one in measured for device in one.devices or one.slots)
-        return f"{places} beside {', '.join(company)}"
+        return f"{places} next to {', '.join(company)}"
     if len(measured) == 1:
         return counted(len(measured[0].slots), "device")
     return counted(len(measured), "tenant")
@@ -119,8 +119,8 @@ def estimate_text(estimated: DataEstimate) -> str:
         for effort in efforts
     )
     return (
-        f"to generate: {len(efforts)} data set(s), {format_bytes(sum(effort.bytes for effort in efforts))} "
+        f"to generate: {len(efforts)} dataset(s), {format_bytes(sum(effort.bytes for effort in efforts))} "
         f"({format_bytes(estimated.free_bytes)} are free), about "
-        f"{format_seconds(sum(effort.seconds for effort in efforts))} on {estimated.processes} cores (an estimate, at "
-        f"the pace that they just showed together), and what the disk takes to write them{each}"
+        f"{format_seconds(sum(effort.seconds for effort in efforts))} on {estimated.processes} cores "
+        f"(estimated from their measured speed), plus the time to write them to disk{each}"
     )

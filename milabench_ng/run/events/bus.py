@@ -53,7 +53,7 @@ class Bus:
             try:
                 self._outlets.append(_Outlet(sink, self._failed))
             except RuntimeError as error:  # no thread can be started: a limit on processes
-                self._hand_on(Note(text=f"{sink.name} is told nothing, and the run goes on: {error}"))
+                self._hand_on(Note(text=f"cannot report to {sink.name}, the run continues: {error}"))
 
     def publish(self, event: AnyRunEvent) -> None:
         """Send an event to all sinks. Neither waits nor raises, whatever they do."""
@@ -102,7 +102,7 @@ class Bus:
         if outlet in self._outlets:
             self._outlets.remove(outlet)
             outlet.dropped = True
-            self._hand_on(Note(text=f"{outlet.sink.name} {why}: it is told nothing more, and the run goes on"))
+            self._hand_on(Note(text=f"{outlet.sink.name} {why}: stopped reporting to it; the run continues"))
 
 
 class _Outlet:

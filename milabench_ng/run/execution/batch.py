@@ -228,7 +228,7 @@ class BatchRunner:
     async def _end_hung(self, tenant: Tenant, late: str) -> None:
         """Dump its stacks into its log, then kill it, whatever becomes of the stacks."""
         try:
-            say(tenant.log.descriptor, f"{late}; its stacks, then it is killed")
+            say(tenant.log.descriptor, f"{late}; printing its stacks, then killing it")
             async with asyncio.timeout(STACKS_S):
                 await dump_stacks(tenant.pids(), tenant, tenant.log.descriptor)
         except TimeoutError:

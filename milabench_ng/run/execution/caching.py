@@ -45,7 +45,7 @@ def make_ready(data: PreparedFiles, cache: Cache) -> Data:
     except OSError as error:
         gone = "" if os.path.isdir(place.path) else ", like its whole folder"
         raise DataError(
-            f"data set {place.name} in {place.path}: {error.filename or place.path}: {error.strerror}{gone}"
+            f"dataset {place.name} in {place.path}: {error.filename or place.path}: {error.strerror}{gone}"
         ) from None
     return Data(
         name=place.name,

@@ -22,8 +22,8 @@ def compared() -> tuple[str, ...] | None:
 def changed(code: CodeProof) -> tuple[str, ...]:
     """What is not as it was installed, each with its remedy."""
     return tuple(
-        f"{name} {wheel.version} is not as it was installed ({wheel.differing[0]}): a tender of the closed division "
-        "refuses that; reinstall it, and run again"
+        f"{name} {wheel.version} was changed after installation ({wheel.differing[0]}). A closed-division "
+        "tender refuses that. Reinstall it, and run again"
         for name, wheel in code.wheels.items()
         if wheel is not None and wheel.differing
     )

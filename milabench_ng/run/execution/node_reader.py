@@ -30,7 +30,7 @@ async def nvml_session() -> AsyncIterator[Nvml]:
         async with asyncio.timeout(OPEN_S):
             nvml = await in_thread(open_nvml)
     except TimeoutError:
-        raise MnbError(f"NVML did not answer within {OPEN_S:g} s: does nvidia-smi?") from None
+        raise MnbError(f"NVML did not answer within {OPEN_S:g} s. Check whether nvidia-smi answers") from None
     try:
         yield nvml
     finally:
@@ -67,5 +67,5 @@ class NodeReader:
             async with asyncio.timeout(ANSWER_S):
                 return await in_thread(question)
         except TimeoutError:
-            self._problem = f"the driver did not answer within {ANSWER_S:g} s and is not asked again"
+            self._problem = f"the driver did not answer within {ANSWER_S:g} s and is not queried again"
             return None

@@ -39,9 +39,9 @@ def require_space(estimated: DataEstimate, dataroot: Path) -> None:
             f"{effort.name} (scale {effort.scale:g}) {format_bytes(effort.bytes)}" for effort in estimated.efforts
         )
         raise InputError(
-            f"the data sets need {format_bytes(needed_bytes)} below {dataroot}, where "
-            f"{format_bytes(estimated.free_bytes)} are free: {sets}. Free some, choose another data root with -d, or "
-            "make the sets smaller with --data-scale"
+            f"the datasets need {format_bytes(needed_bytes)} in {dataroot}, where only "
+            f"{format_bytes(estimated.free_bytes)} are free: {sets}. Free some space, choose another data root "
+            "with -d, or make the sets smaller with --data-scale"
         )
 
 
@@ -70,6 +70,6 @@ async def prepare_all(
             if isinstance(answer, Prepared):
                 place = answer.place
         if place is None:
-            raise MnbError(f"data set {name!r}: the preparation ended without a result")
+            raise MnbError(f"dataset {name!r}: the preparation ended without a result")
         ready[name, scale] = await in_thread(partial(list_files, place))
     return ready

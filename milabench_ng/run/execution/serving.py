@@ -39,8 +39,8 @@ def low_limits() -> Iterator[str]:
         soft, _ = resource.getrlimit(limit.number)
         if resource.RLIM_INFINITY < soft < limit.least:
             yield (
-                f"limits: a process may have {soft:,} {limit.what}, and mnb needs {limit.least:,}; raise the limit "
-                f"before you start it (ulimit {limit.option}, or in the service that starts it)"
+                f"limits: a process may have {soft:,} {limit.what}, but mnb needs {limit.least:,}. Raise the "
+                f"limit before you start mnb (ulimit {limit.option}, or in the service that starts it)"
             )
 
 
@@ -51,8 +51,9 @@ def poor_scheduling() -> Iterator[str]:
     if nice > 0 or policy in (os.SCHED_BATCH, os.SCHED_IDLE):
         name = {os.SCHED_BATCH: "batch", os.SCHED_IDLE: "idle"}.get(policy, "usual")
         yield (
-            f"scheduling: mnb has niceness {nice} and the {name} class, and may not leave them: while other programs "
-            "are busy it cannot watch its tenants, and marks that; start it without nice or chrt"
+            f"scheduling: mnb has niceness {nice} and the {name} class, and may not leave them. It cannot "
+            "watch its tenants while other programs are busy, and adds a comparability warning. Start it "
+            "without nice or chrt"
         )
 
 

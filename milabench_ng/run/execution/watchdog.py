@@ -75,8 +75,8 @@ def limits_for(launch: Launch, rule: WindowRule, start: Literal["warm", "cold"],
     least_s = least_work_s(launch.arguments, rule)
     if total_s <= least_s:
         raise InputError(
-            f"test {launch.test}: its time limit of {total_s:g} s in all is shorter than its work, {least_s:g} s; "
-            "raise it, or leave it out"
+            f"test {launch.test}: its total time limit of {total_s:g} s is shorter than its work of "
+            f"{least_s:g} s. Raise the limit, or leave out the test"
         )
     return Limits(ready_s=ready_s, silence_s=silence_s, end_s=end_s, total_s=total_s)
 
@@ -93,10 +93,10 @@ def overdue(progress: LaunchProgress, limits: Limits, now_s: float) -> str | Non
         return now_s - since_s - sum(pause.length_s for pause in progress.pauses if pause.end_s > since_s)
 
     if waited_s(progress.asked_s) > limits.total_s:
-        return f"not over {limits.total_s:.0f} s after it was asked for"
+        return f"still running {limits.total_s:.0f} s after it was requested"
     if not progress.ready:
         late = waited_s(progress.asked_s) > limits.ready_s
-        return f"not ready {limits.ready_s:.0f} s after it was asked for" if late else None
+        return f"not ready {limits.ready_s:.0f} s after it was requested" if late else None
     if progress.stop_s is not None:
         # Ranks agree on a last step some steps ahead.
         patience_s = limits.end_s + AGREEMENT_STEPS * progress.longest_slice_s

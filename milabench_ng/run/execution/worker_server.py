@@ -111,7 +111,7 @@ class WorkerServer:
         lost = self._lost
         if lost:
             if self._starts > RESTARTS:
-                raise MachineryError(f"{lost}: lost {self._starts} times, not replaced again; go on with mnb resume")
+                raise MachineryError(f"{lost}: lost {self._starts} times, not replaced again. Continue with mnb resume")
             await self._begin()
             check_threads(self.threads)
         return lost
@@ -183,7 +183,7 @@ class WorkerServer:
         try:
             answer = await self._next_answer(0, IMPORT_S)
         except MachineryError as error:
-            raise MachineryError(f"{error}, importing torch and the workloads; see its message above") from None
+            raise MachineryError(f"{error} while importing torch and the workloads. See its message above") from None
         if isinstance(answer, Serving):
             self.threads = answer.threads
 
@@ -230,7 +230,7 @@ class WorkerServer:
                 if time.monotonic() > end_s:
                     raise self._lose(f"the worker server did not answer within {limit_s:g} s") from None
                 if stopped_s > SPAWN_S:
-                    raise self._lose(f"the worker server did not go on within {SPAWN_S:g} s: {stopped}") from None
+                    raise self._lose(f"the worker server did not continue within {SPAWN_S:g} s: {stopped}") from None
             else:
                 if isinstance(answer, MachineryError):
                     raise answer

@@ -54,7 +54,7 @@ def _by_fence(seen: GroupEvidence, limit_bytes: int, outcome: LaunchOutcome) -> 
     if seen.mismatch:
         return Failure(cause="isolation_lost", detail=seen.mismatch)
     if outcome.exit_status == EXIT_REFUSED and seen.proc is None:
-        return Failure(cause="isolation_lost", detail="it could not enter the fence; its log says why")
+        return Failure(cause="isolation_lost", detail="it could not enter its isolation. See its log")
     if seen.before is None or seen.after is None or seen.usage is None:
         return None
     lost = fence_evidence.changes(seen.effective, seen.effective_end) if seen.effective and seen.effective_end else ()
@@ -101,8 +101,8 @@ def _by_numbers(outcome: LaunchOutcome, ranks: Sequence[RankLog]) -> Failure | N
         steps = min(sum(row.steps for row in rank.slices) for rank in ranks)
         return Failure(
             cause="short",
-            detail=f"{steps} steps measured; a full window after settling, with {MIN_STEPS} steps and no stall at its "
-            "edges, needs more",
+            detail=f"only {steps} steps were measured. A full window after warm-up, with {MIN_STEPS} steps and "
+            "no stall at its boundaries, needs more",
         )
     return None
 

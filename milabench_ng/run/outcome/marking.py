@@ -82,7 +82,7 @@ def _of_storage(planned: PlannedRun, launch: Launch, dataroot: Storage) -> Itera
 def _of_io(planned: PlannedRun, launch: Launch) -> Iterator[Mark]:
     asked = planned.io.get(launch.test)
     if asked and asked.override:
-        yield Mark(kind="I/O share overridden")
+        yield Mark(kind="I/O limit overridden")
     if asked and asked.method == "readers":
         yield Mark(kind="I/O share held by readers")
 
@@ -133,7 +133,7 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     yield from prefetched(((slot, rank.slices) for slot, rank in ranks), seen.window)
     for slot, rank in zip(seen.launch.slot_ids, seen.ranks, strict=True):
         if rank.ready and rank.ready.ran != requested and rank.ready.parameters:
-            yield Mark(kind="precision", device=slot, what=f"{requested} asked, {rank.ready.ran} ran")
+            yield Mark(kind="precision", device=slot, what=f"{requested} requested, {rank.ready.ran} ran")
         proc = seen.evidence[slot].proc if slot in seen.evidence else None
         odd = (*handicaps(proc.scheduling), *seen.evidence[slot].privileged) if proc and proc.scheduling else ()
         odd = (*odd, *(seen.evidence[slot].rescheduled if slot in seen.evidence else ()))
@@ -141,7 +141,9 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
             yield Mark(kind="scheduling", device=slot, what=", ".join(dict.fromkeys(odd)))
         layer = rank.done.layer_dtype if rank.done else None
         if not layers_fit(requested, layer):
-            yield Mark(kind="precision", device=slot, what=f"{requested} asked, the model's layers gave {layer}")
+            yield Mark(
+                kind="precision", device=slot, what=f"{requested} requested, the model's layers computed in {layer}"
+            )
         steps = skipped(rank, seen.timeline.start_s, facts.planned.rule)
         share = steps.too_many if steps else None
         if share is not None:

@@ -67,10 +67,10 @@ class ResultWriter:
             self._descriptor = self._open()
         except BlockingIOError:
             raise InputError(
-                f"{folder.path}: another mnb writes into it; wait for its end, or name another folder"
+                f"{folder.path}: another mnb is writing to it. Wait until it ends, or name another folder"
             ) from None
         except OSError as error:
-            raise InputError(f"{folder.ledger}: {error.strerror}; no result can be added to this folder") from None
+            raise InputError(f"{folder.ledger}: {error.strerror}. No result can be added to this folder") from None
 
     def promise(self, manifest: bytes, *events: AnyLedgerEvent) -> None:
         """Write the manifest if there is none. Raises InputError if that fails.
@@ -83,14 +83,14 @@ class ResultWriter:
             else:
                 write_atomically(self.folder.manifest, manifest)
         except OSError as error:
-            raise InputError(f"{self.folder.path}: {error.strerror}; name another folder") from None
+            raise InputError(f"{self.folder.path}: {error.strerror}. Name another folder") from None
         before = self.chain
         self._queue((), *events)
         if not self.flush():  # nothing goes to a spool folder: the run has not begun
             self.chain, self._waiting = before, []
             if not before.entries:
                 self.folder.manifest.unlink(missing_ok=True)
-            raise InputError(f"{self.folder.path}: {self._trouble}; name another folder")
+            raise InputError(f"{self.folder.path}: {self._trouble}. Name another folder")
         self._kept.add(MANIFEST, manifest)
 
     @contextlib.contextmanager
@@ -296,7 +296,7 @@ class ResultWriter:
             records = counted(sum(len(unit.records) for unit in self._waiting), "record")
             self.tell(f"{self.folder.path}: {trouble}. Writing failed: mnb keeps {records} in memory and retries")
         elif not trouble and self._trouble:
-            self.tell(f"{self.folder.path}: can be written again; nothing was lost")
+            self.tell(f"{self.folder.path}: writable again; nothing was lost")
         self._trouble = trouble
 
 

@@ -54,11 +54,11 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))
     except InputError as error:
-        raise InputError(f"{error}; name the folder of a run") from None
-    unfit = f"{folder}: {path.name} is no manifest that can be gone on with"
+        raise InputError(f"{error}. Name the folder of a run") from None
+    unfit = f"{folder}: cannot be resumed: {path.name} is not a valid manifest"
     manifest = to_manifest(raw, str(path), unfit)
     if not manifest.request:
-        raise InputError(f"{folder}: made by mnb {manifest.version}: it cannot be resumed; start a new run")
+        raise InputError(f"{folder}: made by mnb {manifest.version}: it cannot be resumed. Start a new run")
     return manifest
 
 
@@ -72,20 +72,20 @@ def resumed_request(
     manifest = read_manifest(folder)
     if manifest.version != __version__ and "software" not in accept:
         raise InputError(
-            f"{folder}: made by mnb {manifest.version}, and this is mnb {__version__}; go on with that "
-            "version, start a new run, or accept the difference, and it will be recorded: --accept-difference software"
+            f"{folder}: made by mnb {manifest.version}, but this is mnb {__version__}. Resume with that "
+            "version, start a new run, or accept and record the difference: --accept-difference software"
         )
     if profile_text is not None and profile_text != manifest.profile.text:
         raise InputError(
-            f"{folder}: the profile differs from {manifest.profile.file} as it was; leave the profile out, "
-            "or start a new run"
+            f"{folder}: the profile differs from {manifest.profile.file} at the start of the run. Leave out "
+            "the profile, or start a new run"
         )
     profile = msgspec.structs.replace(manifest.stated_profile(), source=manifest.profile.file)
     asked = {**manifest.request, "profile": profile, "outdir": folder.absolute()}
     try:
         request = msgspec.convert(asked, RunRequest, dec_hook=_decode_path)
     except msgspec.ValidationError as error:
-        raise InputError(f"{folder}: run.json: request: {short(error)}; was it changed?") from None
+        raise InputError(f"{folder}: run.json: request: {short(error)}. Was the file changed?") from None
     return msgspec.structs.replace(request, resume=True, accept=tuple(accept), **given)
 
 
@@ -103,7 +103,7 @@ def open_writer(folder: ResultFolder, spool: Path | None) -> ResultWriter:
     content = read_content(folder.ledger, LARGE, os.O_NOFOLLOW) if os.path.lexists(folder.ledger) else b""
     chain = check_chain(content)
     if chain.problems:
-        raise InputError(f"{folder.ledger}: {chain.problems[0]}; the folder was changed, start a new run")
+        raise InputError(f"{folder.ledger}: {chain.problems[0]}. The folder was changed. Start a new run")
     found = spooled(spool) if spool is not None else {}
     writer = ResultWriter(folder, content.removesuffix(chain.torn), chain, None if spool and spool.is_file() else spool)
     try:
@@ -158,15 +158,15 @@ def check_same(then: Manifest, now: Manifest, accept: Collection[DifferenceKind]
     """Return the differences from the first session. Raises InputError for one that is not accepted."""
     if then.plan.sha256 != now.plan.sha256:
         raise InputError(
-            "cannot go on: the plan is not what it was: other devices, or other options of the workloads in this "
-            f"version of mnb (then {then.version}, now {now.version}); start a new run"
+            "cannot resume: the plan has changed, because of other devices or other workload options in this "
+            f"version of mnb (then {then.version}, now {now.version}). Start a new run"
         )
     found = tuple(differences(then, now))
     refused = [difference for difference in found if difference.kind not in accept]
     if refused:
         kinds = " ".join(f"--accept-difference {kind}" for kind in dict.fromkeys(one.kind for one in refused))
         listed = "; ".join(map(str, refused))
-        raise InputError(f"cannot go on: {listed}. Undo that, or accept it, and it will be recorded: {kinds}")
+        raise InputError(f"cannot resume: {listed}. Undo this, or accept and record it: {kinds}")
     return found
 
 
@@ -193,13 +193,13 @@ def differences(then: Manifest, now: Manifest) -> Iterator[SessionDifference]:
             yield SessionDifference("software", f"{name} was {old} and is {new}")
     for workload in sorted(then.declared.keys() | now.declared.keys()):
         if then.declared.get(workload) != now.declared.get(workload):
-            yield SessionDifference("software", f"what the workload {workload} declares is not what it was")
+            yield SessionDifference("software", f"the declaration of workload {workload} has changed")
     fences = (then.fence.tier, then.fence.backend), (now.fence.tier, now.fence.backend)
     if fences[0] != fences[1]:
-        yield SessionDifference("isolation", f"the fence was {' by '.join(fences[0])} and is {' by '.join(fences[1])}")
+        yield SessionDifference("isolation", f"isolation was {' by '.join(fences[0])} and is {' by '.join(fences[1])}")
     for slot in then.shares.keys() & now.shares.keys():
         if not _alike(then.shares[slot], now.shares[slot]):
-            yield SessionDifference("isolation", f"the share of device {slot} differs")
+            yield SessionDifference("isolation", f"the allocation of device {slot} differs")
 
 
 def _alike(one: Share, other: Share) -> bool:

@@ -77,11 +77,11 @@ def name_session(request: RunRequest) -> SessionName:
     try:
         chain = check_chain(read_content(ResultFolder(request.outdir).ledger, LARGE, os.O_NOFOLLOW))
     except InputError as error:
-        raise InputError(f"{error}; start a new run") from None
+        raise InputError(f"{error}. Start a new run") from None
     records = sum(RECORD_NAME.fullmatch(path.name) is not None for path in request.outdir.iterdir())
     if records and not chain.entries:
         raise InputError(
-            f"{request.outdir}: {LEDGER} is empty, but the folder holds {counted(records, 'record')}, so "
+            f"{request.outdir}: {LEDGER} is empty, but the folder has {counted(records, 'record')}, so "
             "attempts cannot be counted. Restore it, or start a new run in another folder"
         )
     return SessionName(run_id, len(chain.sessions) + 1)
@@ -130,21 +130,21 @@ def refuse_unwritable(path: Path, there: Path) -> None:
     try:
         os.rmdir(tempfile.mkdtemp(prefix=".mnb-", dir=there))
     except OSError as error:
-        raise InputError(f"-o {path}: {there} cannot be written ({error.strerror}); name a folder elsewhere") from None
+        raise InputError(f"-o {path}: {there} is not writable ({error.strerror}). Name another folder") from None
 
 
 def refuse_outdir(path: Path) -> None:
     """Raise InputError for what cannot become a result folder, or holds more than what a run that never began left."""
     there = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
     if not there.is_dir():
-        raise InputError(f"-o {path}: {there} is not a folder; name a new one")
+        raise InputError(f"-o {path}: {there} is not a folder. Name a new one")
     refuse_unwritable(path, there)
     folder = ResultFolder(path.resolve())
     entries = folder.path.iterdir() if folder.path.is_dir() else ()
     taken = [entry.name for entry in entries if not _is_empty_part(entry, folder)]
     if taken:
         raise InputError(
-            f"-o {path}: holds {taken[0]!r} already; name a new folder, or go on with the run in it: mnb resume {path}"
+            f"-o {path}: already contains {taken[0]!r}. Name a new folder, or resume the run in it: mnb resume {path}"
         )
 
 

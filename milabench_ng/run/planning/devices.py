@@ -33,9 +33,9 @@ def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int, environ:
     """
     tenants = request.tenants
     if tenants is not None and tenants < 1:
-        raise InputError(f"--tenants {tenants}: at least 1")
+        raise InputError(f"--tenants: expected at least 1, got {tenants}")
     if not gpus and request.gpus:
-        raise InputError(f"--gpus {','.join(request.gpus)}: this node shows no GPU; mnb doctor says what it sees")
+        raise InputError(f"--gpus {','.join(request.gpus)}: this node has no GPU. See mnb doctor")
     visible = environ.get(VISIBLE)
     named = request.gpus or _first_names(visible)
     if not gpus:
@@ -58,14 +58,14 @@ def _hidden(gpus: Sequence[Gpu], visible: str) -> str:
     value = f"is {visible!r}" if visible.strip() else "is empty"
     there = "1 GPU found" if len(gpus) == 1 else f"{len(gpus)} GPUs found"
     return (
-        f"{there} and none selected, as {VISIBLE} {value}: the tenants are CPU partitions; "
-        "unset it for all GPUs, or name some with --gpus"
+        f"{there} but none selected, because {VISIBLE} {value}. The tenants are CPU partitions. Unset it to "
+        "use all GPUs, or name some with --gpus"
     )
 
 
 def _first(chosen: Sequence[Gpu], tenants: int | None) -> tuple[Device, ...]:
     if tenants is not None and tenants > len(chosen):
-        raise InputError(f"--tenants {tenants}: there are {len(chosen)} GPUs, and each tenant has one")
+        raise InputError(f"--tenants {tenants}: there are only {len(chosen)} GPUs, and each tenant needs one")
     return tuple(
         Device(
             index=gpu.index,
@@ -81,5 +81,5 @@ def _first(chosen: Sequence[Gpu], tenants: int | None) -> tuple[Device, ...]:
 
 def _partitions(tenants: int | None, cpus: int) -> tuple[Device, ...]:
     if (tenants or 1) > cpus:
-        raise InputError(f"--tenants {tenants}: this node has {cpus} CPUs, and each tenant needs one")
+        raise InputError(f"--tenants {tenants}: this node has only {cpus} CPUs, and each tenant needs one")
     return tuple(Device(index=index, kind="cpu") for index in range(tenants or min(CPU_TENANTS, cpus)))

@@ -115,7 +115,7 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     def notes(self) -> tuple[str, ...]:
         """What the user should know about it."""
         readers = {test: io.reason for test, io in self.io.items() if io.reason}
-        said = (f"{test}: its readers hold the I/O share, not the kernel: {why}" for test, why in readers.items())
+        said = (f"{test}: its readers enforce the I/O limit, not the kernel: {why}" for test, why in readers.items())
         unplanned = (f"{label} is not planned: {why}" for label, why in self.plan.not_planned.items())
         rule = self.request.stopping
         ends = () if rule is None else (f"up to {self.plan.repeat} repeats: {rule.text}", *self._too_little(rule))
@@ -127,8 +127,8 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
         needs_s = least_duration(self.plan, self.rule, self.start).total_s * rule.least / self.plan.repeat
         if rule.width is not None and rule.budget_s is not None and needs_s > rule.budget_s:
             yield (
-                f"the budget is spent before the interval decides: {counted(rule.least, 'repeat')} take at least "
-                f"{format_seconds(needs_s)}"
+                f"the budget ends before --target-ci can stop the run: {counted(rule.least, 'repeat')} take at "
+                f"least {format_seconds(needs_s)}"
             )
 
     def share(self, test: str, slot: str) -> Share:
@@ -233,9 +233,9 @@ def without_alone(profile: Profile, chosen: Mapping[str, Test]) -> Iterator[str]
     for name, test in chosen.items():
         same = [other for other, victim in alone.items() if _work(victim) == _work(test)]
         if isinstance(test.neighbors, tuple) and not chosen.keys() & set(same):
-            lacking.setdefault(f"; --name {same[0]} adds it" if same else "", []).append(name)
+            lacking.setdefault(f". Add --name {same[0]}" if same else "", []).append(name)
     for what_to_do, names in lacking.items():
-        yield f"no slowdown of {', '.join(names)}: nothing runs the same alone{what_to_do}"
+        yield f"no slowdown will be computed for {', '.join(names)}: no test does the same work alone{what_to_do}"
 
 
 def _work(test: Test) -> Work:
@@ -256,7 +256,12 @@ def shared_devices(plan: Plan) -> tuple[str, ...]:
         return ()
     if all(device.kind == "cpu" for device in plan.devices):
         return (f"{count} tenants share each CPU partition, in equal parts",)
-    return (f"{count} tenants share each GPU: torch may use 1/{count} of its memory in each; results are marked",)
+    return (
+        (
+            f"{count} tenants share each GPU, so torch may use 1/{count} of its memory in each. Results get a "
+            "comparability warning"
+        ),
+    )
 
 
 def beyond_own(own: Set[int], shares: Mapping[str, Share]) -> tuple[str, ...]:
@@ -265,14 +270,14 @@ def beyond_own(own: Set[int], shares: Mapping[str, Share]) -> tuple[str, ...]:
     if not others:
         return ()
     started = f"mnb was started on CPUs {format_ids(own)} (taskset, or a batch system)"
-    return (f"{started}, and the tenants get CPUs {format_ids(others)} besides: its cgroup has them",)
+    return (f"{started}, but the tenants also get CPUs {format_ids(others)} of its cgroup",)
 
 
 def huge_pages(memory: Mapping[str, int]) -> tuple[str, ...]:
     """The note that no memory limit counts the huge pages that the node has set aside. Pure."""
     count = memory.get("HugePages_Total", 0)
     size = format_bytes(count * memory.get("Hugepagesize", 0))
-    note = f"{count} huge pages ({size}) are set aside on this node: tenants can take them beyond their share of RAM"
+    note = f"{count} huge pages ({size}) are reserved on this node. Tenants can use them beyond their RAM allocation"
     return (note,) if count else ()
 
 

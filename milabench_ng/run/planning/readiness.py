@@ -122,16 +122,17 @@ def gpu_reasons(inventory: Inventory) -> Iterator[str]:
     lost = [gpu for gpu in inventory.pci_gpus if gpu.vendor == "NVIDIA" and gpu.pci_bus_id not in shown]
     for gpu in lost:
         yield (
-            f"GPU {gpu.pci_bus_id} ({gpu.vendor} {gpu.device_id}, kernel driver {gpu.driver or 'none'}) is on the PCI "
-            "bus and cannot be used: load the NVIDIA driver, make its MIG instances, or look for Xid errors in dmesg"
+            f"GPU {gpu.pci_bus_id} ({gpu.vendor} {gpu.device_id}, kernel driver {gpu.driver or 'none'}) is on "
+            "the PCI bus but cannot be used. Load the NVIDIA driver, create its MIG instances, or look for "
+            "Xid errors in dmesg"
         )
     if lost or inventory.nvidia_driver:
         yield from inventory.gpu_notes
     others = [gpu for gpu in inventory.pci_gpus if gpu.vendor != "NVIDIA"]
     if others and not inventory.gpus:
         yield (
-            f"{len(others)} {others[0].vendor} GPU(s) on the PCI bus: mnb works with NVIDIA GPUs; here its tenants "
-            "would be CPU partitions"
+            f"{len(others)} {others[0].vendor} GPU(s) on the PCI bus: mnb supports NVIDIA GPUs only, so its "
+            "tenants would be CPU partitions"
         )
     if inventory.gpus:
         yield from _torch_reasons(inventory)
@@ -144,18 +145,18 @@ def data_reasons(root: Storage) -> Iterator[str]:
     usable = os.access(there, os.W_OK | os.X_OK) or (made and any(there.iterdir()))
     if root.filesystem in OF_THE_KERNEL or not usable:
         where = "" if str(there) == root.path else f" in {there}"
-        yield f"data root {root.path}: nothing can be written{where} ({root.filesystem}); name a folder with --dataroot"
+        yield f"data root {root.path}: not writable{where} ({root.filesystem}). Name a folder with --dataroot"
 
 
 def _torch_reasons(inventory: Inventory) -> Iterator[str]:
     built, supported = inventory.versions.get("cuda"), inventory.cuda_driver
     if "torch" in inventory.versions and built is None:
-        yield f"torch {inventory.versions['torch']} is built without CUDA: install one that has it"
+        yield f"torch {inventory.versions['torch']} is built without CUDA. Install a build with CUDA"
     # Within one major version an older driver runs newer CUDA (minor version compatibility, CUDA 11 and later).
     if built and supported and int(built.split(".")[0]) > int(supported.split(".")[0]):
         yield (
-            f"torch is built for CUDA {built} and driver {inventory.nvidia_driver} supports up to {supported}: "
-            "update the driver or install a torch for that CUDA"
+            f"torch is built for CUDA {built} and driver {inventory.nvidia_driver} supports up to {supported}. "
+            "Update the driver, or install a torch build for that CUDA version"
         )
 
 
@@ -185,7 +186,7 @@ def _divide_caches(
 
 
 def _isolation_reasons(capabilities: Capabilities, tier: Tier) -> tuple[str, ...]:
-    fallback = f"isolation: only {tier} can be had here: CPUs and RAM are not both held by the kernel"
+    fallback = f"isolation: only {tier} is possible here, because the kernel does not enforce both CPUs and RAM"
     return best_reasons(capabilities) or (fallback,)
 
 
@@ -216,7 +217,7 @@ def _notes(
     if not inventory.gpus:
         yield "no GPU: the tenants are CPU partitions"
     if inventory.swap_bytes:
-        yield "there is swap: tenants cannot use it, the rest of the system can"
+        yield "the node has swap. Tenants cannot use it, other processes can"
 
 
 def find_remains(parents: Sequence[str], dataroot: Path) -> tuple[Remains, ...]:

@@ -41,9 +41,9 @@ def refuse_several_steps(plan: Plan) -> None:
     spread = tuple(dict.fromkeys(launch.test for launch in plan.launches if len(launch.devices) > 1))
     if spread:
         raise IsolationError(
-            f"isolation: {', '.join(spread)} run over several devices, and in a Slurm allocation each tenant is a step "
-            "of its own, which a launch cannot spread over. Name the other tests after the profile, or accept "
-            "--isolation affinity (results are marked NOT ISOLATED)."
+            f"isolation: {', '.join(spread)} run over several devices, but in a Slurm allocation each tenant "
+            "is a separate step. Select the other tests with --name, or accept --isolation affinity (results "
+            "get the warning NOT ISOLATED)."
         )
 
 
@@ -58,17 +58,17 @@ def refuse_unsearchable(resolved: ResolvedRequest, memory: DeviceMemory | None, 
         where = f"{resolved.where(name)}: batch_size auto"
         if test.partition_scheme.type.steps:
             raise InputError(
-                f"{where}: all numbers of devices of a {test.partition_scheme.type.value} must do the same work per "
-                "device; find the size with partition scheme 'normal', and state it"
+                f"{where}: a {test.partition_scheme.type.value} must do the same work per device on any number "
+                "of devices. Find the size with partition scheme 'normal', and give it"
             )
         on_cpu = memory is None or resolved.catalogue.workloads[test.workload].cpu_only
         if on_cpu and tier == "none":
             raise InputError(
-                f"{where}: on the CPU it is found by filling a tenant's RAM, and without a fence nothing keeps it from "
-                "filling the node's; state a number, or leave out --isolation none"
+                f"{where}: on the CPU it is found by filling a tenant's RAM, which needs isolation. Give a "
+                "number, or leave out --isolation none"
             )
         if not on_cpu and memory is not None and not memory.bytes:
-            raise InputError(f"{where}: the driver does not tell how much memory {memory.device} has; state a number")
+            raise InputError(f"{where}: the driver does not report how much memory {memory.device} has. Give a number")
 
 
 def refuse_missing_packages(resolved: ResolvedRequest) -> None:
@@ -103,21 +103,18 @@ def refuse_no_borders(request: RunRequest) -> None:
         return
     option = "--budget" if rule.width is None else "--target-ci"
     if request.order == "file":
-        raise InputError(
-            f"{option} --order file: it ends a run between repeats, which this order has not; leave it out"
-        )
+        raise InputError(f"{option} cannot be combined with --order file. Leave one of them out")
     if request.sessions > 1:
-        raise InputError(f"{option} --sessions {request.sessions}: it ends a run of one session; leave one of them out")
+        raise InputError(f"{option} cannot be combined with --sessions {request.sessions}. Leave one of them out")
     if rule.width is not None and not 0 < rule.width < 1:
-        raise InputError(f"--target-ci {rule.width:g}: above 0 and below 100 %, such as 2%")
+        raise InputError("--target-ci: expected a percentage above 0% and below 100%. Try --target-ci 2%")
     if rule.width is not None and request.repeat <= rule.least:
         raise InputError(
-            f"--target-ci --repeat {request.repeat}: the interval decides from {rule.least} repeats on, and "
-            "--repeat is "
-            f"the most; give more, such as --repeat {2 * rule.least}"
+            f"--target-ci needs more than {rule.least} repeats, and --repeat {request.repeat} is the upper "
+            f"limit. Try --repeat {2 * rule.least}"
         )
     if request.repeat == 1:
-        raise InputError(f"{option} --repeat 1: --repeat is the most repeats that there can be; give more")
+        raise InputError(f"{option} needs several repeats, and --repeat is the upper limit. Try --repeat 10")
 
 
 def refuse_undecodable(request: RunRequest) -> None:
@@ -133,7 +130,7 @@ def refuse_undecodable(request: RunRequest) -> None:
     ]
     for what, text in named:
         if encodable(str(text)) != str(text):
-            raise InputError(f"{what} {short(text)}: holds bytes that are not UTF-8; give it another name")
+            raise InputError(f"{what} {short(text)}: contains bytes that are not UTF-8. Use another name")
 
 
 def refuse_unset(names: Collection[str]) -> None:

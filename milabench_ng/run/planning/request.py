@@ -29,6 +29,7 @@ from milabench_ng.model.profile import (
     name_of,
 )
 from milabench_ng.model.profile_2020 import convert_2020
+from milabench_ng.model.similar import meant_or_all
 from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.records.stopping import Stopping
 from milabench_ng.records.window import MEASURED_BY, WindowRule
@@ -116,7 +117,7 @@ def named_tests(request: RunRequest, names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         matching = fnmatch.filter(measured, name) if _PATTERN.intersection(name) else [name]
         if not matching:
-            raise InputError(f"--name {plain(name)}: no test of {suite} matches; it has {', '.join(measured)}")
+            raise InputError(f"--name {plain(name)}: no test of {suite} matches{meant_or_all(name, measured)}")
         found += matching
     return tuple(dict.fromkeys(found))
 
@@ -187,7 +188,10 @@ def selected(profile: Profile, request: RunRequest) -> dict[str, Test]:
     chosen = profile.select(request.names).tests
     only = [name for name, test in chosen.items() if request.names and test.role == "neighbor"]
     if only:
-        raise InputError(f"--name {only[0]}: this test only runs as a neighbor of others and is never measured")
+        raise InputError(
+            f"--name {only[0]}: this test only runs as a neighbor of others and is never measured. Select a "
+            "test that names it"
+        )
     beside = companions(profile, tuple(chosen))
     return {name: test for name, test in profile.tests.items() if name in chosen or name in beside}
 
@@ -195,7 +199,7 @@ def selected(profile: Profile, request: RunRequest) -> dict[str, Test]:
 def as_asked(request: RunRequest, profile: Profile) -> Profile:
     """The profile with what the request says of all its tests."""
     if request.data_scale is not None and not 0 < request.data_scale <= 1:
-        raise InputError(f"--data-scale {request.data_scale:g}: it must be above 0 and at most 1")
+        raise InputError(f"--data-scale: expected a value above 0 and at most 1, got {request.data_scale:g}")
     changed: dict[str, Any] = {} if request.data_scale is None else {"data_scale": request.data_scale}
     made = {name: msgspec.structs.replace(test, **changed) for name, test in profile.tests.items()}
     if request.company is not None:

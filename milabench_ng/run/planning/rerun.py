@@ -30,17 +30,17 @@ def profile_of(record: Path) -> Again:
     if record.is_dir():
         known = next((path for path in sorted(record.glob("*.J*.json"))), None)
         instead = f"; give a record in it, such as {plain(known)}" if known else ""
-        raise InputError(f"{plain(record)}: a folder, and not a file{instead}")
+        raise InputError(f"{plain(record)}: a folder, not a file{instead}")
     found = read_record(read_content(record, LARGE), str(record))
     if not isinstance(found, ReadRecord):
-        why = found.reason if isinstance(found, Problem) else "not the record of a launch of mnb"
+        why = found.reason if isinstance(found, Problem) else "not a record of an mnb launch"
         raise InputError(f"{plain(record)}: {why}")
     ours = found.record.mnb
     launch = ours.launch
     if launch.slots is not msgspec.UNSET or ours.neighbours.who is not msgspec.UNSET:
         raise InputError(
-            f"{plain(record)}: made on a part of a device or beside other tests, which a profile of its test alone "
-            "cannot make again; run the profile of its run.json"
+            f"{plain(record)}: this launch ran on a part of a device or next to other tests, which rerun "
+            "cannot repeat. Run the profile in its run.json"
         )
     test = name_of(launch.test)
     several = launch.scheme.spreads

@@ -83,7 +83,7 @@ def _not_as_searched(record: Record, stated: Profile | None) -> Iterator[str]:
         yield f"batch size {search.size} does not follow from the trials that it names"
     test = stated.tests.get(name_of(record.mnb.launch.test)) if stated else None
     if test is not None and search.fraction != test.memory_fraction:
-        yield f"its batch size fills {search.fraction:g} of the memory, {test.memory_fraction:g} is demanded"
+        yield f"its batch size fills {search.fraction:g} of the memory, {test.memory_fraction:g} is required"
 
 
 def _changed(planned: Launch, ran: Launch) -> str:
@@ -116,7 +116,7 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
         arguments = (now.formerly if now else {}) | launch.arguments
         for option, value in (named | own.get("*", {}) | demanded | own.get(name, {})).items():
             if arguments.get(option) != value:
-                yield f"{launch.test}: {option} is {arguments.get(option)!r}, {value!r} is demanded"
+                yield f"{launch.test}: {option} is {arguments.get(option)!r}, {value!r} is required"
         if known and launch.test not in seen:
             unknown_options = sorted(launch.arguments.keys() - known.defaults.keys())
             yield from (f"{launch.test}: {launch.workload} has no option {option}" for option in unknown_options)

@@ -48,10 +48,10 @@ def _shares(evidence: Evidence) -> Iterator[str]:
         for slot in record.mnb.launch.slot_ids:
             share = record.mnb.isolation.get(slot)
             if share is None:
-                yield f"{name}: nothing is recorded of the fence around device {slot}"
+                yield f"{name}: no isolation is recorded for device {slot}"
                 continue
             if demanded is not None and weakest_tier([share.tier, demanded]) != demanded:
-                yield f"{name}: isolation was {share.tier!r}, {demanded!r} is demanded"
+                yield f"{name}: isolation was {share.tier!r}, {demanded!r} is required"
             if share.tier == "full":
                 yield from (f"{name}: device {slot}: {reason}" for reason in _not_held(share, record.success))
 
@@ -70,7 +70,7 @@ def _not_held(share: Isolation, succeeded: bool) -> Iterator[str]:
         ("CPUs of its process", asked.cpus, share.proc.cpus_allowed),
     ):
         if wanted != held:
-            yield f"{what}: {_shown(wanted)} asked, {_shown(held)} held"
+            yield f"{what}: {_shown(wanted)} requested, {_shown(held)} enforced"
     if entry.swap_bytes:
         yield f"it could swap {entry.swap_bytes} bytes"
     if end is None:
@@ -93,7 +93,7 @@ def _outside(share: Isolation, process: ProcView) -> Iterator[str]:
         return
     kept = (seen.cgroup_namespace, seen.groups_read_only, seen.ipc_namespace, seen.no_new_privs)
     if not any(kept) or "SYS_ADMIN" in seen.capabilities:
-        yield "its process has given up no means of leaving the fence"
+        yield "its process kept the means to leave its isolation"
 
 
 def _changes(entry: Effective, end: Effective) -> Iterator[str]:
@@ -117,10 +117,10 @@ def _overlaps(evidence: Evidence) -> Iterator[str]:
         for name, cpus, _ in shares:
             for cpu in cpus:
                 if cpu in taken:
-                    yield f"batch {number}: {name} and {taken[cpu]} had CPU {cpu}"
+                    yield f"launch group {number}: {name} and {taken[cpu]} had CPU {cpu}"
                 taken[cpu] = name
         if _unfair([(part, len(cpus)) for _, cpus, part in shares]):
-            yield f"batch {number}: its tenants had different numbers of CPUs"
+            yield f"launch group {number}: its tenants had different numbers of CPUs"
 
 
 def _held(batch: Sequence[ReadRecord]) -> Iterator[tuple[str, str, Effective]]:
@@ -145,7 +145,7 @@ def _beyond_ram(evidence: Evidence) -> Iterator[str]:
         had = seen or evidence.manifest.inventory.memory_bytes
         if given > had:
             what = f"{format_bytes(given)} of RAM, the node had {format_bytes(had)}"
-            yield f"batch {number}: its tenants were given {what}"
+            yield f"launch group {number}: its tenants were given {what}"
 
 
 def _beyond_cpus(evidence: Evidence) -> Iterator[str]:
@@ -182,10 +182,10 @@ def _lonely(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
         found, expected = record.mnb.neighbours, planned.get(record.mnb.batch, 1) - 1
         if found.planned != expected:
-            yield f"{name}: it had {found.planned} neighbours, the plan has {expected}"
+            yield f"{name}: it had {found.planned} neighbors, but the plan has {expected}"
         told = lost_neighbours(record.mnb.marks)
         if record.success and not told and (found.lost or found.alive_at_stop < found.planned):
-            yield f"{name}: {found.alive_at_stop} of {found.planned} neighbours were there at the stop"
+            yield f"{name}: {found.alive_at_stop} of {found.planned} neighbors were there at the stop"
 
 
 def _ended_early(evidence: Evidence) -> Iterator[str]:
@@ -197,7 +197,7 @@ def _ended_early(evidence: Evidence) -> Iterator[str]:
             if one.record.success and len(early) > len(one.record.mnb.neighbours.lost):
                 failure = early[0].record.mnb.failure
                 cause = failure.cause if failure else "unknown"
-                failed = f"its neighbour {early[0].name} failed ({cause}) before the stop"
+                failed = f"its neighbor {early[0].name} failed ({cause}) before the stop"
                 yield f"{one.name}: {failed}, and it says that all were there"
 
 
@@ -223,10 +223,10 @@ def _apart(evidence: Evidence) -> Iterator[str]:
     begun = Counter(number for number, _ in evidence.batches())
     for number, times in sorted(begun.items()):
         if times > 1 and number not in again:
-            yield f"batch {number}: its launches were begun at {times} different times"
+            yield f"launch group {number}: its launches were begun at {times} different times"
     for (number, _), kept in evidence.batches().items():
         if not _at_once([one.record for one in kept]):
-            yield f"batch {number}: its launches did not start and stop together"
+            yield f"launch group {number}: its launches did not start and stop together"
 
 
 def _at_once(records: Sequence[Record]) -> bool:
@@ -245,4 +245,4 @@ def _overtaking(evidence: Evidence) -> Iterator[str]:
     }
     for (session, _, stop_s, batch), (other, start_s, _, following) in pairwise(sorted(spans)):
         if session == other and start_s < stop_s - _SAME_S and batch != following:
-            yield f"batch {following} began {stop_s - start_s:.1f} s before batch {batch} had stopped"
+            yield f"launch group {following} began {stop_s - start_s:.1f} s before launch group {batch} had stopped"

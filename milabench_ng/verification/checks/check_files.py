@@ -9,7 +9,7 @@ from milabench_ng.verification.findings import OFF, Finding, judged, unknown
 def files(evidence: Evidence) -> Finding:
     """Every file of the bundle is the one that was packed."""
     if evidence.packing is None:
-        return unknown("a plain folder has no sums; pack it with `mnb bundle`")
+        return unknown("a plain folder has no checksums. Pack it with `mnb bundle`")
     return judged(evidence.damage)
 
 
@@ -19,14 +19,16 @@ def signature(evidence: Evidence) -> Finding:
     if not rules.signed and not rules.signed_by and not signer.asked:
         return OFF if not signer.present else unknown(signer.problem or "")
     if evidence.packing is None:
-        return judged(["a plain folder is not signed; pack it with `mnb bundle --sign KEY`"])
+        return judged(["a plain folder is not signed. Pack it with `mnb bundle --sign KEY`"])
     if signer.problem:
         return judged([signer.problem])
     if rules.signed_by and not set(signer.principals) & set(rules.signed_by):
-        return judged([f"{' or '.join(signer.principals)} signed it, {' or '.join(rules.signed_by)} should have"])
+        return judged(
+            [f"{' or '.join(signer.principals)} signed it, but the rules require {' or '.join(rules.signed_by)}"]
+        )
     if any("*" in name for name in signer.principals):
         return Finding("pass", (_ANYBODY,))
     return judged([])
 
 
-_ANYBODY = "the file of allowed signers lets this key sign in anybody's name (*): write the name of its owner"
+_ANYBODY = "the file of allowed signers lets this key sign for anybody (*). Write the name of its owner"

@@ -33,7 +33,7 @@ def complete(evidence: Evidence) -> Finding:
 
 def _gaps(evidence: Evidence) -> Iterator[str]:
     if evidence.going_on:
-        yield "the run still goes on"
+        yield "the run is still in progress"
     left = evidence.failures.left
     if left:
         yield f"it was interrupted with {counted(left, 'launch')} left: mnb resume runs them"
@@ -145,7 +145,7 @@ def caps(evidence: Evidence) -> Finding:
         return OFF
     reasons = []
     if rules.failure_rate is not None and rate.exceeds(rules.failure_rate):
-        reasons.append(f"{rate.text}; {100 * rules.failure_rate:g} % are allowed")
+        reasons.append(f"{rate.text}; {100 * rules.failure_rate:g}% are allowed")
     if evidence.ledger is not None:
         events = evidence.ledger.events
         counted = (

@@ -22,7 +22,7 @@ from milabench_ng.verification.findings import OFF, Finding, judged, unknown
 
 _FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
 """Throttling reasons that are faults; the power cap is normal at full load."""
-_NO_GPU = "the node shows no GPU"
+_NO_GPU = "the node has no GPU"
 
 
 def every_gpu(evidence: Evidence) -> Finding:
@@ -44,7 +44,7 @@ def _none_at_work(evidence: Evidence) -> Iterator[str]:
 def _cut(evidence: Evidence) -> Iterator[str]:
     for device in evidence.manifest.plan.devices:
         if device.kind == "mig" or device.known_part < 1 or " MIG " in device.name:
-            yield f"device {device.index} is {device.name}, a part of a GPU: whole ones are demanded"
+            yield f"device {device.index} is {device.name}, a part of a GPU: whole ones are required"
 
 
 def _idle_gpus(evidence: Evidence) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _too_few(evidence: Evidence) -> Iterator[str]:
     inventory = {gpu.uuid: gpu.board for gpu in evidence.manifest.inventory.gpus}
     boards = {inventory.get(device.uuid or "", device.uuid) for device in kinds}
     if demanded is not None and len(boards) != demanded:
-        yield f"{counted(len(boards), 'GPU')} worked, {demanded} demanded"
+        yield f"{counted(len(boards), 'GPU')} worked, {demanded} required"
     known = {device.index for device in evidence.manifest.plan.devices}
     idle = known - {index for kept in evidence.good for index in kept.record.mnb.launch.devices}
     yield from (f"device {index} is in the plan and has no result" for index in sorted(idle))

@@ -138,7 +138,7 @@ def _rules_of_windows(evidence: Evidence) -> Iterator[str]:
         if mnb.window_rule != evidence.manifest.window_rule:
             yield f"{name}: its window rule is not that of run.json"
         if mnb.window_rule.length_s < evidence.rules.window_s:
-            yield f"{name}: averaged over {mnb.window_rule.length_s:g} s, {evidence.rules.window_s:g} s are demanded"
+            yield f"{name}: averaged over {mnb.window_rule.length_s:g} s, {evidence.rules.window_s:g} s are required"
         if not record.success:
             continue
         if window is None:
@@ -159,9 +159,9 @@ def _shortened_around(evidence: Evidence) -> Iterator[str]:
         ("before the stop", rule.margin_s, MEASURED_BY.margin_s),
     ):
         if seconds < usual * whole * (1 - _EXACT):
-            yield f"{seconds:g} s are left out {what}, {usual * whole:g} s are demanded"
+            yield f"{seconds:g} s are left out {what}, but {usual * whole:g} s are required"
     if release(evidence.manifest.version) >= _SHARED_SINCE and rule.edges != MEASURED_BY.edges:
-        yield "slices across an edge of the window count nothing; since 0.3.0 they count with their part inside"
+        yield "slices across a boundary of the window count nothing; since 0.3.0 they count with their part inside"
 
 
 def _bad_slices(evidence: Evidence) -> Iterator[str]:
@@ -178,16 +178,16 @@ def _bad_backlogs(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
         lacks = _lacks_backlog(record)
         if len(lacks) > 1:
-            yield f"{name}: some of its slices have a backlog and some have none"
+            yield f"{name}: some of its slices have prefetched items and some have none"
         elif True in lacks and record.mnb.label in have:
-            yield f"{name}: its slices have no backlog, as those of other launches of its test do"
+            yield f"{name}: its slices have no prefetched items, unlike other launches of its test"
         elif True in lacks and _fed_by_loaders(record):
-            yield f"{name}: loader processes feed it, and its slices have no backlog"
+            yield f"{name}: loader processes feed it, but its slices have no prefetched items"
         for rank, inside in _windows(record):
             known = [row.backlog for row in inside if row.backlog is not None]
             older = (known[0], known[-1]) if known else None  # from the first and last slice only
             if rank.backlog not in (backlog_edges(inside), older):
-                yield f"{name}: rank {rank.rank}: the backlog that it states is not that of its slices"
+                yield f"{name}: rank {rank.rank}: its prefetched items do not match its slices"
 
 
 def _fed_by_loaders(record: Record) -> bool:

@@ -26,7 +26,7 @@ _FEW_PLACES = 100_000
 """Planned anyway, so that what lacks can be named: two seconds, 50 MB."""
 _NAMED = 5
 """How many tests a reason names."""
-_OF_2020 = "the profile is one of 2020, and what it means today only a worker knows; convert it before the tender"
+_OF_2020 = "the profile is one of milabench 2020. Convert it before the tender"
 
 
 def profile(evidence: Evidence) -> Finding:
@@ -56,7 +56,7 @@ def _not_as_demanded(files: Mapping[str, Pinned]) -> Iterator[str]:
     for what, pinned in files.items():
         if pinned.demanded is not None and pinned.used != pinned.demanded:
             used = "not there" if pinned.used is None else f"of SHA-256 {pinned.used[:12]}"
-            yield f"{what} {used}, {pinned.demanded[:12]} is demanded"
+            yield f"{what} {used}, {pinned.demanded[:12]} is required"
 
 
 def plan(evidence: Evidence) -> Finding:
@@ -210,7 +210,7 @@ def _wrong_order(evidence: Evidence, planned: Plan, nonce: str) -> Iterator[str]
         made = "without a nonce" if planned.nonce is None else f"with the nonce {planned.nonce!r}"
         yield f"the run was made {made}, {nonce!r} was given"
     if planned.order != "random":
-        yield f"the order of the plan is {planned.order!r}; a nonce seeds --order random"
+        yield f"the order of the plan is {planned.order!r}. A nonce needs --order random"
     stated = read_stated(evidence.manifest)
     if stated is None:
         return
@@ -232,7 +232,7 @@ def _out_of_order(evidence: Evidence) -> Iterator[str]:
     numbers = sorted(first)
     for one, next_ in itertools.pairwise(numbers):
         if first[one] > first[next_]:
-            yield f"batch {one} began after batch {next_}"
+            yield f"launch group {one} began after launch group {next_}"
 
 
 def _sessions(evidence: Evidence) -> Mapping[str, set[int]]:

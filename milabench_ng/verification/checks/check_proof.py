@@ -113,7 +113,7 @@ def _wheels(evidence: Evidence, code: CodeProof) -> Iterator[str]:
     demanded = evidence.rules.libraries
     for name, wheel in code.wheels.items():
         if wheel is None:
-            yield from [f"{name} has no RECORD of its files, and the SHA-256 of all is demanded"] if demanded else []
+            yield from [f"{name} has no RECORD of its files, and the SHA-256 of all is required"] if demanded else []
             continue
         if wheel.differing:
             yield f"{name} {wheel.version} is not as it was installed: {', '.join(wheel.differing)}"
@@ -195,7 +195,7 @@ def _impossible(evidence: Evidence) -> Iterator[str]:
         if read is not None and data.changed_s > read.timestamp() + _CLOCK_S:
             yield f"{where} was changed {data.changed_s - read.timestamp():.0f} s after it was read"
         if data.name in twins and data.generator is None:
-            yield f"{where} is said to be a twin, and to have no generator"
+            yield f"{where} is recorded as a synthetic dataset without a generator"
 
 
 def _could_say(evidence: Evidence) -> bool:
@@ -227,7 +227,7 @@ def _unread(evidence: Evidence, sessions: dict[int, SessionProofs], trusted: set
             if data.name not in trusted:
                 yield f"{name}: its session did not compare {data.name} with its checksum"
             elif demands:
-                yield f"{name}: {data.name} was not compared with its checksum (--skip-data-check), and it is demanded"
+                yield f"{name}: {data.name} was not compared with its checksum (--skip-data-check), and it is required"
         elif data.checksum not in (None, read.checksum):
             yield f"{name}: it says that {data.name} has another checksum than was found"
 

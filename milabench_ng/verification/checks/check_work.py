@@ -132,7 +132,7 @@ def _differing(evidence: Evidence) -> Iterator[str]:
     for name, one in _all_data(evidence):
         known = first.setdefault((one.name, one.scale), (one.kind, one.checksum))
         if known != (one.kind, one.checksum):
-            yield f"{name}: its data set {one.name} is not the one that other launches read"
+            yield f"{name}: its dataset {one.name} is not the one that other launches read"
 
 
 def _not_demanded(evidence: Evidence) -> Iterator[str]:
@@ -141,13 +141,13 @@ def _not_demanded(evidence: Evidence) -> Iterator[str]:
         if rule is None:
             continue
         if rule.kind is not None and one.kind != rule.kind:
-            yield f"{name}: {one.name} is a {one.kind} set, a {rule.kind} set is demanded"
+            yield f"{name}: {one.name} is a {one.kind} set, a {rule.kind} set is required"
         if rule.scale is not None and one.scale < rule.scale:
-            yield f"{name}: {one.name} has scale {one.scale:g}, {rule.scale:g} is demanded"
+            yield f"{name}: {one.name} has scale {one.scale:g}, {rule.scale:g} is required"
         if rule.checksums and one.checksum not in rule.checksums:
             yield f"{name}: {one.name} has SHA-256 {(one.checksum or 'none')[:12]}, which is not among those demanded"
         if rule.cache is not None and one.cache != rule.cache:
-            yield f"{name}: the page cache of {one.name} was {one.cache}, {rule.cache} is demanded"
+            yield f"{name}: the page cache of {one.name} was {one.cache}, {rule.cache} is required"
 
 
 def storage(evidence: Evidence) -> Finding:
@@ -157,7 +157,7 @@ def storage(evidence: Evidence) -> Finding:
         return OFF
     verdict = judged([*_unsaid(evidence), *_refused(found.values(), refused)])
     unseen = [one.path for one in _parts(found.values()) if one.filesystem == UNKNOWN]
-    return unknown(f"nobody can tell where {unseen[0]} lies") if unseen and verdict.result == "pass" else verdict
+    return unknown(f"it is unknown where {unseen[0]} is stored") if unseen and verdict.result == "pass" else verdict
 
 
 def _parts(found: Iterable[Storage]) -> Iterator[Storage]:
@@ -169,7 +169,9 @@ def _parts(found: Iterable[Storage]) -> Iterator[Storage]:
 
 def _unsaid(evidence: Evidence) -> Iterator[str]:
     yield from (
-        f"run.json does not say what the {what} lies on" for what in STORED if what not in evidence.manifest.storage
+        f"run.json does not say which storage holds the {what}"
+        for what in STORED
+        if what not in evidence.manifest.storage
     )
 
 
@@ -183,9 +185,9 @@ def _refused(found: Iterable[Storage], refused: Container[StorageKind]) -> Itera
     for one in found:
         memory = one.filesystem in _IN_MEMORY or _RAM_DISK.match(one.device or one.source or "")
         if memory and one.kind != "memory":
-            yield f"{one.path} lies on {one.filesystem} of {one.source}, which is memory, and is called {one.kind}"
+            yield f"{one.path} is on {one.filesystem} of {one.source}, which is memory, but is recorded as {one.kind}"
         if one.kind in refused:
-            yield f"{one.path} lies on {one.filesystem} ({one.kind}), which is refused"
+            yield f"{one.path} is on {one.filesystem} ({one.kind}), which the rules refuse"
         yield from (f"{one.path} rests on {what}" for what in _refused(one.rests_on, refused))
         yield from _refused(one.inside, refused)
 
@@ -214,7 +216,7 @@ def _foreign_code(evidence: Evidence) -> Iterator[str]:
         if source.workload != record.mnb.launch.workload:
             yield f"{name}: it states the source of {source.workload}, and ran {record.mnb.launch.workload}"
         if source.workload not in evidence.builtin:
-            yield f"{name}: {source.origin} of {source.package} is no workload of mnb"
+            yield f"{name}: {source.origin} of {source.package} is not a workload of mnb"
 
 
 def marks(evidence: Evidence) -> Finding:
@@ -254,7 +256,7 @@ def _untold_skips(evidence: Evidence) -> Iterator[str]:
             share = rank.skipped.too_many if rank.skipped else None
             if share is not None and slot not in told:
                 mark = Mark(kind="steps skipped", device=slot, value=share, limit=SKIPPED_LIMIT)
-                yield f"{name}: {mark.text}, and it has no mark of it"
+                yield f"{name}: {mark.text}, but the record has no such warning"
 
 
 def _untold(evidence: Evidence) -> Iterator[str]:
@@ -263,7 +265,7 @@ def _untold(evidence: Evidence) -> Iterator[str]:
         told = {(mark.kind, mark.device) for mark in record.mnb.marks}
         due = (*_due(record), *_files(evidence, record))
         missing = [mark for mark in due if (mark.kind, mark.device) not in told]
-        yield from (f"{name}: {mark.text}, and it has no mark of it" for mark in missing)
+        yield from (f"{name}: {mark.text}, but the record has no such warning" for mark in missing)
 
 
 def _files(evidence: Evidence, record: Record) -> Iterator[Mark]:

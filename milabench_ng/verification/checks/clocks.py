@@ -69,11 +69,11 @@ def gaps_fact(evidence: Evidence) -> str:
     spans = spans_of(evidence)
     gaps = [(one.idle_before(next_), next_.batch) for one, next_ in pairwise(spans)]
     if not gaps:
-        return "not known: fewer than two batches have dates"
+        return "not known: fewer than two launch groups have dates"
     longest, batch = max(gaps)
     idle = sum(max(0.0, gap) for gap, _ in gaps)
     whole = idle + sum(span.length_s for span in spans)
-    return f"{idle:.0f} s of {whole:.0f} s between batches, the longest {longest:.1f} s before batch {batch}"
+    return f"{idle:.0f} s of {whole:.0f} s between launch groups, the longest {longest:.1f} s before group {batch}"
 
 
 def idle_times(evidence: Evidence, limit_s: float) -> Iterator[str]:
@@ -81,7 +81,7 @@ def idle_times(evidence: Evidence, limit_s: float) -> Iterator[str]:
     for one, next_ in pairwise(spans_of(evidence)):
         idle_s = one.idle_before(next_)
         if one.session == next_.session and idle_s > limit_s:
-            yield f"nothing ran for {idle_s:.0f} s before batch {next_.batch}, {limit_s:g} s are allowed"
+            yield f"nothing ran for {idle_s:.0f} s before launch group {next_.batch}, {limit_s:g} s are allowed"
 
 
 def undated(evidence: Evidence) -> Iterator[str]:

@@ -62,7 +62,7 @@ def _end(
 
 def _known(evidence: Evidence, entries: Sequence[LedgerLine]) -> str:
     known = headline(as_of(evidence.summary.tests, _done(entries)))
-    return f"{known.figure} was {'not known' if known.width is None else f'+-{100 * known.width:.2g} %'}"
+    return f"{known.figure} was {'not known' if known.width is None else f'±{100 * known.width:.2g}%'}"
 
 
 def _done(entries: Sequence[LedgerLine]) -> set[LaunchKey]:

@@ -36,7 +36,7 @@ def _of_a_record(evidence: Evidence, record: Record) -> Iterator[str]:
         if edge not in mnb.conditions:
             yield f"conditions {edge} it"
         yield from (
-            f"host pace of device {slot} {edge} it"
+            f"CPU speed check of device {slot} {edge} it"
             for slot in mnb.launch.slot_ids
             if edge not in mnb.host_pace.get(slot, {})
         )

@@ -24,7 +24,10 @@ def untold_load(evidence: Evidence) -> Iterator[str]:
             continue
         for kept in batch:
             if all(mark.kind != "foreign CPU load" for mark in kept.record.mnb.marks):
-                yield f"{kept.name}: other programs took {share:.1%} of the busy CPU time, and it has no mark of it"
+                yield (
+                    f"{kept.name}: other programs took {share:.1%} of the busy CPU time, but the record has "
+                    "no such warning"
+                )
 
 
 def _taken(batch: list[ReadRecord], cpus: int | None) -> float | None:

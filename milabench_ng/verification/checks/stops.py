@@ -30,7 +30,7 @@ def stops(evidence: Evidence) -> Finding:
 def _moved(evidence: Evidence) -> Iterator[str]:
     for kept, late_s, whole in late_stops(evidence):
         if not (0 if whole else -MOST_LATE_S) <= late_s <= (MOST_LATE_S if whole else math.inf):
-            yield f"{kept.name}: it was stopped {late_s:.1f} s after the last launch of its batch was full"
+            yield f"{kept.name}: it was stopped {late_s:.1f} s after the last launch of its launch group was full"
 
 
 def late_stops(evidence: Evidence) -> Iterator[tuple[ReadRecord, float, bool]]:

@@ -31,8 +31,8 @@ def _beyond(evidence: Evidence) -> Iterator[str]:
             shares = [share for each in formulas for share in _value(each, mnb, peaks)]
             if shares and min(shares) > most:  # of several conventions, the one that counts least
                 yield (
-                    f"{name}: {min(shares):.0f} % of the peak {_PEAKS[which]} of {mnb.devices[0].name}; "
-                    f"no work gets {most:g} %"
+                    f"{name}: {min(shares):.0f}% of the peak {_PEAKS[which]} of {mnb.devices[0].name}; "
+                    f"no work gets {most:g}%"
                 )
 
 

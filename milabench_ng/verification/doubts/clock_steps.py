@@ -69,7 +69,7 @@ def _within(record: Record) -> Iterator[str]:
 
 DOUBT = Doubt(
     name="clock-steps",
-    title="clocks that passed different times",
-    ask="ask for the log of the time service; stamps on the ledger settle it (R32)",
+    title="clocks that disagree",
+    ask="ask for the log of the time service; timestamps on the ledger settle it (R32)",
     look=_steps,
 )

@@ -27,7 +27,7 @@ def _copied(evidence: Evidence) -> Iterator[str]:
 
 DOUBT = Doubt(
     name="copied-slices",
-    title="slices as long as those of another launch",
+    title="slice lengths copied from another launch",
     ask="ask which clock the node has, and for a witnessed run",
     look=_copied,
 )

@@ -44,7 +44,7 @@ def _of_launch(mnb: Mnb) -> Iterator[str]:
 
 DOUBT = Doubt(
     name="gpu-counters",
-    title="power and energy of a GPU that do not fit each other",
+    title="inconsistent power and energy of a GPU",
     ask="ask for the driver's version, and for the telemetry of the node's own monitoring",
     look=_apart,
 )

@@ -27,7 +27,7 @@ def _higher(evidence: Evidence) -> Iterator[str]:
 
 DOUBT = Doubt(
     name="gpu-limits",
-    title="GPUs with a higher power limit or clock than such GPUs have",
+    title="GPUs with a higher power limit or clock than their model has",
     ask="ask for the part number and the VBIOS",
     look=_higher,
 )

@@ -26,7 +26,7 @@ def _other_sizes(evidence: Evidence) -> Iterator[str]:
 
 DOUBT = Doubt(
     name="gpu-memory",
-    title="GPUs with another memory than their data sheet says",
+    title="GPU memory differs from the data sheet",
     ask="ask for the part number",
     look=_other_sizes,
 )

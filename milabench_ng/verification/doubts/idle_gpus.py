@@ -71,9 +71,9 @@ def _less_busy(launches: list[_Work], *, bound: bool) -> Iterator[str]:
     usual = median(busy for _, busy in known) if known else 0.0
     for name, busy in known:
         if bound and busy < _IDLE:
-            yield f"{name}: its GPU was busy for {busy:.1f} % of the window, and sets the pace of this test"
+            yield f"{name}: its GPU was busy for only {busy:.1f}% of the window, though the test is GPU-bound"
         elif usual >= _BUSY and busy * _LESS_BUSY < usual:
-            yield f"{name}: its GPU was busy for {busy:.1f} % of the window, others of its test for {usual:.1f} %"
+            yield f"{name}: its GPU was busy for {busy:.1f}% of the window, others of its test for {usual:.1f}%"
 
 
 def _less_than_known(evidence: Evidence, label: str, launches: list[_Work]) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _less_than_known(evidence: Evidence, label: str, launches: list[_Work]) -> I
 
 DOUBT = Doubt(
     name="idle-gpus",
-    title="GPUs that hardly worked for what they counted",
+    title="GPUs that were nearly idle for their reported rate",
     ask="ask for the log of the launch, and for a witnessed run",
     look=_idle,
 )

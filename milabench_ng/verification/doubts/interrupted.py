@@ -16,12 +16,12 @@ def _interrupted(evidence: Evidence) -> Iterator[str]:
     failures = [[kept.record.mnb.failure for kept in batch] for batch in batches]
     cut = sum(any(failure is not None and failure.cause == "interrupted" for failure in batch) for batch in failures)
     if cut > _USUAL:
-        yield f"{cut} of {len(batches)} batches were interrupted"
+        yield f"{cut} of {len(batches)} launch groups were interrupted"
 
 
 DOUBT = Doubt(
     name="interrupted",
-    title="batches that were interrupted",
+    title="interrupted launch groups",
     ask="ask who stopped the run and why, or for a run without a stop",
     look=_interrupted,
 )

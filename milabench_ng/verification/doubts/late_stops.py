@@ -18,7 +18,7 @@ def _late(evidence: Evidence) -> Iterator[str]:
     found = [
         (
             kept.record.mnb.batch,
-            f"{kept.name}: it was stopped {late_s:.1f} s after the last launch of its batch was full",
+            f"{kept.name}: it was stopped {late_s:.1f} s after the last launch of its launch group was full",
         )
         for kept, late_s, whole in late_stops(evidence)
         if whole and late_s > _LATE_S
@@ -29,7 +29,7 @@ def _late(evidence: Evidence) -> Iterator[str]:
 
 DOUBT = Doubt(
     name="late-stops",
-    title="batches that were stopped late",
+    title="launch groups stopped late",
     ask="ask what kept mnb waiting, and for events.jsonl",
     look=_late,
 )

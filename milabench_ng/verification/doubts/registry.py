@@ -7,6 +7,7 @@ from pkgutil import iter_modules
 
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
+from milabench_ng.model.similar import meant_or_all
 from milabench_ng.verification import doubts
 from milabench_ng.verification.absurd import ABSURD, incomputable
 from milabench_ng.verification.doubts.doubt import CORPUS, Doubt
@@ -52,6 +53,4 @@ def require_known(rules: Rules) -> None:
     names = [doubt.name for doubt in DOUBTS]
     for name in rules.doubts_refused:
         if name not in names:
-            raise InputError(
-                f"rules: doubts_refused: there is no doubt {plain(repr(name))}; there are {', '.join(names)}"
-            )
+            raise InputError(f"rules: doubts_refused: no doubt {plain(repr(name))}{meant_or_all(name, names)}")

@@ -25,7 +25,7 @@ def _taken_over(evidence: Evidence) -> Iterator[str]:
 
 DOUBT = Doubt(
     name="shipped-rate",
-    title="rates of a baseline that is shipped with mnb",
+    title="rates identical to a shipped baseline",
     ask="ask for a run with a nonce of yours",
     look=_taken_over,
 )

@@ -57,7 +57,7 @@ def _tuned(evidence: Evidence) -> Iterator[str]:
 
 DOUBT = Doubt(
     name="tuned-kernel",
-    title="a kernel that few nodes have",
+    title="unusual kernel settings",
     ask="ask whether the nodes are sold with it; `listed` in the rules accepts it",
     look=_tuned,
 )

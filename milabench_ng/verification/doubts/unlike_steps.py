@@ -46,7 +46,7 @@ def _more_than(
 
 DOUBT = Doubt(
     name="unlike-steps",
-    title="steps with more items than those of other launches",
+    title="more items per step than in other launches",
     ask="ask for the log of the launch, and compare with other bids",
     look=_unlike,
 )

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
 def _print(name: str, findings: Sequence[Finding]) -> None:
     print(f"\n## {name} ({DECISIONS[name].TRIALS:,} trials)\n\n| what | measured | limit | |\n|---|---:|---|---|")
     for one in findings:
-        print(f"| {one.what} | {100 * one.measured:.1f} % | {one.limit} | {one.verdict} |")
+        print(f"| {one.what} | {100 * one.measured:.1f}% | {one.limit} | {one.verdict} |")
 
 
 if __name__ == "__main__":

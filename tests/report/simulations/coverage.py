@@ -17,8 +17,8 @@ COMPLETE: tuple[tuple[str, int, int, dict[str, Any]], ...] = (
     ("score, 12 tests", 12, 1, {}),
     ("ratio, 12 tests", 12, 2, {}),
     ("ratio, 18 tests", 18, 2, {}),
-    ("ratio, 12 tests, 5 % of repeats 10 % slow", 12, 2, {"outliers": 0.05}),
-    ("ratio, 12 tests, repeats share 0.5 %", 12, 2, {"shared": 0.005}),
+    ("ratio, 12 tests, 5% of repeats 10% slow", 12, 2, {"outliers": 0.05}),
+    ("ratio, 12 tests, repeats share 0.5%", 12, 2, {"shared": 0.005}),
 )
 """What, tests, sides, and how the rates vary."""
 

@@ -33,9 +33,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     def limit(self) -> str:
         """In words; empty if it is only shown."""
         if math.isfinite(self.low) and math.isfinite(self.high):
-            return f"{100 * self.low:g} to {100 * self.high:g} %"
+            return f"{100 * self.low:g} to {100 * self.high:g}%"
         known = {"at least": self.low, "at most": self.high}
-        return "".join(f"{word} {100 * edge:g} %" for word, edge in known.items() if math.isfinite(edge))
+        return "".join(f"{word} {100 * edge:g}%" for word, edge in known.items() if math.isfinite(edge))
 
     @property
     def verdict(self) -> str:

@@ -26,7 +26,7 @@ def findings(rng: np.random.Generator, trials: int) -> list[Finding]:
     found = []
     for most in MOST:
         for spread in SPREADS:
-            what = f"spread {100 * spread:g} %, {RULE.least} to {most} repeats"
+            what = f"spread {100 * spread:g}%, {RULE.least} to {most} repeats"
             stats = [ended(logs, RULE) for logs in rng.normal(math.log1p(MARGIN), spread, (trials, most))]
             found.append(share(f"{what}: the interval holds the true value", [_covers(one) for one in stats], low=0.93))
             slower = [effect([(1.0, one)]).verdict == "better" for one in stats]

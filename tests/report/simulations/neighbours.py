@@ -78,7 +78,7 @@ def _power(rng: np.random.Generator, matrix: _Matrix, trials: int, low: float) -
     steady = dict.fromkeys(_noisy(matrix), STEADY)
     slowed = [_cells(rng, matrix, steady, {("v0", "stream"): COSTS}) for _ in range(trials)]
     hits = [cell.sure for cells in slowed for cell in cells if (cell.victim, cell.beside) == ("v0", "stream")]
-    return share(f"{matrix.name}, {matrix.repeats} repeats, spread 1 %, one 5 % slower: it is found", hits, low=low)
+    return share(f"{matrix.name}, {matrix.repeats} repeats, spread 1%, one 5% slower: it is found", hits, low=low)
 
 
 def _holds(cell: Slowdown, truth: float) -> bool:

@@ -31,9 +31,9 @@ def findings(rng: np.random.Generator, trials: int) -> list[Finding]:
         apart = [len(set(_ranks(rng, repeats, sessions, spread, 0.0).values())) > 1 for _ in range(trials)]
         found.append(share(f"{what}: equal bids are ranked apart", apart, high=0.05))
     first = [_first(_ranks(rng, 15, 3, DAYS, np.log(1.03))) for _ in range(trials)]
-    found.append(share("3 sessions of 5 repeats, one bid 3 % faster: it alone is first", first))
+    found.append(share("3 sessions of 5 repeats, one bid 3% faster: it alone is first", first))
     failing = ["c" in _ranks(rng, 6, 3, DAYS, np.log(1.03), fail=1) for _ in range(trials)]
-    found.append(share("1 of 7 launches fails, 3 % faster: it has a rank", failing, high=0))
+    found.append(share("1 of 7 launches fails, 3% faster: it has a rank", failing, high=0))
     return found
 
 

@@ -38,14 +38,14 @@ def findings(rng: np.random.Generator, trials: int) -> list[Finding]:
                 node = f"{devices} devices, {repeats} repeats, {host} host"
                 for what, slow, drift in (
                     ("all healthy", 0.0, 0.0),
-                    ("one 3 % slow", EDGE, 0.0),
-                    ("one 3 % slow, devices drift", EDGE, DRIFT),
+                    ("one 3% slow", EDGE, 0.0),
+                    ("one 3% slow, devices drift", EDGE, DRIFT),
                 ):
                     called = [_called(_logs(rng, devices, repeats, slow, noise, drift)) for _ in range(trials)]
                     found.append(share(f"{node}, {what}: any is called slow", [bool(one) for one in called], high=0.05))
                 for slow in (0.05, 0.15):
                     called = [_called(_logs(rng, devices, repeats, slow, noise)) for _ in range(trials)]
-                    what = f"{node}, one {100 * slow:g} % slow: it is called so over all tests"
+                    what = f"{node}, one {100 * slow:g}% slow: it is called so over all tests"
                     hits = [("0", None) in one for one in called]
                     found.append(share(what, hits, low=_wanted(devices, repeats, host, slow)))
     return found + [one for devices in (2, 8) for repeats in (3, 5) for one in _stalled(rng, trials, devices, repeats)]
@@ -55,7 +55,7 @@ def _stalled(rng: np.random.Generator, trials: int, devices: int, repeats: int) 
     """Healthy nodes of which one launch in ten is 20 % slow."""
     stalls = (np.log1p(-STALL) * (rng.random((TESTS, repeats, devices)) < 0.1) for _ in range(trials))
     called = [_called(_logs(rng, devices, repeats, 0.0, 1.0) + each) for each in stalls]
-    node = f"{devices} devices, {repeats} repeats, all healthy, one launch in ten 20 % slow"
+    node = f"{devices} devices, {repeats} repeats, all healthy, one launch in ten 20% slow"
     yield share(f"{node}: any is called slow in a test", [bool(one) for one in called])
     over = [any(test is None for _, test in one) for one in called]
     yield share(f"{node}: any is called so over all tests", over, high=0.05)

@@ -40,11 +40,11 @@ def findings(rng: np.random.Generator, trials: int) -> list[Finding]:
         for slices in (SHORT, LONG)
     ]
     courses: tuple[tuple[str, int, Course, float], ...] = (
-        ("10 % slower from a moment on", SHORT, _throttled(0.10, 8, 18), 0.99),
-        ("20 % slower from a moment in the window on", LONG, _throttled(0.20, LONG - 16, LONG - 6), 0.99),
-        ("10 % slower at the end than at the start", SHORT, _drifting(0.10), -np.inf),
-        ("5 % slower at the end than at the start", LONG, _drifting(0.05), 0.95),
-        ("swings of 10 % every 15 s", LONG, _swinging, 0.99),
+        ("10% slower from a moment on", SHORT, _throttled(0.10, 8, 18), 0.99),
+        ("20% slower from a moment in the window on", LONG, _throttled(0.20, LONG - 16, LONG - 6), 0.99),
+        ("10% slower at the end than at the start", SHORT, _drifting(0.10), -np.inf),
+        ("5% slower at the end than at the start", LONG, _drifting(0.05), 0.95),
+        ("swings of 10% every 15 s", LONG, _swinging, 0.99),
     )
     found += [
         share(f"{what}, noise of {noise:.0%}, {slices} slices", _told(rng, trials, slices, noise, course), low=low)

@@ -28,7 +28,7 @@ def findings(rng: np.random.Generator, trials: int) -> list[Finding]:
             found += _whole(f"{n} repeats, all tests {ratio:g}", rng, n, trials, np.full(TESTS, _log(ratio)))
         for ratios in MIXTURES:
             truths = np.tile([_log(ratio) for ratio in ratios], TESTS // 4)
-            what = f"{n} repeats that share 0.5 %, tests {', '.join(f'{ratio:.3g}' for ratio in ratios)}"
+            what = f"{n} repeats that share 0.5%, tests {', '.join(f'{ratio:.3g}' for ratio in ratios)}"
             found.append(share(f"{what}: any false in the table", _false(rng, n, trials, truths), high=0.05))
     return found
 

@@ -22,7 +22,9 @@ def test_it_says_that_nothing_is_held(capabilities: Capabilities, fence: Fence) 
     assert (fence.backend, fence.tier) == ("slurm", "affinity")
     assert "ConstrainCores=yes" in fence.notes[0]
     assert fence.notes[-1].startswith("NOT ISOLATED")
-    with pytest.raises(IsolationError, match=r"ConstrainRAMSpace=yes.*Asked for --isolation full, this node gives"):
+    with pytest.raises(
+        IsolationError, match=r"ConstrainRAMSpace=yes.*Asked for --isolation full, but this node offers"
+    ):
         choose(capabilities, "full")
 
 

@@ -14,7 +14,7 @@ def test_it_is_partial_and_named() -> None:
     found = probe()
     assert found.tier == "partial"
     assert any(one.startswith("isolation: the memory controller is disabled in the kernel") for one in found.messages)
-    with pytest.raises(IsolationError, match=r"the memory controller is disabled .* this node gives partial"):
+    with pytest.raises(IsolationError, match=r"the memory controller is disabled .* this node offers partial"):
         choose(found, "full")
 
 
