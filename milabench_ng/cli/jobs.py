@@ -74,7 +74,7 @@ def jobs(
     flags
         Options for the workloads, after "--". Example: mnb jobs profiles/quick.json --name vae -- --batch-size 64
     name
-        Run only this test, or the tests that match a pattern such as 'loader_*'. May be repeated.
+        Run only this test, or those that match 'loader_*'. May be repeated.
     repeat
         Number of repeats of every test in each session.
     target_ci
@@ -103,7 +103,7 @@ def jobs(
         Refuse at the start what would break these rules, and verify the results at the end: a JSON file, or the name of
         a shipped rule set (standard, procurement). Signature and time stamps come later, and are not required.
     dry_run
-        Print the plan with allocations and estimated duration, and run nothing.
+        Print the plan and run nothing. It has the allocations and the estimated duration.
     resume
         Resume the run in this result folder, as `mnb resume` does.
     accept_difference

@@ -109,7 +109,7 @@ def _data_sets(catalogue: Catalogue) -> Section:
     return table(
         "",
         rows,
-        "data set",
+        Heading("dataset", key="data set"),
         folder,
         scalable,
         Heading("full size", number=True),

@@ -61,7 +61,7 @@ def _document(places: tuple[ReadyDataset, ...]) -> Document:
     )
     scale, files = Heading("scale", "", number, True), Heading("files", "", whole, True)
     size = Heading("size", number=True)
-    made = table("", rows, "data set", "kind", scale, files, size, "checksum (SHA-256)", "path")
+    made = table("", rows, Heading("dataset", key="data set"), "kind", scale, files, size, "checksum (SHA-256)", "path")
     parts = (made,) if places else (Facts(text="no dataset is needed"),)
     return Document(title="mnb prepare", parts=parts, table=made, whole={"schema": 1, "data_sets": places})
 

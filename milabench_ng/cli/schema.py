@@ -81,6 +81,9 @@ def _profile() -> Schema:
     """
     _, definitions = msgspec.json.schema_components([Test], ref_template="#/$defs/{name}")
     test = definitions["Test"]
+    stated = test["properties"]  # with the words of before 0.3.0
+    stated["company"] = stated["neighbors"]
+    stated["role"] = {**stated["role"], "enum": [*stated["role"]["enum"], "company"]}
     definitions["Defaults"] = {
         **{key: value for key, value in test.items() if key != "required"},
         "title": "Defaults",

@@ -48,7 +48,7 @@ def _batches(dry: DryRun) -> Section:
         for first in batch.launches[:1]
     )
     run, launches = (Heading(title, "", whole, True) for title in ("run", "launches"))
-    batch = Heading("launch group", "", whole, True, key="batch")
+    batch = Heading("group", "", whole, True, key="batch")
     return table("launch groups, in this order", rows, batch, "test", run, "devices", launches, "changed options")
 
 

@@ -235,7 +235,7 @@ def _named(devices: Sequence[Gpu], name: str, where: str) -> Gpu:
         return matches[0]
     there = "; ".join(f"{gpu.index} = {gpu.uuid} ({gpu.name}, {gpu.pci_bus_id})" for gpu in devices)
     found = f"fits {len(matches)} devices" if matches else "is not on this node"
-    raise InputError(f"{where}: {name!r} {found}; name an index or a UUID of: {there or 'no GPU at all'}")
+    raise InputError(f"{where}: {name!r} {found}. Use an index or a UUID of: {there or 'no GPU at all'}")
 
 
 def _read_devices(reader: GpuReader, sysfs: Path) -> tuple[list[Gpu], str | None]:

@@ -12,6 +12,7 @@ from typing import Literal, TextIO
 
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, printed_json
+from milabench_ng.model.units import counted
 from milabench_ng.present.layouts.layout import SuiteLayout
 from milabench_ng.present.render import as_csv, as_json, as_markdown, as_table
 from milabench_ng.present.render.cells import Fact
@@ -92,9 +93,10 @@ def _interference() -> ModuleType:
 def write_tables(report: Report, folder: Path, *, force: bool = False) -> None:
     """Write every table of ``report`` as a CSV file into ``folder``."""
     try:
-        as_csv.write_all(report, folder, _interference().file_tables(report), force=force)
+        files = as_csv.write_all(report, folder, _interference().file_tables(report), force=force)
     except OSError as error:
         raise InputError(f"--tables {folder}: {error.strerror}") from None
+    _say_written(f"{counted(len(files), 'table')} in {folder}")
 
 
 def write(document: Document, form: Form, stream: TextIO) -> None:
@@ -116,6 +118,7 @@ def write_page(report: Report, file: Path, *, force: bool = False) -> None:
     html = _html()
     with written(file, "--html", force=force) as stream:
         html.write(report, stream)
+    _say_written(file)
 
 
 def write_tender_page(tender: Tender, file: Path, *, force: bool = False) -> None:
@@ -123,6 +126,7 @@ def write_tender_page(tender: Tender, file: Path, *, force: bool = False) -> Non
     html = _html()
     with written(file, "--html", force=force) as stream:
         html.write_tender(tender, stream)
+    _say_written(file)
 
 
 def _html() -> ModuleType:
@@ -137,7 +141,7 @@ def _html() -> ModuleType:
 def refuse_same(html: Path | None, output: Path | None) -> None:
     """Raise InputError, before anything is written, where a page and a table would go into the same file."""
     if html is not None and output is not None and html.resolve() == output.resolve():
-        raise InputError(f"--html {plain(html)} --output {plain(output)}: the same file; name two")
+        raise InputError(f"--html {plain(html)} --output {plain(output)}: the same file. Name two files")
 
 
 @contextmanager
@@ -148,3 +152,10 @@ def open_output(path: Path | None, standard: TextIO, *, force: bool = False) -> 
         return
     with written(path, "--output", force=force) as stream:
         yield stream
+    _say_written(path)
+
+
+def _say_written(what: Path | str) -> None:
+    """Name what was written, on the error output; not a device or a pipe, which keeps nothing."""
+    if isinstance(what, str) or what.is_file():
+        print(f"mnb: wrote {plain(str(what))}", file=sys.stderr)

@@ -84,8 +84,8 @@ def gather(
     signer = check(there.packing_bytes, there.signature, allowed_signers)
     if (rules.signed or rules.signed_by) and signer.present and allowed_signers is None:
         raise InputError(
-            f"{there.source}: it is signed, and the rules demand a signature, but you did not say who may "
-            "sign: pass --allowed-signers FILE with the vendors' public keys (ssh-keygen(1), ALLOWED SIGNERS)"
+            f"{there.source}: it is signed, and the rules require a signature, but no allowed signers are given. "
+            "Pass --allowed-signers FILE with the vendors' public keys (ssh-keygen(1), ALLOWED SIGNERS)"
         )
     folder, summary, manifest = there.folder, there.summary, _manifest(there.folder)
     kept, unreadable = possible_records(folder, there.names, manifest.plan)

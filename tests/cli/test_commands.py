@@ -195,7 +195,7 @@ def test_doctor_says_why_a_node_is_not_ready(here: Here) -> None:
     last = text.splitlines()[-1]
     assert last == f"not ready  {checkup['reasons'][-1]}" if checkup["reasons"] else last.startswith("ready ")
     if checkup["ready"] and not checkup["inventory"]["gpus"]:
-        assert last.endswith("for CPUs only")
+        assert last.endswith("for CPUs only: tenants get no GPU")
 
 
 def test_doctor_in_one_table_and_as_markdown(here: Here) -> None:
@@ -225,7 +225,7 @@ def test_list_in_every_form(here: Here) -> None:
     assert "An item is one 28 x 28 image." in told["vae", "", "text"]
     _, stdout, _ = here("list", "--format", "markdown", "--verbose")
     lines = stdout.splitlines()
-    assert "| data set | folder | scalable | full size | what it is |" in lines
+    assert "| dataset | folder | scalable | full size | description |" in lines
     assert "## vae" in lines
     assert "- counts: images" in lines
 
@@ -261,7 +261,7 @@ def test_doctor_never_imports_torch() -> None:
 
 def test_list_shows_workloads_and_data_sets(listed: str) -> None:
     assert set(column(listed, "workload")) >= WORKLOADS
-    assert set(column(listed, "data set")) >= {"mnist", "imagenet"}
+    assert set(column(listed, "dataset")) >= {"mnist", "imagenet"}
     units = dict(zip(column(listed, "workload"), column(listed, "workload", "unit"), strict=True))
     assert units["vae"] == "images"
     assert units["toy_reg"] == "samples"
@@ -280,18 +280,18 @@ def test_output_without_a_terminal_is_plain(listed: str, planned: str) -> None:
 
 
 def test_a_dry_run_lists_the_batches_in_order(planned: str) -> None:
-    tests = column(planned, "batch", "test")
+    tests = column(planned, "group", "test")
     once = [f"quick.{name}" for name in ("toy_reg", "toy_lstm", "vae", "loader", "convnet", "scaling.1")]
     assert tests == [*once, *once]
-    assert column(planned, "batch") == [str(number) for number in range(1, 13)]
-    assert column(planned, "batch", "run") == ["0"] * 6 + ["1"] * 6
+    assert column(planned, "group") == [str(number) for number in range(1, 13)]
+    assert column(planned, "group", "run") == ["0"] * 6 + ["1"] * 6
     assert planned.count("seed=7") == 12
 
 
 def test_a_dry_run_says_how_long_at_least_and_how_isolated(planned: str) -> None:
-    assert "12 in 12 batches" in planned
+    assert "12 in 12 launch groups" in planned
     # 12 windows of 12 s; 5 s, 12 x 2 s and 12 x 1.6 s for the host pace are allowed
-    assert "at least 3 min 12 s: 2 min 24 s of work, 48 s allowed" in planned
+    assert "at least 3 min 12 s: 2 min 24 s of work and 48 s for startup" in planned
     assert "isolation" in planned
     assert "mnist" in planned
     assert "imagenet (scale 0.02)" in planned
@@ -356,16 +356,16 @@ def test_prepare_generates_once_and_says_where(here: Here, tmp_path: Path) -> No
     arguments = ("prepare", PROFILE, "--name", "loader", "-d", str(tmp_path), "--data-scale", "0.001")
     code, first, stderr = here(*arguments)
     assert code == 0, stderr
-    told = stderr.index("to generate: 1 data set(s), 12.")
+    told = stderr.index("to generate: 1 dataset, 12.")
     assert "cores (estimated" in stderr
     assert "imagenet (scale 0.001): 110 files, 12." in stderr
-    assert told < stderr.index("data set imagenet is ready")
+    assert told < stderr.index("dataset imagenet is ready")
     assert (tmp_path / "scale-0.001/ImageNet").is_dir()
     code, again, stderr = here(*arguments)
     assert code == 0
     assert "to generate" not in stderr
     assert again == first
-    assert column(again, "data set") == ["imagenet"]
+    assert column(again, "dataset") == ["imagenet"]
     assert str(tmp_path / "scale-0.001/ImageNet") in again
     assert "twin" in again
     code, stdout, _ = here(*arguments, "--format", "json")
@@ -420,7 +420,7 @@ def test_a_broken_package_stops_neither_list_nor_what_does_not_use_it(tmp_path: 
 
     code, listed, said = mnb("list")
     assert (code, "toy_reg" in listed, "worse" in listed) == (0, True, False)
-    for what in ("workload 'worse' (mnb_bad:worse of bad 0.1)", "data set 'worst' (mnb_bad:Worst of bad 0.1)"):
+    for what in ("workload 'worse' (mnb_bad:worse of bad 0.1)", "dataset 'worst' (mnb_bad:Worst of bad 0.1)"):
         assert f"left out: {what} ends the process that imports it (status 3)" in said
     code, _, said = mnb("jobs", str(profile), "-o", "out")
     assert code == 2

@@ -16,7 +16,7 @@ from milabench_ng.records.isolation import IoEvidence
             IoEvidence(
                 method="io.max", device="254:0", disk="vda", read_bytes_per_s=10 * MIB, write_bytes_per_s=5 * MIB
             ),
-            "reads 10 MiB/s, writes 5 MiB/s for each tenant, held by io.max on vda",
+            "reads 10 MiB/s, writes 5 MiB/s for each tenant, enforced by io.max on vda",
         ),
         (
             IoEvidence(method="readers", device="", disk="", read_bytes_per_s=10 * MIB),

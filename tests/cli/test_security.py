@@ -50,11 +50,11 @@ def test_a_link_called_logs_is_no_result_folder(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out" / "logs").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="holds 'logs' already"):
+    with pytest.raises(InputError, match="already contains 'logs'"):
         make_folder(tmp_path / "out")
     (tmp_path / "out" / "logs").unlink()
     (tmp_path / "out" / "logs").symlink_to(tmp_path / "none")
-    with pytest.raises(InputError, match="holds 'logs' already"):
+    with pytest.raises(InputError, match="already contains 'logs'"):
         make_folder(tmp_path / "out")
     assert not (tmp_path / "none").exists()
 
@@ -68,7 +68,7 @@ def test_no_link_in_a_result_folder_is_written_through(tmp_path: Path) -> None:
         folder.ledger.symlink_to(target)
         with pytest.raises(InputError, match=r"ledger\.jsonl"):
             open_writer(folder, None)
-        with pytest.raises(InputError, match=r"holds 'ledger\.jsonl' already"):
+        with pytest.raises(InputError, match=r"already contains 'ledger\.jsonl'"):
             make_folder(folder.path)
         path = folder.log("s.a", "0.0")
         path.symlink_to(target)
@@ -99,7 +99,7 @@ def test_a_node_without_gpus_has_a_tenant_per_cpu_at_most(tmp_path: Path, tenant
     if right:
         assert len(choose_devices((), request, 2, {}).devices) == tenants
         return
-    with pytest.raises(InputError, match=f"--tenants {tenants}"):
+    with pytest.raises(InputError, match="--tenants"):
         choose_devices((), request, 2, {})
 
 

@@ -213,7 +213,7 @@ def test_built_in_name_cannot_be_shadowed(tmp_path: Path, monkeypatch: pytest.Mo
     (package / "entry_points.txt").write_text("[milabench_ng.datasets]\ntoy = toys:Toy\n")
     assert "toy" in registry.names()
     assert isinstance(registry.find("toy"), Toy)
-    with pytest.raises(InputError, match=r"unknown dataset 'cocoa'bsds500, clicks, coco, .*, toy"):
+    with pytest.raises(InputError, match=r"unknown dataset 'cocoa' \(did you mean 'coco'\?\)"):
         registry.find("cocoa")
 
     (package / "entry_points.txt").write_text("[milabench_ng.datasets]\nmnist = toys:Toy\n")

@@ -76,10 +76,10 @@ def test_a_long_formula_is_refused_before_it_is_read() -> None:
     [
         ("rate / (width - 224)", "it divides by zero"),
         ("log(width - 224)", "only positive numbers have a logarithm"),
-        ("log", "unknown name 'log'rate, width, height, batch_size"),
-        ("rate * depth", "unknown name 'depth'rate, width, height, batch_size"),
-        ("1e308 * 10", "its value is inf"),
-        ("1e999 - 1e999", "its value is nan"),
+        ("log", "unknown name 'log'; there are rate, width, height, batch_size"),
+        ("rate * depth", "unknown name 'depth'; there are rate, width, height, batch_size"),
+        ("1e308 * 10", "its value is inf; it must be finite"),
+        ("1e999 - 1e999", "its value is nan; it must be finite"),
     ],
 )
 def test_a_formula_without_a_value(formula: str, told: str) -> None:
@@ -92,5 +92,5 @@ def test_only_numeric_options_have_values() -> None:
     options = {"width": 4, "scale": 0.5, "arch": "vgg16", "fast": True, "rate": 9.0, "none": None}
     assert Derived("MPx/s", "rate * width * scale").of(10.0, options) == 20.0
     for name in ("arch", "fast", "none"):
-        with pytest.raises(InputError, match=rf"unknown name '{name}'width, scale, rate$"):
+        with pytest.raises(InputError, match=rf"unknown name '{name}'; there are width, scale, rate$"):
             Derived("x", f"rate * {name}").of(1.0, options)

@@ -69,7 +69,7 @@ def test_entries_replace_their_tables_and_a_cpu_partition_has_the_smallest() -> 
 @pytest.mark.parametrize(
     ("size", "words"),
     [
-        (8 * GIB, "t: batch_size is set by memory class. The smallest is 16GiB, and device 3 (T4) has 8.0 GiB"),
+        (8 * GIB, "t: batch_size is set by memory class. The smallest is 16GiB, but device 3 (T4) has 8.0 GiB"),
         (None, "t: batch_size is set by memory class, but the driver does not report how much memory device 3 (T4)"),
     ],
 )
@@ -83,7 +83,7 @@ def test_a_device_below_all_classes_or_of_unknown_size_is_an_error(size: int | N
     ("table", "words"),
     [
         ({}, "t: an empty table"),
-        ({"large": 8}, "t: memory class: 'large' is not a size"),
+        ({"large": 8}, "t: memory class: expected a size, got 'large'"),
         ({"16": 8}, "t: memory class '16' is below 1 MiB"),
         ({"16GiB": 8, "16 gib": 9}, "t: the memory classes '16GiB' and '16 gib' are the same size"),
     ],

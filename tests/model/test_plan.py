@@ -118,7 +118,7 @@ def test_what_was_not_selected_is_omitted_by_label() -> None:
 
 
 def test_impossible_plans() -> None:
-    with pytest.raises(InputError, match="--repeat 0"):
+    with pytest.raises(InputError, match="--repeat: expected 1"):
         plan(gpus(0), repeat=0)
     with pytest.raises(InputError, match="no device"):
         plan([])
@@ -222,7 +222,7 @@ def test_slots_of_others_are_checked(stated: str, reason: str) -> None:
 
 
 def test_a_slot_has_one_launch_at_a_time() -> None:
-    with pytest.raises(ValueError, match="batch 5 has several launches on one slot"):
+    with pytest.raises(ValueError, match="launch group 5 has several launches on one slot"):
         Batch(number=5, launches=(changed(**SHARED), changed(**SHARED, run=1)))
 
 

@@ -94,7 +94,7 @@ def test_a_test_over_several_devices_wants_them_whole() -> None:
         "s.wide": "it needs whole devices, but each of these has 2 tenants"
     }
     for count in (0, 27):
-        with pytest.raises(InputError, match=f"--slots-per-device {count}, got 26"):
+        with pytest.raises(InputError, match=f"--slots-per-device: expected 1 to 26, got {count}"):
             plan(made, 2, per_device=count)
 
 
@@ -134,7 +134,7 @@ def test_a_mix_stands_where_its_first_test_does() -> None:
         ({"a": {"least_devices": 2, "partition_scheme": {"type": "gpu-progression"}}}, "begins with one device"),
         ({"a": {"device_counts": [1, 2]}}, "uses other numbers of devices"),
         ({"a": {"instead_of": "b"}}, "not another test of this profile"),
-        ({"a": {"least_memory": {"each": "much"}}}, "least_memory: each: 'much' is not a size"),
+        ({"a": {"least_memory": {"each": "much"}}}, "least_memory: each: expected a size, got 'much'"),
     ],
 )
 def test_company_that_cannot_be_is_refused(tests: dict[str, Any], says: str) -> None:

@@ -160,13 +160,13 @@ def test_selecting_keeps_the_order_of_the_file() -> None:
     whole = profile('{"a": {"workload": "v"}, "b": {"workload": "v"}, "c": {"workload": "v"}}')
     assert list(whole.select(["c", "a", "c"]).tests) == ["a", "c"]
     assert whole.select([]) == whole
-    with pytest.raises(InputError, match="profile p: no test 'd'; it has a, b, c"):
+    with pytest.raises(InputError, match="profile p: no test 'd'"):
         whole.select(["a", "d"])
 
 
 def test_a_test_is_known_by_the_name_that_reports_print() -> None:
     whole = profile('{"a": {"workload": "v"}, "loader": {"workload": "v"}}')
-    with pytest.raises(InputError, match=r"no test 'p\.loader' \(did you mean 'loader'\?\); it has a, loader"):
+    with pytest.raises(InputError, match=r"no test 'p\.loader' \(did you mean 'loader'\?\)$"):
         whole.select(["p.loader"])
 
 

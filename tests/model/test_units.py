@@ -78,7 +78,7 @@ def test_shares() -> None:
     assert units.parse_share("2%", "--margin") == pytest.approx(0.02, rel=1e-12)
     assert units.parse_share(" 2.5% ", "--margin") == pytest.approx(0.025, rel=1e-12)
     assert units.parse_share("0.02", "--margin") == 0.02
-    with pytest.raises(InputError, match="--margin: 'two' is not a share"):
+    with pytest.raises(InputError, match="--margin: expected a percentage, got 'two'"):
         units.parse_share("two", "--margin")
 
 

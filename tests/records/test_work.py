@@ -41,18 +41,18 @@ def read(**changes: Any) -> Work:
 @pytest.mark.parametrize(
     ("other", "text", "ratio"),
     [
-        (work(workload="dcgan"), "workload vae against dcgan", "suppressed"),
-        (work(unit="pairs"), "unit images against pairs", "suppressed"),
-        (work(classic_factor=2.0), "items of 2020 per item 1 against 2", "suppressed"),
-        (work(scheme=Scheme.NORMAL), "partition scheme per-gpu against normal", "suppressed"),
-        (work(precision=("tf32",)), "precision fp32 against tf32", "suppressed"),
-        (read(name="mnist"), "data set imagenet against mnist", "suppressed"),
-        (read(scale=0.5), "data scale 1 against 0.5", "suppressed"),
-        (read(kind="real"), "data kind twin against real", "counted"),
-        (options(batch_size=32), "option batch_size 64 against 32", "suppressed"),
-        (options(depth=2), "option depth not recorded against 2", "not counted"),
-        (options(workers=1), "option workers 8 against 1", "counted"),
-        (options(pinned=False), "option pinned True against False", "counted"),
+        (work(workload="dcgan"), "workload vae vs. dcgan", "suppressed"),
+        (work(unit="pairs"), "unit images vs. pairs", "suppressed"),
+        (work(classic_factor=2.0), "items of 2020 per item 1 vs. 2", "suppressed"),
+        (work(scheme=Scheme.NORMAL), "partition scheme per-gpu vs. normal", "suppressed"),
+        (work(precision=("tf32",)), "precision fp32 vs. tf32", "suppressed"),
+        (read(name="mnist"), "data set imagenet vs. mnist", "suppressed"),
+        (read(scale=0.5), "data scale 1 vs. 0.5", "suppressed"),
+        (read(kind="real"), "data kind twin vs. real", "counted"),
+        (options(batch_size=32), "option batch_size 64 vs. 32", "suppressed"),
+        (options(depth=2), "option depth not recorded vs. 2", "not counted"),
+        (options(workers=1), "option workers 8 vs. 1", "counted"),
+        (options(pinned=False), "option pinned True vs. False", "counted"),
     ],
 )
 def test_works_are_equal_unless_something_differs(other: Work, text: str, ratio: Ratio) -> None:
@@ -95,9 +95,9 @@ def test_one_side_alone_frees_no_option() -> None:
 def test_a_value_that_one_side_lacks_leaves_it_unknown() -> None:
     unknown = Work(unit="images", classic_factor=1.0)
     (found,) = ONE.differences(unknown)
-    assert (found.text, found.ratio) == ("precision, data and options fp32 against not recorded", "not counted")
+    assert (found.text, found.ratio) == ("precision, data and options fp32 vs. not recorded", "not counted")
     (found,) = ONE.differences(work(options={}))
-    assert (found.text, found.ratio) == ("options recorded against not recorded", "not counted")
+    assert (found.text, found.ratio) == ("options recorded vs. not recorded", "not counted")
     assert ONE.differences(work(workload="")) == (), "older summaries have no workload"
 
 

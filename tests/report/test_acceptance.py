@@ -114,7 +114,7 @@ def test_the_guarantee_is_met_exactly_where_nothing_varies(tmp_path: Path) -> No
 
 def test_what_cannot_be_said_is_inconclusive(bid: Path, tmp_path: Path) -> None:
     few = decided(bid, folder(tmp_path / "few", DELIVERED[:4], vae=0.5))
-    assert (few.verdict, few.score.why) == ("inconclusive", "under 5 repeats")
+    assert (few.verdict, few.score.why) == ("inconclusive", "fewer than 5 repeats")
     once = decided(bid, folder(tmp_path / "once", DELIVERED[:1]))
     assert (once.verdict, once.score.low, once.score.why) == ("inconclusive", None, "one repeat")
     slower = decided(bid, folder(tmp_path / "slower", [0.9 * DELIVERED[0]]))
@@ -132,7 +132,7 @@ def test_other_work_is_not_compared(bid: Path, tmp_path: Path) -> None:
     made = decided(bid, other)
     vae = next(one for one in made.tests if one.name == "standard.vae")
     assert (vae.verdict, vae.why) == ("inconclusive", "different work: option batch_size differs")
-    assert made.score.why == "without standard.vae no ratio of scores"
+    assert made.score.why == "no ratio of scores without standard.vae"
 
 
 def test_failures_and_missing_devices_break_it(bid: Path, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_command_with_bundles(bid: Path, tmp_path: Path, capsys: pytest.CaptureF
     asked = ["accept", str(packed), str(folder(tmp_path / "d", DELIVERED, vae=0.99)), "--weights", str(weights)]
     assert call(asked) == 0
     text = capsys.readouterr().out
-    assert "verdict    keeps 0.97 of the bid" in text
+    assert "verdict    the delivered node reaches 97% of the bid" in text
     assert call([*asked, "--guarantee", "0.9999", "--format", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["verdict"] == "breaks"
     assert call([*asked, "--guarantee", "0.988"]) == 4
@@ -273,7 +273,7 @@ def test_explain_prints_the_characteristic(bid: Path, tmp_path: Path, capsys: py
     assert call([*asked, "--explain"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "probability of each verdict, at the variance of these runs, if tests vary independently" in told
-    assert "keeps breaks neither true ratio of all tests (%) (%) (%)" in told
+    assert "meets violates inconclusive true ratio of all tests (%) (%) (%)" in told
     assert "0.9700 4.8 4.9 90.2" in told
 
 

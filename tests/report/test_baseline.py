@@ -110,7 +110,7 @@ def test_tests_that_were_left_out_are_added_from_another_run_of_the_profile(tmp_
 def test_a_folder_that_breaks_a_rule_is_unfit(quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tampering.record(lambda content: multiplied(content, 10))(quick)
     assert call(["baseline", "build", str(quick)]) == 2
-    assert " breaks R37: quick.vae J" in capsys.readouterr().err
+    assert " violates R37: quick.vae J" in capsys.readouterr().err
 
 
 def test_a_folder_that_raises_a_doubt_is_built_from_and_the_doubt_is_kept(quick: Path, tmp_path: Path) -> None:

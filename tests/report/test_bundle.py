@@ -208,7 +208,7 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "files:   6 (" in capsys.readouterr().out
     assert call(["verify", str(out)]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("verdict      PASS of 17 rules; 17 not asked; unsigned; not checkable: R28, R29, R30\n")
+    assert text.startswith("verdict      PASS: 17 rules met. Unsigned. Not checkable: R28, R29, R30")
     assert re.findall(r"^([a-z-]+(?: checkable)?): ", text, re.MULTILINE) == [
         "recomputed",
         "self-reported",
@@ -247,7 +247,9 @@ def test_the_verdict_is_on_the_first_screen_of_the_report(folder: Path, capsys: 
     rules.write_text('{"name": "mine", "repeat": 1, "isolation": "full"}')
     assert call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder))]) == 0
     (valid,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Valid ")]
-    assert valid.endswith("PASS of 18 rules of 'mine'; 15 not asked; unsigned; not checkable: R1, R28, R29, R30")
+    assert valid.endswith(
+        "PASS: 18 rules met. Rule set: mine. Unsigned. Not checkable: R1, R28, R29, R30. Not required: 15 rules"
+    )
     tampering.rewrite(next(folder.glob("quick.vae.J0.0.*")), tampering.fence(tier="none"))
     assert (
         call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder)), "--format", "json"]) == 1

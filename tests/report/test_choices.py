@@ -132,7 +132,7 @@ def test_gpus_that_were_left_idle_are_counted(tmp_path: Path) -> None:
     whole = msgspec.to_builtins(inventory(planned(8).devices))
     report = make_report(made_of(tmp_path / "one", planned(1), inventory=whole))
     assert "devices" not in facts(report)
-    assert facts(report)["NOT COMPARABLE"].startswith("1 of the node's 8 devices were used")
+    assert facts(report)["NOT COMPARABLE"].startswith("only 1 of the node's 8 devices were used")
     assert as_object(report)["choices"]["node_devices"] == 8
 
 
@@ -150,7 +150,7 @@ def test_an_edited_profile_of_a_shipped_name_is_told(tmp_path: Path) -> None:
     folder = made_of(tmp_path / "run", planned())
     sha256 = json.loads((folder / "run.json").read_bytes())["profile"]["sha256"]
     report = make_report(folder)
-    assert facts(report)["profile"] == f"differs from the shipped quick (sha {sha256[:12]})"
+    assert facts(report)["profile"] == f"differs from the shipped quick (SHA-256 {sha256[:12]})"
     assert as_object(report)["choices"]["profiles"] == (sha256,)
 
 

@@ -43,22 +43,22 @@ def data(kind: str) -> tuple[DataRead, ...]:
 @pytest.mark.parametrize(
     ("ours", "theirs", "why"),
     [
-        ({}, {"precision": ()}, "precision, data and options fp32 against not recorded"),
-        ({}, {"options": {}}, "options recorded against not recorded"),
-        ({}, {"options": OPTIONS | {"image_size": 224}}, "option image_size not recorded against 224"),
-        ({"bound": "cpu"}, {"options": OPTIONS | {"workers": 1}}, "option workers 8 against 1"),
+        ({}, {"precision": ()}, "precision, data and options fp32 vs. not recorded"),
+        ({}, {"options": {}}, "options recorded vs. not recorded"),
+        ({}, {"options": OPTIONS | {"image_size": 224}}, "option image_size not recorded vs. 224"),
+        ({"bound": "cpu"}, {"options": OPTIONS | {"workers": 1}}, "option workers 8 vs. 1"),
         (
             {"data": data("twin")},
             {"data": data("classic"), "bound": "cpu"},
-            "its dataset, the bottleneck, was of another kind: twin against classic",
+            "its dataset, the bottleneck, was of another kind: twin vs. classic",
         ),
         (
             {},
             {"departures": (Departure(what="sampled in Python", decides=True),)},
             "different work: sampled in Python",
         ),
-        ({"devices": 8}, {"devices": 1, "company": {}}, "other devices the same test against nothing"),
-        ({"company": {"h2d": 2.0}}, {"company": {}}, "other devices h2d against nothing"),
+        ({"devices": 8}, {"devices": 1, "company": {}}, "other devices the same test vs. nothing"),
+        ({"company": {"h2d": 2.0}}, {"company": {}}, "other devices h2d vs. nothing"),
     ],
 )
 def test_a_row_of_unknown_or_other_work_is_shown_and_does_not_count(
@@ -118,7 +118,7 @@ def test_marks_of_the_baseline_are_told() -> None:
     assert (told.tests, told.ratio, found.status) == (("standard.convnet",), "counted", "complete")
     assert found.indicative == (
         (
-            "mark of the baseline: GPU clocks throttled (hw_thermal 40% of the time (limit 0.5% (at worst; "
+            "mark of the baseline: GPU clocks throttled (hw_thermal) for 40% of the time (limit 0.5%) (at worst; "
             "1 of 2 tests; device 0)"
         ),
         "mark of the baseline: averaging window shortened to 1 s (at worst; 1 of 2 tests)",
@@ -135,7 +135,7 @@ def test_a_mark_that_both_have_leaves_the_ratio_an_indication() -> None:
 def test_parts_of_caches_on_one_side_are_another_isolation() -> None:
     found = against(changed(), marks=(Mark(kind="caches divided"),))
     (told,) = found.differences
-    assert (told.text, told.ratio) == ("last-level caches divided against shared", "counted")
+    assert (told.text, told.ratio) == ("last-level caches divided vs. shared", "counted")
 
 
 def test_marks_of_the_run_stand_in_its_own_report() -> None:
@@ -189,6 +189,6 @@ def test_the_ratio_to_2020_is_over_the_same_work_and_says_what_it_leaves_out(nam
     (left_out,) = [section for section in other_tables(report) if section.key == f"left-out-{name}"]
     told = {test: str(why) for tests, why in left_out.rows for test in str(tests).split(", ")}
     assert told["recom"].startswith("different work: negatives were drawn one by one in Python")
-    assert "twin against classic" in told["loader"]
+    assert "twin vs. classic" in told["loader"]
     assert left_out.notes == (f"{found.tests} of {found.of} weighted tests count",)
     assert len(told) == len(found.reasons)

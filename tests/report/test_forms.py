@@ -60,7 +60,7 @@ def test_table(quick: Path) -> None:
     facts = squeezed(text)
     assert "\nNode 2 x Test GPU " in facts
     assert "\nValid 12 of 12 launches 0 failed isolation full no warnings\n" in facts
-    assert "! NOT JUDGED one repeat; 5\n" in facts
+    assert "! NO VERDICT one repeat; a verdict needs at least 5\n" in facts
     assert "not measured" not in facts
     assert "(unit/s)" in text
     vae = next(line for line in lines if line.startswith("vae")).split()
@@ -83,7 +83,7 @@ def test_table(quick: Path) -> None:
     # perf_adj: 101 - 1 of the five tests, 100 of scaling.1, 101 of scaling.2; weights 4 4 8 8 8, 8 8: 100 * 1.01^(8/48)
     # times 1.0309^(4/48): toy_lstm counts 1/0.97 items of 2020
     assert "\nScore 100.4 points per GPU 200.8 per node\n" in facts
-    assert "\nPrice 15,000 $ per node 74.69 $ per point\n" in facts
+    assert "\nPrice $15,000 per node $74.69 per point\n" in facts
     assert "NOT ISOLATED" not in text
 
 
@@ -175,9 +175,9 @@ def test_failures_are_named_and_an_invalid_score_shows_no_number(quick: Path) ->
     text = printed(quick, "table", options=PRICED)
     assert "Valid 11 of 12 launches 1 failed" in squeezed(text)
     assert "quick.vae J0.1 missing" in squeezed(text)
-    assert "! NO SCORE 1 of 7 missing: quick.vae" in squeezed(text)
+    assert "! NO SCORE 1 of 7 weighted tests missing: quick.vae" in squeezed(text)
     assert "\nScore invalid\n" in squeezed(text)
-    assert "no price per point: no score above 0" in text
+    assert "no price per point: there is no score above 0" in text
 
 
 def test_a_partial_score_is_never_called_the_score(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_the_forest_names_tests_without_a_ratio(tmp_path: Path) -> None:
     assert view is not None
     rows = {tick.text: tick.at for tick in view.panels[0].y.ticks}
     beside = {label.at[1]: (label.text, label.title) for label in parts(view, Label)}
-    assert beside[rows["vae"]] == ("n/a", "unit images against sheep")
+    assert beside[rows["vae"]] == ("n/a", "unit images vs. sheep")
     assert beside[rows["convnet"]] == ("1.50", "")
     assert rows["vae"] not in [mark.at[1] for mark in parts(view, Mark)]
     assert rows["convnet"] in [mark.at[1] for mark in parts(view, Mark)]

@@ -106,7 +106,7 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     assert next_step(report) == f"mnb report {tmp_path} --layout interference"
     matrix, blame, pressed = tables(report)
     assert matrix.notes[0].startswith("cost of neighbors: 1.25, the geometric mean of 1 test")
-    assert [heading.title for heading in matrix.headings] == ["victim", "packed", "noise"]
+    assert [heading.title for heading in matrix.headings] == ["victim", "all tenants at once", "noise"]
     assert matrix.rows == (("vae", "1.25", "2.00 (2.00 to 2.00) *"),)
     assert [row[3] for row in pressed.rows] == ["-", "noise 338.33 images/s"]
     assert blame.rows == (("noise", "1", "2.00 (2.00 to 2.00)"),)
@@ -116,7 +116,7 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
     assert [float(row["slowdown"]) for row in rows] == pytest.approx([1.25, 2.0], rel=1e-3)
     assert [(row["slower beyond doubt"], row["unit"]) for row in rows] == [
-        ("not judged: under 5 pairs", "images/s"),
+        ("not judged: fewer than 5 pairs", "images/s"),
         ("yes", "images/s"),
     ]
     assert [row["pairs"] for row in rows] == ["3", "6"]
@@ -126,17 +126,17 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
         ("noise", str(found[1].company["noise"]), "images/s"),
     ]
     assert (rows[1]["worst tenant / mean"], float(rows[0]["slowdown"])) == ("", found[0].value)
-    assert "not judged: under 5 pairs (vae packed)" in matrix.notes
+    assert "not judged: fewer than 5 pairs (vae with all tenants at once)" in matrix.notes
     assert [cell["company_units"] for cell in as_object(report)["neighbours"]["cells"]] == [{}, {"noise": "images"}]
 
 
 def test_too_few_pairs_are_no_verdict_anywhere(tmp_path: Path) -> None:
     make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 2), drifting)
     report = make_report(tmp_path)
-    assert {cell["effect"].why for cell in as_object(report)["neighbours"]["cells"]} == {"under 5 pairs"}
-    assert "not judged: under 5 pairs" in tables(report)[0].notes
+    assert {cell["effect"].why for cell in as_object(report)["neighbours"]["cells"]} == {"fewer than 5 pairs"}
+    assert "not judged: fewer than 5 pairs" in tables(report)[0].notes
     (answer,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbors"]
-    assert answer.parts[-1] == "not judged: under 5 pairs, most: vae beside noise 2.00 x"
+    assert answer.parts[-1] == "not judged: fewer than 5 pairs, most: vae next to noise 2.00x"
 
 
 def test_the_tables_of_neighbours_are_among_all_tables(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_the_tables_of_neighbours_are_among_all_tables(tmp_path: Path) -> None:
     for name in ("slowdowns", "by-antagonist", "antagonists"):
         assert (tmp_path / "tables" / f"{name}.csv").read_text().count("vae" if name == "slowdowns" else "noise")
     blame = (tmp_path / "tables" / "by-antagonist.csv").read_text().splitlines()
-    assert blame[0] == "antagonist,victims,mean slowdown,low 95%,high 95%"
+    assert blame[0] == "antagonist,victims,mean slowdown,low 95 %,high 95 %"
     assert float(blame[1].split(",")[2]) == report.neighbours[1].value
     shown = {}
     for full in (False, True):
@@ -237,7 +237,10 @@ def test_the_state_of_the_cache_is_told_and_hides_no_cell(tmp_path: Path) -> Non
     assert [(cell.beside, cell.value) for cell in report.neighbours] == [
         (cell.beside, cell.value) for cell in honest.neighbours
     ]
-    assert tables(report)[0].notes[-1] == "vae packed: data cache cold alone, cold and mixed in company"
+    assert (
+        tables(report)[0].notes[-1]
+        == "vae with all tenants at once: data cache cold alone, cold and mixed with neighbors"
+    )
     assert as_object(report)["neighbours"]["cells"][0]["caches"] == ("cold", "cold and mixed")
 
 
@@ -270,12 +273,12 @@ def test_what_has_no_cell_is_named(
         tampering.rewrite(path, tampering.failed("oom") if change is None else tampering.ours(**change))
     report = make_report(tmp_path)
     assert [(lost.test, lost.why) for lost in report.lost_cells] == told
-    (line,) = [fact for fact in first_screen(report).look if fact.name == "neighbours"]
+    (line,) = [fact for fact in first_screen(report).look if fact.name == "neighbors"]
     assert line.text == f"no slowdown computed: {'; '.join(f'{test} ({why})' for test, why in told)}"
     found = as_object(report)["neighbours"]["without_figure"]
     assert [(lost.test, lost.why) for lost in found] == told
     if report.neighbours:
-        assert f"no slowdown computed: {told[0][0]}: {told[0][1]}" in tables(report)[0].notes
+        assert f"no slowdown computed for {told[0][0]}: {told[0][1]}" in tables(report)[0].notes
     else:
         with pytest.raises(InputError, match="vae_alone: ran alone"):
             tables(report)
@@ -283,7 +286,7 @@ def test_what_has_no_cell_is_named(
 
 def test_without_a_test_alone_there_is_no_victim(tmp_path: Path) -> None:
     make_records.write_run(tmp_path, plan(profile(together=PROFILE["together"]), 2, 1), drifting)
-    with pytest.raises(InputError, match="no measured test of that suite"):
+    with pytest.raises(InputError, match="no test of that suite"):
         tables(make_report(tmp_path))
 
 
@@ -302,10 +305,10 @@ def test_the_page_is_quiet_where_nothing_is_found_and_loud_where_it_is(tmp_path:
     assert cells[0].opacity == 0, "what is not beyond doubt has no colour"
     assert cells[1].opacity == pytest.approx(0.75, rel=1e-2)
     assert [cells[0].text, cells[1].text] == ["1.00", "2.00 *"]
-    assert cells[1].title.startswith("vae beside noise: 2.00 (2.00 to 2.00), 10 pairs; noise ")
+    assert cells[1].title.startswith("vae next to noise: 2.00 (2.00 to 2.00), 10 pairs; noise ")
     assert [table.key for table in page.tables][:2] == ["matrix", "blame"]
     (neighbours,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbors"]
-    assert neighbours.parts == ("cost 0.0% (95%: 0.0 to 0.0)", "worst: vae beside noise 2.00 x")
+    assert neighbours.parts == ("cost 0.0% (95%: 0.0 to 0.0)", "worst: vae next to noise 2.00x")
 
 
 def test_a_run_without_victims_says_nothing_of_neighbours(tmp_path: Path) -> None:
@@ -425,8 +428,8 @@ def test_the_fence_is_worth_the_slowdown_without_it_over_that_with_it(tmp_path: 
     assert (packed.effect.verdict, noise.effect.verdict) == ("equivalent", "better")
     assert noise.effect.ratio is not None
     assert noise.effect.ratio.low < 1.5 < noise.effect.ratio.high
-    (fence,) = [answer for answer in first_screen(report).answers if answer.name == "Fence"]
-    assert fence.parts[0].startswith("worth 1.22 x (")
+    (fence,) = [answer for answer in first_screen(report).answers if answer.name == "Isolation benefit"]
+    assert fence.parts[0].startswith("1.22x (")
     assert tables(report)[-1].key == "fence-worth"
     assert [table.key for table in report_page(report).tables][:4] == [
         "matrix",

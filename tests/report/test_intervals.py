@@ -93,7 +93,7 @@ def test_without_repeats_there_is_no_interval_and_a_reason() -> None:
 
 def test_under_five_repeats_nothing_is_ranked() -> None:
     far = effect([(1.0, LogStat(4, 1.0, 0.001)), (-1.0, LogStat(20, 0.0, 0.001))])
-    assert (far.ratio, far.verdict, far.why) == (None, "not judged", "under 5 repeats")
+    assert (far.ratio, far.verdict, far.why) == (None, "not judged", "fewer than 5 repeats")
     assert effect([(1.0, LogStat(5, 1.0, 0.001)), (-1.0, LogStat(20, 0.0, 0.001))]).verdict == "better"
 
 

@@ -49,12 +49,12 @@ def test_a_study_of_neighbours_says_what_they_cost(monkeypatch: pytest.MonkeyPat
     lines = printed(make_report(Path(STUDY)), monkeypatch)
     assert len(lines) <= 12
     assert re.match(r"Verdict +NOT COMPARABLE: NOT ISOLATED: isolation none", lines[0])
-    assert any(line.startswith("Neighbours  ") for line in lines)
+    assert any(line.startswith("Neighbors  ") for line in lines)
 
 
 def test_a_note_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = printed(make_report(Path("bundles/modern-2xH200-20261124.tar.gz")), monkeypatch)
-    assert lines[0] == "Verdict  NOT JUDGED: 3 repeats; 5"
+    assert lines[0] == "Verdict  NO VERDICT: only 3 repeats; a verdict needs at least 5"
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -79,7 +79,7 @@ def test_its_answers_are_those_of_the_first_screen(monkeypatch: pytest.MonkeyPat
     told = {answer.name: "   ".join(answer.parts) for answer in first_screen(report).answers}
     lines = printed(report, monkeypatch)
     assert lines[:3] == [
-        "Verdict  NOT JUDGED: 3 repeats; 5",
+        "Verdict  NO VERDICT: only 3 repeats; a verdict needs at least 5",
         f"Score    {told['Score']}",
         f"Valid    {told['Valid']}",
     ]

@@ -46,7 +46,7 @@ def said(folder: Path) -> list[str]:
 
 def test_marks_with_other_percentages_are_counted_together(tmp_path: Path) -> None:
     folder = run(tmp_path, {"vae 0.1": [hot(1, 0.031)], "vae 1.1": [hot(1, 0.047)]})
-    text = "GPU clocks throttled (hw_thermal 4.7% of the time (limit 0.5% (at worst; 1 of 2 tests; device 1)"
+    text = "GPU clocks throttled (hw_thermal) for 4.7% of the time (limit 0.5%) (at worst; 1 of 2 tests; device 1)"
     assert said(folder) == [text]
     assert load(folder).tests["quick.vae"].marks == (msgspec.convert(hot(1, 0.047), Mark),)
     assert f"marked: {text}" in shortfalls(load(folder), {})
@@ -62,8 +62,8 @@ def test_marks_of_several_tests_and_devices_are_one_line(tmp_path: Path) -> None
     others = {"convnet 0.0": [hot(0, 0.2), cooler], "convnet 1.1": [hot(1, 0.3)]}
     folder = run(tmp_path, {"vae 0.1": [hot(1, 0.1)], **others})
     assert said(folder) == [
-        "GPU clocks throttled (hw_thermal 30% of the time (limit 0.5% (at worst; 2 of 2 tests; devices 0, 1)",
-        "GPU clocks throttled (sw_thermal 1% of the time (limit 0.5% (at worst; 1 of 2 tests; device 0)",
+        "GPU clocks throttled (hw_thermal) for 30% of the time (limit 0.5%) (at worst; 2 of 2 tests; devices 0, 1)",
+        "GPU clocks throttled (sw_thermal) for 1% of the time (limit 0.5%) (at worst; 1 of 2 tests; device 0)",
     ]
     (first, second) = as_object(make_report(folder))["marks"]
     assert (first.worst, first.limit, first.devices) == (0.3, 0.005, ("0", "1"))

@@ -95,7 +95,7 @@ def test_devices_that_are_left_out_are_a_mark(tmp_path: Path, whole: Plan) -> No
     manifest = json.loads((tmp_path / "run.json").read_bytes())
     manifest["inventory"] = make_records.manifest(whole)["inventory"]
     (tmp_path / "run.json").write_text(json.dumps(manifest))
-    assert [mark.text for mark in make_report(tmp_path).marks] == ["1 of the node's 2 devices were used"]
+    assert [mark.text for mark in make_report(tmp_path).marks] == ["only 1 of the node's 2 devices were used"]
 
 
 def test_company_that_the_profile_does_not_say_is_a_mark(tmp_path: Path, whole: Plan) -> None:
@@ -107,7 +107,7 @@ def test_company_that_the_profile_does_not_say_is_a_mark(tmp_path: Path, whole: 
     manifest["profile"]["text"] = make_records.profile_text(whole)
     (tmp_path / "run.json").write_text(json.dumps(manifest))
     (mark,) = make_report(tmp_path).marks
-    assert mark.text.startswith("beside nothing, which the profile does not specify")
+    assert mark.text.startswith("ran next to nothing, which the profile does not specify")
     assert "5 of 7 tests" in first_screen(make_report(tmp_path)).facts[0].text
 
 
@@ -132,7 +132,7 @@ def test_a_failure_is_the_first_line(tmp_path: Path, whole: Plan) -> None:
         path.write_text('{"x":1}')
     report = make_report(tmp_path)
     first = first_screen(report).facts[0]
-    least = "at least 3.05% (95% confidence), limit 1.00%"
+    least = "failure rate at least 3.05% (95% confidence), limit 1.00%"
     assert (first.name, first.text) == ("FAIL", f"2 of 12 launches failed (2 unreadable): {least}")
     (valid,) = [answer for answer in first_screen(report).answers if answer.name == "Valid"]
     assert (valid.parts[:2], valid.tone) == (("10 of 12 launches", "2 failed"), "bad")
@@ -146,7 +146,7 @@ def test_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path, whole: Plan) -
     screen = first_screen(make_report(tmp_path))
     assert [(fact.name, fact.text) for fact in screen.facts[:2]] == [
         ("INTERRUPTED", "2 of 12 launches have not run yet"),
-        ("NO SCORE", "1 of 7 missing: quick.convnet"),
+        ("NO SCORE", "1 of 7 weighted tests missing: quick.convnet"),
     ]
     (valid,) = [answer.parts for answer in screen.answers if answer.name == "Valid"]
     assert valid[:2] == ("10 of 12 launches", "0 failed")
@@ -281,7 +281,7 @@ def test_records_that_are_gone_are_no_interruption(tmp_path: Path, whole: Plan) 
     screen = first_screen(make_report(tmp_path))
     assert (screen.facts[0].name, screen.facts[0].text) == (
         "FAIL",
-        "2 of 12 launches were not run: at least 3.05% (95% confidence), limit 1.00%",
+        "2 of 12 launches were not run: failure rate at least 3.05% (95% confidence), limit 1.00%",
     )
 
 
@@ -291,7 +291,7 @@ def test_a_run_without_a_success_says_what_failed_first(tmp_path: Path) -> None:
         tampering.rewrite(path, tampering.failed("oom"))
     screen = first_screen(make_report(tmp_path))
     (following,) = [fact.text for fact in screen.commands if fact.name == "next"]
-    assert following.startswith("see why quick.")
+    assert following.startswith("find out why quick.")
     assert " failed: oom" in following
 
 
@@ -309,7 +309,7 @@ def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, w
     ours, theirs = four_digits(other.run_score or 0.0), four_digits(other.score or 0.0)
     of = f"6 of 7 tests, {other.weight_pct:.0f}% of the weight"
     assert (
-        f"{ours} against {theirs} per device, ratio 0.500; both with penalties for variance and failures, over "
+        f"{ours} vs. {theirs} per device, ratio 0.500; both with penalties for variance and failures, over "
         f"{of}: toy_reg" in text
     )
     assert f" 0.500 per GPU 0.500 per node {of}" in text

@@ -78,7 +78,7 @@ def test_two_nodes_are_not_two_repeats(tmp_path: Path) -> None:
     with pytest.raises(InputError) as refused:
         load(tmp_path / "both")
     text = str(refused.value)
-    assert text.startswith(f"{tmp_path / 'both'}: first and second are not repeats of one node")
+    assert text.startswith(f"{tmp_path / 'both'}: first and second are not repeats on one node")
     assert "two nodes, n1 (GPU-1, GPU-2) and n2 (GPU-3, GPU-4)" in text
     assert text.endswith("mnb report FOLDER --compare OTHER")
     report = make_report(tmp_path / "both" / "second", compare_to=[str(tmp_path / "both" / "first")])
@@ -116,7 +116,7 @@ def test_every_command_refuses_them(tmp_path: Path, command: list[str], capsys: 
     places = {"folder": folder, "alone": alone, "bids": bids, "out": tmp_path / "out"}
     assert call([part.format_map(places) for part in command]) == 2
     told = capsys.readouterr().err
-    assert f"{folder}: run a and second are not repeats of one node" in told
+    assert f"{folder}: run a and second are not repeats on one node" in told
     assert not (tmp_path / "out").exists()
 
 
@@ -163,7 +163,7 @@ def test_another_profile_of_the_same_name_is_another_suite(tmp_path: Path) -> No
     made = json.loads((second / "run.json").read_text())
     made["profile"]["sha256"], known = "e" * 64, made["profile"]["sha256"]
     (second / "run.json").write_text(json.dumps(made))
-    with pytest.raises(InputError, match=f"not repeats of one node: profile quick was {known[:12]} and {'e' * 12}"):
+    with pytest.raises(InputError, match=f"not repeats on one node: profile quick was {known[:12]} and {'e' * 12}"):
         load(tmp_path)
 
 
@@ -236,7 +236,7 @@ def test_records_of_2020_are_told_apart_by_their_hosts(tmp_path: Path) -> None:
 def test_runs_with_other_software_are_not_repeats(tmp_path: Path, second: dict[str, Any], told: str) -> None:
     run(tmp_path / "first", "a", gpus("GPU-1"))
     run(tmp_path / "second", "b", gpus("GPU-1"), **second)
-    with pytest.raises(InputError, match=f"not repeats of one node: {told}. Report"):
+    with pytest.raises(InputError, match=f"not repeats on one node: {told}. Report"):
         load(tmp_path)
 
 

@@ -108,7 +108,7 @@ def test_the_share_with_slow_cores_is_named(tmp_path: Path) -> None:
 
 def test_what_changed_over_a_batch_is_counted(tmp_path: Path) -> None:
     report = make_report(folder(tmp_path, lambda launch: (80.0, 70.0) if launch.run == 1 else (80.0, 80.0)))
-    assert told(report)[1][-1] == "CPU speed changed by more than 5% over 1 of 3 batches"
+    assert told(report)[1][-1] == "CPU speed changed by more than 5% in 1 of 3 launch groups"
 
 
 def test_sessions_are_told_apart() -> None:
@@ -122,7 +122,7 @@ def test_cores_that_others_use_too_are_told() -> None:
     found = paces([seen(80.0, 80.0, "0"), seen(edge(80.0, on_cpu=0.5), 80.0, "1")])
     assert found is not None
     assert found.on_cpu == 0.75
-    assert found.remarks[-1] == "others had 25% of the cores"
+    assert found.remarks[-1] == "other programs had 25% of the cores"
 
 
 def test_what_was_not_measured_has_its_reason_and_no_figure(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_a_bid_of_other_work_wins_nothing(tmp_path: Path) -> None:
     made = tender(tmp_path, bids, EQUAL)
     assert set(ranks(made).values()) == {None}
     assert made.why_unranked == "no weighted test is comparable across all bids and the reference"
-    assert "option batch_size 64 against 256" in {one.why for one in made.other_work}
+    assert "option batch_size 64 vs. 256" in {one.why for one in made.other_work}
     assert {at.ratio for at in made.rows} == {None}
 
 

@@ -112,9 +112,9 @@ def test_the_report_says_the_unit_everywhere() -> None:
     made = report(("half", AT_ONE), options=ReportOptions(price=1000.0))
     told = {fact.name: fact.text for fact in (*first_screen(made).facts, *details(made, charged=True))}
     assert told["Score"].startswith("2.000 x paper per device   4.000 per node")
-    assert "2.000 against 1.000 x paper per device" in told["scores with penalties, half"]
+    assert "2.000 vs. 1.000 x paper per device" in told["scores with penalties, half"]
     assert told["vs half"].startswith("2.012 per device   ")
-    assert "   4.024 per node (2 devices against 1)   " in told["vs half"]
+    assert "   4.024 per node (2 devices vs. 1)   " in told["vs half"]
     assert "   250.0 $ per x paper" in told["Price"]
     assert CLASSIC_UNIT not in "".join(told.values())
     assert " points" not in "".join(told.values())

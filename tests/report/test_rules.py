@@ -132,7 +132,7 @@ def test_a_sound_folder_keeps_every_rule(folder: Path, keys: Path) -> None:
     assert verification.passed
     assert (
         verification.sentence
-        == f"PASS of {len(RULES) - 2} rules of 'strict'; 2 not asked; signed by vendor@example.org"
+        == f"PASS: {len(RULES) - 2} rules met. Rule set: strict. Signed by vendor@example.org. Not required: 2 rules"
     )
     assert verification.facts["signed by"] == "vendor@example.org"
 
@@ -310,7 +310,7 @@ def test_r7_changed_weights(folder: Path, keys: Path) -> None:
 
 def test_r15_an_incomplete_score_and_one_of_too_few_repeats(folder: Path, keys: Path) -> None:
     known = msgspec.structs.replace(STRICT, margin=0.5)
-    assert by_id(found(folder, keys, known))["R15"].reasons == ("the score has no interval: under 5 repeats",)
+    assert by_id(found(folder, keys, known))["R15"].reasons == ("the score has no interval: fewer than 5 repeats",)
     remove("standard.vae.J0.0.*")(folder)
     assert "invalid" in by_id(found(folder, keys, known))["R15"].reasons[0]
 
@@ -508,7 +508,7 @@ def test_a_clock_that_was_set_without_a_mark_of_it(folder: Path) -> None:
     assert [doubt.name for doubt in found.doubts] == ["clock-steps"]
     assert by_id(found)["R22"].reasons == (
         (
-            "standard.vae J1.1: the node's clock was changed by 5 s during the launch group (limit 2 s, but the "
+            "standard.vae J1.1: the node's clock was changed by 5 s during the launch group (limit 2 s), but the "
             "record has no such warning"
         ),
     )

@@ -101,8 +101,8 @@ def test_what_silence_is_worth(tmp_path: Path) -> None:
         folder = tmp_path / str(noise)
         return printed(reported(folder, {"vae": rates.tolist()}))
 
-    assert "; a GPU 5% slower would be found in 19 of 20 such runs" in alike(0.001)
-    assert "; a GPU 5% slower would be found in 0 of 20 such runs" in alike(0.05)
+    assert "; a GPU that is 5% slower would be found in 19 of 20 such runs" in alike(0.001)
+    assert "; a GPU that is 5% slower would be found in 0 of 20 such runs" in alike(0.05)
 
 
 @pytest.mark.parametrize(("noise", "tone"), [(0.001, "good"), (0.05, "plain")])

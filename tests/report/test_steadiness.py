@@ -116,7 +116,7 @@ def test_an_outlier_is_named_with_its_reason_and_counts(tmp_path: Path) -> None:
     row = load(tmp_path).tests["standard.vae"]
     found = {flag.job_id: flag for flag in row.flags}
     assert {(job, flag.kind) for job, flag in found.items()} == {("3.1", "outlier"), ("4.0", "outlier")}
-    assert found["3.1"].detail.startswith("-9.9% against its device")
+    assert found["3.1"].detail.startswith("-9.9% vs. its device")
     assert "GPU clocks throttled" in found["3.1"].detail
     assert "the record shows no reason" in found["4.0"].detail
     assert row.launches["3.1"] == 90_000.0

@@ -331,7 +331,7 @@ def test_a_report_marks_what_left_the_traces(tmp_path: Path, monkeypatch: pytest
     subprocess.run(command, check=True, env={"PYTHONPATH": str(ROOT)})
     monkeypatch.setattr(shipped, "_places", lambda: (tmp_path,))
     again = subprocess.run([*command, "--keep", str(target)], check=True, env={"PYTHONPATH": str(ROOT)}, stderr=PIPE)
-    assert again.stderr == b"try.net gpu fp32: strong; step 1: 0.2% 3%\n"
+    assert again.stderr == b"try.net gpu fp32: strong; step 1: 0.2 % 3 %\n"
     assert load(good).tests["try.net"].marks == ()
     (fact,) = (fact for fact in details(make_report(good)) if fact.name == "reference traces")
     assert fact.text == "1 of 1 test compared: 1 strong"

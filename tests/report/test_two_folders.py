@@ -157,7 +157,7 @@ def test_an_old_summary_is_read_and_what_it_does_not_record_does_not_count(healt
     old.write_text(json.dumps(raw))
     found = compared(healthy, old).comparisons[0]
     assert (found.ratio, found.status, found.counted) == (None, "none", ())
-    assert set(found.reasons.values()) == {"options recorded against not recorded"}
+    assert set(found.reasons.values()) == {"options recorded vs. not recorded"}
     for at in found.rows.values():
         assert at.perf_ratio == pytest.approx(1.0, rel=1e-3)  # a mean over the geometric mean of the repeats
         assert (at.effect.ratio, at.effect.why) == (None, "no repeats are recorded")
@@ -189,7 +189,7 @@ def test_under_five_repeats_there_is_a_range_and_neither_interval_nor_verdict(he
     assert other.ratio is not None
     assert other.repeats.low < other.ratio < other.repeats.high
     assert f"4 repeats: {other.repeats.low:.3f} to {other.repeats.high:.3f}" in " ".join(printed(report).split())
-    assert (other.effect.verdict, other.effect.why) == ("not judged", "under 5 repeats")
+    assert (other.effect.verdict, other.effect.why) == ("not judged", "fewer than 5 repeats")
 
 
 def test_a_repeat_that_lacks_a_device_is_in_no_interval(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_what_differs_is_listed_and_a_meaningless_ratio_is_not_shown(
     assert found.ratio == ratio
     meaningless = ratio == "suppressed"
     text = printed(other)
-    assert text.index("perf_ratio") < text.index("what differs from")
+    assert text.index("perf_ratio") < text.index("differences from")
     rows = other.comparisons[0].rows.values()
     assert all((row.perf_ratio is None) is meaningless for row in rows)
     assert all(bool(row.suppressed) is meaningless for row in rows)
@@ -288,7 +288,7 @@ def test_other_options_suppress_the_tests_they_belong_to(healthy: Path, tmp_path
     other = compared(again, healthy).comparisons[0]
     (found,) = [one for one in other.differences if one.what != "flags"]  # a launch of the baseline stands out
     assert (found.what, found.run, found.baseline, found.tests) == ("option batch_size", "128", "64", ("quick.vae",))
-    assert other.rows["quick.vae"].suppressed == "option batch_size 128 against 64"
+    assert other.rows["quick.vae"].suppressed == "option batch_size 128 vs. 64"
     assert (other.status, other.left_out) == ("partial", ("quick.vae",))
 
 

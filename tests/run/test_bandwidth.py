@@ -71,7 +71,7 @@ def test_a_run_probes_its_share_and_its_records_say_so(run_profile, data_root: P
         assert isolation.io.read_bytes_per_s == isolation.requested.io[0].read_bytes_per_s == 10 * MIB
         assert isolation.effective.io == isolation.effective_end.io == isolation.requested.io
         assert 0 < isolation.io.probed_read_bytes_per_s <= 1.1 * 10 * MIB
-        assert (record.success, Mark(kind="I/O limit overridden") in record.mnb.marks) == (True, False)
+        assert (record.success, Mark(kind="I/O share overridden") in record.mnb.marks) == (True, False)
     for record in trial.of("free"):
         [isolation] = record.mnb.isolation.values()
         assert (isolation.io, isolation.requested.io, isolation.effective.io) == (None, (), ())

@@ -52,7 +52,7 @@ class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
     def excess(self) -> str:
         """How it fails more often than it may; empty if it does not, or if nothing was launched."""
         if self.left:
-            return f"{self.left} of {self.n + self.left} launches were not run yet"
+            return f"{self.left} of {self.n + self.left} launches have not run yet"
         return (
             f"{self.fail} of {self.n} launches failed, the limit is {100 * FAILURE_LIMIT:g}%"
             if self.exceeds(FAILURE_LIMIT)

@@ -31,15 +31,15 @@ _WORDS = {
     "memory_used_mib": "GPU memory in use",
     "read_errors": "readings that failed",
     "reason_idle": "clocks low: idle",
-    "reason_sw_power_cap": "clocks held down: power limit",
-    "reason_hw_slowdown": "clocks held down: hardware",
-    "reason_sw_thermal": "clocks held down: temperature, by the driver",
-    "reason_hw_thermal": "clocks held down: temperature, by the hardware",
-    "reason_hw_power_brake": "clocks held down: power brake",
-    "sw_power_cap_s": "time held down by the power limit",
-    "sw_thermal_s": "time held down by temperature, by the driver",
-    "hw_thermal_s": "time held down by temperature, by the hardware",
-    "hw_power_brake_s": "time held down by the power brake",
+    "reason_sw_power_cap": "clocks throttled: power limit",
+    "reason_hw_slowdown": "clocks throttled: hardware",
+    "reason_sw_thermal": "clocks throttled: temperature (driver)",
+    "reason_hw_thermal": "clocks throttled: temperature (hardware)",
+    "reason_hw_power_brake": "clocks throttled: power brake",
+    "sw_power_cap_s": "time throttled by the power limit",
+    "sw_thermal_s": "time throttled by temperature (driver)",
+    "hw_thermal_s": "time throttled by temperature (hardware)",
+    "hw_power_brake_s": "time throttled by the power brake",
     "cpu_busy_pct": "CPUs of the node busy",
     "cpu_steal_pct": "CPU time taken by the hypervisor",
     "disk_read_mib_per_s": "read from disks",
@@ -67,16 +67,16 @@ def fence_section(evidence: FolderDetails) -> Section:
         ]
     return Section(
         key="isolation",
-        title="isolation: what was asked for, what the kernel held",
+        title="isolation: requested and enforced limits",
         headings=(
             Heading("device"),
             Heading("launches", "", whole, True),
             Heading("tier", tone=lambda cell: "good" if cell == "full" else "bad"),
-            Heading("fence"),
-            Heading("CPUs asked for"),
-            Heading("CPUs in force"),
-            Heading("memory asked for"),
-            Heading("memory in force"),
+            Heading("isolation"),
+            Heading("CPUs requested"),
+            Heading("CPUs enforced"),
+            Heading("memory requested"),
+            Heading("memory enforced"),
             Heading("disjoint", tone=lambda cell: "bad" if cell == "no" else "plain"),
             Heading("unchanged at the end", tone=lambda cell: "bad" if cell == "no" else "plain"),
             Heading("largest use of memory"),
@@ -89,8 +89,8 @@ def fence_section(evidence: FolderDetails) -> Section:
 
 
 _OF_CACHES = (
-    Heading("cache asked for"),
-    Heading("caches in force"),
+    Heading("cache requested"),
+    Heading("caches enforced"),
     Heading("largest in caches at the end"),
     Heading("largest traffic with memory"),
 )
@@ -197,7 +197,7 @@ def plan_section(plan: Plan) -> Section:
     count = Counter(_planned(launch) for launch in plan.launches)
     return Section(
         key="plan",
-        title=f"plan: {len(plan.batches)} batches, {sum(count.values())} launches",
+        title=f"plan: {len(plan.batches)} launch groups, {sum(count.values())} launches",
         headings=(
             Heading("test"),
             Heading("scheme"),

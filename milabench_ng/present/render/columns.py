@@ -72,7 +72,7 @@ def column_groups(report: Report) -> tuple[tuple[str, tuple[TestColumn, ...]], .
     ]
     for index, other in enumerate(report.comparisons):
         against = (_PERF, *_ratio_columns(index, "", other.margin))
-        groups.append((f"tests against {other.name}", (test, _UNIT, *weight, *against)))
+        groups.append((f"tests vs. {other.name}", (test, _UNIT, *weight, *against)))
     return tuple(groups)
 
 
@@ -221,7 +221,7 @@ def _bound_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
 def _verdict(at: ComparedTest) -> str:
     """The verdict on a row's ratio, or why there is none."""
     if at.suppressed:
-        first = at.suppressed.partition("; ")[0].rpartition(" against ")[0].rpartition(" ")[0]
+        first = at.suppressed.partition("; ")[0].rpartition(" vs. ")[0].rpartition(" ")[0]
         return f"suppressed: {first or 'other work'}"
     return "not counted" if at.set_aside else "estimated" if at.origin == "estimated" else at.effect.verdict
 
@@ -240,7 +240,7 @@ _UNIT: TestColumn = Column("unit", spare=2, value=lambda at: at.scored.unit)
 _WEIGHT: TestColumn = Column(
     "weight", "", lambda cell: f"{cell:.4g}", True, spare=14, value=lambda at: at.scored.weight or 0.0
 )
-_N: TestColumn = Column("attempts", "", whole, True, key="n", value=lambda at: at.scored.n)
+_N: TestColumn = Column("attempts", "", whole, True, spare=3, key="n", value=lambda at: at.scored.n)
 _FAIL: TestColumn = Column(
     "fail", "", whole, True, lambda cell: "bad" if cell else "plain", value=lambda at: at.scored.fail
 )

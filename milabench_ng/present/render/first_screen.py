@@ -29,7 +29,7 @@ from milabench_ng.present.render.next_step import next_step
 from milabench_ng.present.render.ratio_statements import span_of_money
 from milabench_ng.report.report import NOT_RECORDED, Report
 
-NO_POINTS = "no score: only some tests ran. Compare with a baseline instead (--compare)"
+NO_POINTS = "no score: only some tests ran"
 """Why a partial score has no value: over other tests, it is a number of another kind."""
 _BOUND_BY = "bound by "
 BY_BOTTLENECK = "By bottleneck"
@@ -142,9 +142,8 @@ def _score(report: Report) -> Answer:
         why = "none" if score is None else f"not yet: {later}" if later else "invalid"
         return Answer(name="Score", parts=(why,), tone="fair" if later else "bad")
     if score.status == "partial":
-        return Answer(
-            name="Score", parts=(f"partial: {score.tests} of {counted(score.of, 'test')}", NO_POINTS), tone="fair"
-        )
+        told = NO_POINTS if report.comparisons else f"{NO_POINTS}. Compare with a baseline instead (--compare)"
+        return Answer(name="Score", parts=(f"partial: {score.tests} of {counted(score.of, 'test')}", told), tone="fair")
     unit, at = unit_told(score.unit), score.interval
     few = score.repeats
     return Answer(

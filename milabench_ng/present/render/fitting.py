@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Sequence
 
@@ -12,7 +11,6 @@ GAP = 2
 """Between two columns."""
 WORDS = 14
 """To how many characters a text may be wrapped."""
-_NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=[%$])")
 TOGETHER = "\N{NO-BREAK SPACE}"
 """A space at which no line ends; `wrapped` makes it an ordinary one."""
 
@@ -41,6 +39,5 @@ def wrapped(text: str, width: int, indent: int) -> str:
     """The text in lines of at most ``width`` columns, all after the first indented; a long word stays whole."""
     if width >= UNLIMITED:
         return text
-    kept = _NUMBER_AND_UNIT.sub(TOGETHER, text)
-    lines = textwrap.wrap(kept, max(width - indent, 20), break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(text, max(width - indent, 20), break_long_words=False, break_on_hyphens=False)
     return f"\n{' ' * indent}".join(lines).replace(TOGETHER, " ")

@@ -119,7 +119,7 @@ def estimate_text(estimated: DataEstimate) -> str:
         for effort in efforts
     )
     return (
-        f"to generate: {len(efforts)} dataset(s), {format_bytes(sum(effort.bytes for effort in efforts))} "
+        f"to generate: {counted(len(efforts), 'dataset')}, {format_bytes(sum(effort.bytes for effort in efforts))} "
         f"({format_bytes(estimated.free_bytes)} are free), about "
         f"{format_seconds(sum(effort.seconds for effort in efforts))} on {estimated.processes} cores "
         f"(estimated from their measured speed), plus the time to write them to disk{each}"

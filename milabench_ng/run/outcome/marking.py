@@ -82,7 +82,7 @@ def _of_storage(planned: PlannedRun, launch: Launch, dataroot: Storage) -> Itera
 def _of_io(planned: PlannedRun, launch: Launch) -> Iterator[Mark]:
     asked = planned.io.get(launch.test)
     if asked and asked.override:
-        yield Mark(kind="I/O limit overridden")
+        yield Mark(kind="I/O share overridden")
     if asked and asked.method == "readers":
         yield Mark(kind="I/O share held by readers")
 
