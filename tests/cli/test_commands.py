@@ -337,7 +337,7 @@ def test_a_dry_run_of_two_tenants_gives_disjoint_shares_and_runs_nothing(here: H
     assert len(cpus) == 2
     assert all(cpus)
     assert not cpus[0] & cpus[1]
-    assert column(stdout, "batch", "devices") == ["0", "0+1"]
+    assert column(stdout, "group", "devices") == ["0", "0+1"]
     assert not (tmp_path / "results").exists()
 
 
