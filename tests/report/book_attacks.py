@@ -252,7 +252,7 @@ def rule_in_the_manifest(folder: Path) -> None:
 
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
-    "swapped profile": ("R6", manifest(other_profile), "is demanded"),
+    "swapped profile": ("R6", manifest(other_profile), "is required"),
     "launches relabelled as company": ("R8", everywhere(second_device_as_company), "on 1 (company) at the same time"),
     "company that left no record": ("R12", company_without_records, "it was planned as company and has no record"),
     "company of one batch that left no record": ("R12", company_of_one_batch, "as company and has no record"),
@@ -275,10 +275,10 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "not planned are standard.toy_reg, and by the profile none",
     ),
     "batches in another order": ("R9", manifest(backwards), "not in the order that the nonce makes"),
-    "batch size changed everywhere": ("R10", everywhere(smaller_batch), "batch_size is 32, 64 is demanded"),
+    "batch size changed everywhere": ("R10", everywhere(smaller_batch), "batch_size is 32, 64 is required"),
     "batch size overridden": ("R10", everywhere(overridden), "changed on the command line: batch_size"),
-    "option that the profile does not state": ("R10", everywhere(smaller_option), "max_count is 10, 0 is demanded"),
-    "option that nobody states": ("R10", everywhere(faster_learning), "learning_rate is 1.0, 0.001 is demanded"),
+    "option that the profile does not state": ("R10", everywhere(smaller_option), "max_count is 10, 0 is required"),
+    "option that nobody states": ("R10", everywhere(faster_learning), "learning_rate is 1.0, 0.001 is required"),
     "items of all records": ("R37", worth_more, "its classic_factor is 1000.0, vae has 1.0"),
     "arguments of one record": ("R38", record(lambda at: smaller_batch(at["mnb"]["launch"])), "instead of 64"),
     "formula of one record": (

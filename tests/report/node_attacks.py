@@ -246,7 +246,7 @@ def other_programs(content: dict[str, Any]) -> None:
 
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
-    "not isolated": ("R16", record(fence(tier="affinity")), "isolation was 'affinity', 'full' is demanded"),
+    "not isolated": ("R16", record(fence(tier="affinity")), "isolation was 'affinity', 'full' is required"),
     "claimed isolation": ("R16", record(fence(effective=None)), "no limits are recorded at its entry"),
     "limits beyond the node's RAM": ("R16", record(unlimited), "of RAM, the node had"),
     "share that grew": ("R16", record(widened), "cpus was (2, 3) at entry and (0, 1, 2, 3) at the end"),
@@ -272,8 +272,8 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         record(gpu(default_power_limit_w=None)),
         "GPU-1 does not say its power limit by default",
     ),
-    "less data": ("R19", record(small_share), "mnist has scale 0.5, 1 is demanded"),
-    "data in memory": ("R20", manifest(tmpfs), "/data lies on tmpfs (memory), which the rules refuse"),
+    "less data": ("R19", record(small_share), "mnist has scale 0.5, 1 is required"),
+    "data in memory": ("R20", manifest(tmpfs), "/data is on tmpfs (memory), which the rules refuse"),
     "mark": ("R22", record(partly_isolated), "isolation partial"),
     "skipped steps without their mark": ("R22", record(skipping), "skipped 90% of the steps after warm-up"),
     "mode without types": ("R18", record(mode_without_types), "fp32 was asked for, bf16 ran"),
@@ -320,8 +320,8 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "the kernel was booted with mitigations=off",
     ),
     "data set renamed": ("R19", record(renamed_data), "it says that it read mnist2, vae reads mnist"),
-    "data on a file in memory": ("R20", manifest(ram_disk("rests_on")), "/dev/shm/disk lies on tmpfs (memory)"),
-    "memory mounted inside": ("R20", manifest(ram_disk("inside")), "/dev/shm/disk lies on tmpfs (memory)"),
+    "data on a file in memory": ("R20", manifest(ram_disk("rests_on")), "/dev/shm/disk is on tmpfs (memory)"),
+    "memory mounted inside": ("R20", manifest(ram_disk("inside")), "/dev/shm/disk is on tmpfs (memory)"),
     "scheduling without its mark": (
         "R22",
         record(favoured),

@@ -104,9 +104,9 @@ def test_what_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("repeats", "rule", "why", "note"),
     [
-        (3, Stopping(width=0.02, budget_s=3 * HUNDRED_S), "budget", "; the requested precision was to ±2%"),
+        (3, Stopping(width=0.02, budget_s=3 * HUNDRED_S), "budget", "; the requested interval of ±2%"),
         (1, Stopping(budget_s=HUNDRED_S), "budget", "ended after 1 repeat, as asked"),
-        (8, NARROW, None, "all repeats ran: the requested precision (to ±2%, as asked"),
+        (8, NARROW, None, "all repeats ran: the requested interval of ±2%"),
     ],
 )
 def test_a_report_says_that_it_is_not_as_narrow_as_asked(

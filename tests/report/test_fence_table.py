@@ -22,7 +22,7 @@ def test_parts_of_caches_have_columns_where_a_tenant_asked_for_some() -> None:
     plain = fence(0, "run")
     (row,) = shown(plain, plain)
     assert row["launches"] == 2
-    assert "cache asked for" not in row
+    assert "cache requested" not in row
     asked, held = (CachePart(0, 0x1F, 50),), (CachePart(0, 0x1F, 50), CachePart(1, 0x7FF))
     assert plain.effective
     divided = msgspec.structs.replace(
@@ -32,7 +32,7 @@ def test_parts_of_caches_have_columns_where_a_tenant_asked_for_some() -> None:
         usage=Usage(cache_bytes=3 << 20, memory_traffic_bytes=5 << 30),
     )
     without, of_caches = shown(plain, divided)
-    assert [without[name] for name in ("cache asked for", "caches in force")] == [None, None]
+    assert [without[name] for name in ("cache requested", "caches enforced")] == [None, None]
     assert [of_caches[name] for name in list(of_caches)[-4:]] == [
         "cache 0: 5 parts (1f), 50% of the bandwidth",
         "cache 0: 5 parts (1f), 50% of the bandwidth; cache 1: 11 parts (7ff)",

@@ -193,8 +193,8 @@ def test_counters_are_what_a_launch_added(tmp_path: Path) -> None:
         ("power", "W", "device 0", 2, 1.0, 2.0, 2000.0),
     )
     (note,) = section.notes
-    assert note.startswith("0 in every sample: time held down by")
-    assert "time held down by temperature, by the hardware" in note
+    assert note.startswith("0 in every sample: time throttled by")
+    assert "time throttled by temperature (hardware)" in note
 
 
 def test_the_forest_names_tests_without_a_ratio(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_every_form_prints_that_ratio_and_the_price_that_follows_from_it(run: Su
         for full in (False, True) if form == "table" else (False,):
             text = " ".join(written(report, form, full=full).split())
             assert f"{found.ratio:.3f} per " in text
-            assert f"{money(worth.value)} $ per base-node equivalent" in text
+            assert f"${money(worth.value)} per base-node equivalent" in text
             assert ("perf_ratio_adj" in text) is full
             assert (f"{found.charged_ratio:.3f}; both with penalties" in text) is full
     cells = {row["test"]: row for row in csv.DictReader(io.StringIO(written(report, "csv")))}

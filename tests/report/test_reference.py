@@ -115,7 +115,7 @@ def test_the_report_says_the_unit_everywhere() -> None:
     assert "2.000 vs. 1.000 x paper per device" in told["scores with penalties, half"]
     assert told["vs half"].startswith("2.012 per device   ")
     assert "   4.024 per node (2 devices vs. 1)   " in told["vs half"]
-    assert "   250.0 $ per x paper" in told["Price"]
+    assert "   $250.0 per x paper" in told["Price"]
     assert CLASSIC_UNIT not in "".join(told.values())
     assert " points" not in "".join(told.values())
     assert made.price is not None

@@ -196,7 +196,7 @@ def test_trusted_data_is_refused_where_it_is_demanded(folder: Path) -> None:
     records(trusted)(folder)
     for edge in ("before", "after"):
         proof("data", edge, None)(folder)
-    assert "(--skip-data-check), and it is demanded" in rulings(folder)["R19"].reasons[0]
+    assert "(--skip-data-check), and it is required" in rulings(folder)["R19"].reasons[0]
     assert rulings(folder, Rules(closed=True))["R19"].result == "pass"
     assert rulings(folder, Rules(marks_refused=True))["R22"].result == "fail"
 

@@ -56,7 +56,7 @@ VERDICTS = {
     ("rulings", "*", "basis"): "proven is called recomputed",
     ("rulings", "*", "title"): "R4, R5 and R25 look at something else",
     ("rulings", 3): "what R4 said of windows R35 says now",
-    ("rulings", 7): "tests that are not in the plan break R8 only where the profile is demanded",
+    ("rulings", 7): "tests that are not in the plan break R8 only where the profile is required",
 }
 """What verification says in other words, or by other rules, since 0.2.0."""
 

@@ -36,8 +36,8 @@ def test_all_sets_together_must_fit() -> None:
 
 def test_the_totals_come_first_and_are_called_an_estimate() -> None:
     total, *each = estimate_text(estimated(100.0)).splitlines()
-    assert total.startswith("to generate: 2 data set(s), 22.0 GiB (100.0 GiB are free), about 10 min")
-    assert "on 16 cores (an estimate" in total
+    assert total.startswith("to generate: 2 datasets, 22.0 GiB (100.0 GiB are free), about 10 min")
+    assert "on 16 cores (estimated" in total
     assert [line.split()[0] for line in each] == ["imagenet", "coco"]
 
 

@@ -86,8 +86,8 @@ def test_a_test_in_company_without_itself_alone_is_said_to_have_no_slowdown() ->
     assert told == {
         ("alone", "beside"): [],
         ("alone", "longer", "in_bf16"): [lacking.format("in_bf16", "")],
-        ("beside",): [lacking.format("beside", "; --name alone adds it")],
-        ("beside", "other"): [lacking.format("beside", "; --name alone adds it"), lacking.format("other", "")],
+        ("beside",): [lacking.format("beside", ". Add --name alone")],
+        ("beside", "other"): [lacking.format("beside", ". Add --name alone"), lacking.format("other", "")],
         ("alone",): [],
     }
 

@@ -127,13 +127,13 @@ def starts_of(folder: ReducedFolder, results: Sequence[LaunchResult]) -> int:
 def _ends(folder: ReducedFolder) -> Iterator[str]:
     """What a rule for stopping came to, and that its width was not reached where it was not."""
     rules = [manifest.stopping for manifest in folder.manifests if manifest.stopping is not None]
-    wanted = next((f"to ±{100 * rule.width:.3g}%" for rule in rules if rule.width is not None), "")
+    wanted = next((f"±{100 * rule.width:.3g}%" for rule in rules if rule.width is not None), "")
     ends = [event for event in folder.events if isinstance(event, StoppedEarly)]
     for event in ends:
-        unmet = f"; the requested precision was {wanted}" if wanted and event.why == "budget" else ""
+        unmet = f"; the requested interval of {wanted} was not reached" if wanted and event.why == "budget" else ""
         yield f"ended after {counted(event.repeats, 'repeat')}, as asked: {event.detail}{unmet}"
     if wanted and not ends and any(isinstance(event, Finished) and not event.missing for event in folder.events):
-        yield f"all repeats ran: the requested precision ({wanted}) was not reached before the last"
+        yield f"all repeats ran: the requested interval of {wanted} was not reached before the last"
 
 
 def _accepted(events: Iterable[AnyLedgerEvent]) -> list[str]:
