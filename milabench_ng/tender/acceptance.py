@@ -25,7 +25,6 @@ from milabench_ng.analysis.scoring.other_machine import day_variance, predicted
 from milabench_ng.analysis.scoring.score import log_ratio
 from milabench_ng.analysis.scoring.scored import ScoredRows, ScoredTest, scored_tests
 from milabench_ng.analysis.scoring.weights import Weights, planned_weights
-from milabench_ng.analysis.statistics.distributions import t_tail
 from milabench_ng.analysis.statistics.effects import holm
 from milabench_ng.analysis.statistics.intervals import (
     LEVEL,
@@ -34,6 +33,7 @@ from milabench_ng.analysis.statistics.intervals import (
     LogStat,
     WeightedStat,
     combine,
+    t_tail,
     why_none,
 )
 from milabench_ng.analysis.summary.comparable import differences

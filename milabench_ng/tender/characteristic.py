@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from milabench_ng.analysis.statistics.distributions import t_quantile, t_tail
-from milabench_ng.analysis.statistics.intervals import LEVEL, Estimate
+from milabench_ng.analysis.statistics.intervals import LEVEL, Estimate, t_quantile, t_tail
 
 STEPS_PCT = (-5, -3, -2, -1, 0, 1, 2, 3, 5)
 """The ratios of the operating characteristic, in percent from the guarantee."""

@@ -18,8 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 import msgspec
 
 from milabench_ng.analysis.baselines.peaks import Arithmetic
-from milabench_ng.analysis.statistics.distributions import t_quantile
-from milabench_ng.analysis.statistics.intervals import LEVEL
+from milabench_ng.analysis.statistics.intervals import LEVEL, t_quantile
 
 DevicePair = tuple[str, str]
 

@@ -24,7 +24,7 @@ from milabench_ng.analysis.launch.traces import (
     Traces,
     computed,
 )
-from milabench_ng.analysis.statistics.distributions import t_quantile
+from milabench_ng.analysis.statistics.intervals import t_quantile
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.grouping import grouped
 from milabench_ng.model.stats import mean, population_std, sample_std

@@ -25,7 +25,7 @@ from estimates.known_rates import (
 from test_money import node, row
 
 from milabench_ng.analysis.baselines.peaks import Arithmetic, arithmetic_of, peak
-from milabench_ng.analysis.statistics.distributions import t_quantile
+from milabench_ng.analysis.statistics.intervals import t_quantile
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError

@@ -32,8 +32,6 @@ TESTS = {"toy_reg": PER_GPU, "toy_lstm": PER_GPU, "vae": PER_GPU, "loader": PER_
 
 PRICED = ReportOptions(price=15000.0)
 
-REPOSITORY = Path(__file__).parents[2]
-
 
 @pytest.fixture
 def quick(tmp_path: Path) -> Path:
@@ -257,10 +255,9 @@ def test_commands(quick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (report(quick), summary(quick)) == (1, 1)
 
 
-@pytest.mark.parametrize("asked", ["--help", "folder", "summary with intervals"])
-def test_nothing_heavy_is_imported(quick: Path, asked: str) -> None:
-    results = str(quick) if asked == "folder" else "baselines/h200.json"
-    arguments = ["--help"] if asked == "--help" else [results, "--compare", "v100", "--price", "1"]
+@pytest.mark.parametrize("help_only", [True, False])
+def test_nothing_heavy_is_imported(quick: Path, help_only: bool) -> None:
+    arguments = ["--help"] if help_only else [str(quick), "--compare", "v100", "--price", "1"]
     code = (
         "import sys; from milabench_ng.cli import call\n"
         f"assert not call(['report', *{arguments!r}])\n"
@@ -268,9 +265,7 @@ def test_nothing_heavy_is_imported(quick: Path, asked: str) -> None:
         "heavy = (heavy | {'markdown_it', 'pygments'}) & sys.modules.keys()\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 
 

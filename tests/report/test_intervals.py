@@ -11,7 +11,6 @@ from scipy import stats as scipy_stats
 
 from milabench_ng.analysis.scoring.score import log_parts
 from milabench_ng.analysis.scoring.scored import ScoredTest
-from milabench_ng.analysis.statistics.distributions import t_quantile
 from milabench_ng.analysis.statistics.effects import effect, effects, holm, p_value
 from milabench_ng.analysis.statistics.intervals import (
     Estimate,
@@ -20,6 +19,7 @@ from milabench_ng.analysis.statistics.intervals import (
     interval,
     log_stat,
     repeats_needed,
+    t_quantile,
     why_none,
 )
 from milabench_ng.analysis.statistics.jackknife import jackknife

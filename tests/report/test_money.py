@@ -21,8 +21,7 @@ from terminal_stream import Terminal
 from milabench_ng.analysis.scoring.scale import Scale, shipped_scale
 from milabench_ng.analysis.scoring.score import score
 from milabench_ng.analysis.scoring.scored import scored_tests
-from milabench_ng.analysis.statistics.distributions import t_quantile
-from milabench_ng.analysis.statistics.intervals import log_stat
+from milabench_ng.analysis.statistics.intervals import log_stat, t_quantile
 from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
 from milabench_ng.model.errors import InputError

@@ -23,8 +23,7 @@ from milabench_ng.analysis.scoring.other_machine import GPU_STD, HOST_STD, day_v
 from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.analysis.scoring.scored import scored_tests
 from milabench_ng.analysis.scoring.weights import weights_over
-from milabench_ng.analysis.statistics.distributions import t_quantile
-from milabench_ng.analysis.statistics.intervals import Estimate, session_stat
+from milabench_ng.analysis.statistics.intervals import Estimate, session_stat, t_quantile
 from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.analysis.summary.summary import Provenance, Summary, TestSummary
 from milabench_ng.model.profile import Scheme

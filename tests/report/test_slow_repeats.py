@@ -13,9 +13,8 @@ from make_records import PER_GPU
 from simulations.runs import run_of
 
 from milabench_ng.analysis.scoring.score import score
-from milabench_ng.analysis.statistics.distributions import t_quantile
 from milabench_ng.analysis.statistics.effects import effect, p_value
-from milabench_ng.analysis.statistics.intervals import combine, interval, stat_of_logs
+from milabench_ng.analysis.statistics.intervals import combine, interval, stat_of_logs, t_quantile
 from milabench_ng.analysis.statistics.slow_repeats import slow_places
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.model.plan import Launch

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from milabench_ng.analysis.statistics.distributions import t_quantile, t_tail
+from milabench_ng.analysis.statistics.intervals import t_quantile, t_tail
 from milabench_ng.analysis.summary.summary import TestSummary
 from milabench_ng.model.stats import mean
 

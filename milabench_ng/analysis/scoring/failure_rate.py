@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import msgspec
 
-from milabench_ng.analysis.statistics.distributions import beta_quantile
 from milabench_ng.analysis.summary.summary import Summary
 
 FAILURE_LIMIT = 0.01
@@ -74,5 +73,7 @@ def _bounds(fail: int, n: int) -> tuple[float, float]:
         return 0.0, 1.0
     if not fail:
         return 0.0, 1 - _CHANCE ** (1 / n)
-    most = beta_quantile(1 - _CHANCE, fail + 1, n - fail) if fail < n else 1.0
-    return beta_quantile(_CHANCE, fail, n - fail + 1), most
+    from scipy.special import betaincinv  # heavy, and not needed for a run without failures
+
+    most = float(betaincinv(fail + 1, n - fail, 1 - _CHANCE)) if fail < n else 1.0
+    return float(betaincinv(fail, n - fail + 1, _CHANCE)), most

@@ -16,8 +16,7 @@ import msgspec
 
 from milabench_ng.analysis.scoring.scored import ScoredRows
 from milabench_ng.analysis.scoring.weights import Weights
-from milabench_ng.analysis.statistics.distributions import t_quantile
-from milabench_ng.analysis.statistics.intervals import SESSIONS_FROM, Estimate, Interval
+from milabench_ng.analysis.statistics.intervals import SESSIONS_FROM, Estimate, Interval, t_quantile
 
 ON_THE_GPU = ("gpu-compute", "gpu-memory")
 """Bounds of the tests whose pace the host does not set."""

@@ -14,9 +14,8 @@ from itertools import pairwise
 import msgspec
 
 from milabench_ng.analysis.scoring.scored import ScoredTest
-from milabench_ng.analysis.statistics.distributions import t_tail
 from milabench_ng.analysis.statistics.effects import holm
-from milabench_ng.analysis.statistics.intervals import LEVEL
+from milabench_ng.analysis.statistics.intervals import LEVEL, t_tail
 from milabench_ng.analysis.summary.summary import TestSummary, progression_steps
 from milabench_ng.model.stats import mean, sample_std
 

@@ -20,7 +20,6 @@ from typing import Literal
 
 import msgspec
 
-from milabench_ng.analysis.statistics.distributions import t_tail
 from milabench_ng.analysis.statistics.intervals import (
     LEVEL,
     RANKED_FROM,
@@ -30,6 +29,7 @@ from milabench_ng.analysis.statistics.intervals import (
     combine,
     interval,
     repeats_needed,
+    t_tail,
     why_none,
 )
 

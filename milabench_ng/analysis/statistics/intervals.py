@@ -17,7 +17,6 @@ from typing import Annotated
 
 import msgspec
 
-from milabench_ng.analysis.statistics.distributions import f_quantile, t_quantile
 from milabench_ng.analysis.statistics.drift import inflation
 from milabench_ng.analysis.statistics.slow_repeats import usual
 from milabench_ng.model.bounds import SMALLEST
@@ -30,6 +29,8 @@ LEVEL = 0.95
 RANKED_FROM = 5
 """Fewest repeats, on each side, for an interval or a verdict: of fewer, only their range is told."""
 
+_FAR = 30.0
+"""Standard errors beyond which the noncentral t cannot be computed, and the normal distribution says the same."""
 _TARGET = 0.01
 _ASSURANCE = 0.80
 _MOST_REPEATS = 1000
@@ -227,3 +228,27 @@ def repeats_needed(parts: Sequence[WeightedStat]) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def f_quantile(probability: float, numerator_df: float, denominator_df: float) -> float:
+    """The quantile of the ratio of two variances, estimated with these degrees of freedom."""
+    from scipy.special import fdtri
+
+    return float(fdtri(numerator_df, denominator_df, probability))
+
+
+def t_quantile(probability: float, df: float) -> float:
+    """The quantile of Student's t distribution; of the normal distribution for infinite ``df``."""
+    from scipy.special import ndtri, stdtrit  # heavy, and not needed for a report on one repeat
+
+    return float(ndtri(probability) if math.isinf(df) else stdtrit(df, probability))
+
+
+def t_tail(statistic: float, df: float, away: float = 0.0) -> float:
+    """The probability of Student's t distribution above ``statistic``; noncentral if its mean is ``away`` from 0."""
+    from scipy.special import nctdtr, ndtr, stdtr
+
+    if not away and math.isfinite(df):
+        return float(stdtr(df, -statistic))
+    found = 1 - nctdtr(df, away, statistic) if math.isfinite(df) and abs(away) < _FAR else math.nan
+    return float(ndtr(away - statistic) if math.isnan(found) else found)

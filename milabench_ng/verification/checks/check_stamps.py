@@ -9,7 +9,7 @@ from statistics import linear_regression, mean
 
 import msgspec
 
-from milabench_ng.analysis.statistics.distributions import t_tail
+from milabench_ng.analysis.statistics.intervals import t_tail
 from milabench_ng.model.grouping import grouped
 from milabench_ng.records.ledger import Chain, LedgerLine, Recorded, Session
 from milabench_ng.verification.checks.clocks import idle_times, moment
