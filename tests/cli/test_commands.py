@@ -332,7 +332,7 @@ def test_a_dry_run_of_two_tenants_gives_disjoint_shares_and_runs_nothing(here: H
     code, stdout, stderr = here("jobs", PROFILE, "--dry-run", "--name", "scaling", "--tenants", "2", "-o", folder)
     if code:
         assert "tenants" in stderr
-        pytest.skip(f"this node has only no room for two tenants: {stderr.strip()}")
+        pytest.skip(f"this node has no room for two tenants: {stderr.strip()}")
     cpus = [set(expand(cell)) for cell in column(stdout, "device", "CPUs")]
     assert len(cpus) == 2
     assert all(cpus)

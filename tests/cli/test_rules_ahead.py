@@ -91,7 +91,7 @@ def test_each_rule_says_what_breaks_it_and_what_to_do(checkup: Checkup, seen: Co
     (instances,) = broken(Rules(whole_gpus=True), msgspec.structs.replace(checkup, devices=tuple(cut)), seen)
     assert instances.startswith("R23 H200 MIG 7g.141gb, H200 MIG 7g.141gb are MIG instances. Run nvidia-smi -mig 0")
     (power,) = broken(rules, checkup, changed(seen, power_limit_w=500.0))
-    assert power == "R25 that of GPU-0 is 500 W instead of its default 700 W. Run nvidia-smi -i GPU-0 -pl 700"
+    assert power == "R25 GPU-0 has 500 W instead of its default 700 W. Run nvidia-smi -i GPU-0 -pl 700"
     busy = msgspec.convert(
         dict.fromkeys((field.name for field in msgspec.structs.fields(GpuState)), None)
         | {"foreign_pids": [17], "throttled_ns": {}},

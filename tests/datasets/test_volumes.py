@@ -123,8 +123,8 @@ def test_real_files_in_the_place_of_the_twin_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"raw": ((4, 4, 4), np.uint8)}, "no volumes/labels/clefts with three dimensions"),
-        ({"raw": ((4, 4), np.uint8)}, "no volumes/raw with three dimensions"),
+        ({"raw": ((4, 4, 4), np.uint8)}, "there is no volumes/labels/clefts with three dimensions"),
+        ({"raw": ((4, 4), np.uint8)}, "there is no volumes/raw with three dimensions"),
         (
             {"raw": ((4, 4, 4), np.uint8), "clefts": ((4, 4, 5), np.uint64)},
             r"volumes/raw is of shape \(4, 4, 4\) and volumes/labels/clefts of \(4, 4, 5\): not one volume",

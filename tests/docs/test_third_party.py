@@ -138,7 +138,7 @@ def test_it_is_checked_like_a_built_in_workload(results: Path, tmp_path: Path) -
     change(folder / "run.json", lambda manifest: manifest.pop("declared"))
     (left_out,) = (ruling for ruling in verify(folder, Rules()).rulings if ruling.id == "R33")
     assert left_out.result == "unknown"
-    assert "does not say the declaration of workload acme_bench.probe:probe declares" in left_out.reasons[0]
+    assert "does not say what the workload acme_bench.probe:probe declares" in left_out.reasons[0]
 
 
 @pytest.mark.parametrize(

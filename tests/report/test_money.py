@@ -336,7 +336,7 @@ def test_a_tender_tells_of_how_many_launches_power_is_known(tender_file: Path) -
     (tender_file.parent / "fast.json").write_text(encode_summary(node(200.0, 400.0, power_launches=1)))
     made = compare_bids(change(tender_file, tariff_per_kwh=0.1, years=4))
     launches = sum(at.n for at in node(200.0, 400.0).tests.values())
-    told = f"the power of fast known for 2 of {launches} launches; missing for standard.vae, standard.convnet"
+    told = f"the power of fast is known for 2 of {launches} launches; missing for standard.vae, standard.convnet"
     assert told in made.notes
 
 

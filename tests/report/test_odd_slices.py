@@ -104,7 +104,7 @@ def test_items_worked_off_by_hand() -> None:
     assert found is not None
     assert (
         found.detail
-        == "87 items, 10.8% of the window's) were prefetched before the window, so the rate is too high by that much"
+        == "87 items (10.8% of the window's) were prefetched before the window, so the rate is too high by that much"
     )
     assert stock(rows_of(spans, [3, 3, 3, 3, 0, 0, 0, 0])) is None  # 4 of 800: half a percent
     assert stock(rows_of(spans, [4, 4, 3, 3, 0, 0, 0, 0])) is not None

@@ -134,7 +134,7 @@ def test_of_how_many_launches_the_power_is_known(tmp_path: Path) -> None:
     content = json.loads(path.read_text())
     content["mnb"] |= {"telemetry": made["telemetry"], "sampled": made["sampled"]}
     path.write_text(json.dumps(content))
-    assert said(folder) == {"power": "known for 1 of 4 launches; missing for quick.vae, quick.toy_reg"}
+    assert said(folder) == {"power": "is known for 1 of 4 launches; missing for quick.vae, quick.toy_reg"}
 
 
 def test_the_power_of_a_gpu_that_tenants_share_is_nobodys(tmp_path: Path) -> None:

@@ -271,8 +271,7 @@ def test_a_reference_of_another_size_is_told_where_tests_run_over_all_devices(sc
     made = build_report(run, "run", Scale(weights=WEIGHTS, reference=against(AT_ONE)))
     said = [alarm.text for alarm in first_screen(made).alarms if alarm.name == "other size"]
     text = (
-        "the score's reference node has 1 device, and this node has only 2. Compare only with scores of "
-        "nodes with 2 devices only"
+        "the score's reference node has 1 device, and this node has 2. Compare only with scores of nodes with 2 devices"
     )
     assert said == ([text] if told else [])
 

@@ -89,7 +89,7 @@ def test_the_smallest_device_of_the_manifest_decides(folder: Path) -> None:
         r10(folder)
         .reasons[0]
         .startswith(
-            "vae: batch_size is set by memory class. The smallest is 16GiB, and device 1 (Test GPU) has 8.0 GiB"
+            "vae: batch_size is set by memory class. The smallest is 16GiB, but device 1 (Test GPU) has 8.0 GiB"
         )
     )
 

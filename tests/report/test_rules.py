@@ -460,7 +460,7 @@ def test_r20_a_disk_whose_file_was_deleted_lies_nobody_knows_where(folder: Path)
 
     tampering.manifest(deleted)(folder)
     found = {ruling.id: ruling for ruling in verify(folder, STRICT).rulings}["R20"]
-    assert (found.result, found.reasons) == ("unknown", ("it is unknown where /x (deleted) lies",))
+    assert (found.result, found.reasons) == ("unknown", ("it is unknown where /x (deleted) is stored",))
 
 
 def test_a_lost_neighbour_that_the_record_marks_breaks_only_what_refuses_marks(folder: Path) -> None:
@@ -586,7 +586,7 @@ def test_rules_that_refuse_a_doubt_that_there_is_not(folder: Path, capsys: pytes
     (folder.parent / "rules.json").write_text('{"doubts_refused": ["copied"]}')
     for command in (["verify", str(folder)], ["report", str(folder)], ["doctor"]):
         assert call([*command, "--rules", str(folder.parent / "rules.json")]) == 2
-        assert "no doubt 'copied'beyond-baseline, beyond-peak" in capsys.readouterr().err
+        assert "no doubt 'copied' (did you mean 'copied-slices'?)" in capsys.readouterr().err
 
 
 def test_without_rules_only_what_needs_none_is_checked(folder: Path) -> None:

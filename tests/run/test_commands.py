@@ -87,7 +87,7 @@ def test_jobs_ends_with_verdict_score_validity_and_what_to_do(folder: Path, here
     done = here("jobs", str(profile), "-o", "out", *QUICK, "--isolation", "none")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    said = "comparability warning: NOT ISOLATED: isolation none; averaging window shortened to 0.5 s"
+    said = "expected warnings: NOT ISOLATED: isolation none; averaging window shortened to 0.5 s"
     assert said in done.stderr, "before the first batch"
     assert done.stderr.index(said) < done.stderr.index("[1/1]")
     assert done.stderr.index("Ctrl-C interrupts the current launch group") < done.stderr.index("[1/1]")

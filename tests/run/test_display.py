@@ -99,7 +99,7 @@ def test_lines_tell_progress_where_nothing_was_told_for_ten_seconds() -> None:
     assert file.getvalue().splitlines() == [
         "importing torch and the workloads ...",
         "a \\x1b[31mnote",
-        "data set imagenet is ready: /data/ImageNet",
+        "dataset imagenet is ready: /data/ImageNet",
         f"{HEAD}: starting",
         f"{HEAD}: 1 of 2 ready",
         f"{HEAD}: 3 s, 1,234.6, 7.0 items/s",
@@ -145,7 +145,7 @@ def test_who_runs_beside_whom_is_said_with_each_ones_unit() -> None:
     )
     end = msgspec.structs.replace(GOOD, job_id="0.0", label="s.noise", unit="MiB")
     events = (batch, msgspec.structs.replace(WORKING, items_per_s=(1234.56, 7.0)), end)
-    head = "[10/45] s.loader_beside_noise, run 0, GPU 1 beside noise"
+    head = "[10/45] s.loader_beside_noise, run 0, GPU 1 next to noise"
     assert [told.text for event in events if (told := said(event, batch))] == [
         f"{head}: starting",
         f"{head}: 3 s, 1,234.6 images/s, 7.0 MiB/s",

@@ -80,7 +80,7 @@ def test_every_process_of_a_hung_launch_writes_its_stack(hung: Finished) -> None
     details = {name: {failure and (failure.cause, failure.detail) for failure in failures[name]} for name in failures}
     assert details == {
         "early": {("timeout", "not ready 8 s after it was requested")},
-        "late": {("timeout", "not over 10 s after it was requested")},
+        "late": {("timeout", "still running 10 s after it was requested")},
         "loader": {("timeout", f"no slice for {SILENCE_S:.0f} s")},
         "ranks": {("timeout", f"no slice for {SILENCE_S:.0f} s")},
     }

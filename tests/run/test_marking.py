@@ -173,8 +173,8 @@ def test_parts_of_caches_are_a_mark() -> None:
 @pytest.mark.parametrize(
     ("workload", "kind", "told"),
     [
-        ("checkpoint", "memory", ["output was written to ext4)"]),
-        ("disk_read", "memory", ["output was written to ext4)"]),
+        ("checkpoint", "memory", ["output was written to ext4"]),
+        ("disk_read", "memory", ["output was written to ext4"]),
         ("vae", "memory", []),
         ("checkpoint", "disk", []),
         ("checkpoint", "network", []),

@@ -30,7 +30,7 @@ def test_all_sets_together_must_fit() -> None:
     with pytest.raises(InputError) as caught:
         require_space(estimated(21.9), Path("/data"))  # each of the two would fit
     message = str(caught.value)
-    for part in ("22.0 GiB below /data", "21.9 GiB are free", "imagenet (scale 1) 12.0 GiB", "--data-scale"):
+    for part in ("22.0 GiB in /data", "21.9 GiB are free", "imagenet (scale 1) 12.0 GiB", "--data-scale"):
         assert part in message
 
 

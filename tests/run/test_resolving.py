@@ -64,7 +64,7 @@ def test_a_pattern_names_the_measured_tests_that_match() -> None:
     assert named_tests(request, ("twist", "nowhere")) == ("twist", "nowhere"), (
         "what is not right about them is told later"
     )
-    with pytest.raises(InputError, match=r"--name x\*: no test of s matchesone, two, three, tea$"):
+    with pytest.raises(InputError, match=r"--name x\*: no test of s matches\. Known: one, two, three, tea$"):
         named_tests(request, ("one", "x*"))
 
 
@@ -82,7 +82,7 @@ def test_a_test_in_company_without_itself_alone_is_said_to_have_no_slowdown() ->
         names: list(without_alone(made, made.select(names).tests))
         for names in (("alone", "beside"), ("alone", "longer", "in_bf16"), ("beside",), ("beside", "other"), ("alone",))
     }
-    lacking = "no slowdown computed: {}: no test does the same work alone{}"
+    lacking = "no slowdown will be computed for {}: no test does the same work alone{}"
     assert told == {
         ("alone", "beside"): [],
         ("alone", "longer", "in_bf16"): [lacking.format("in_bf16", "")],
@@ -107,8 +107,8 @@ def test_what_is_selected_is_resolved_and_the_rest_is_known_by_name(catalogue: C
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"names": ("four",)}, "profile s: no test 'four'; it has one, two, three"),
-        ({"data_scale": 2.0}, "--data-scale 2"),
+        ({"names": ("four",)}, "profile s: no test 'four'. Known: one, two, three"),
+        ({"data_scale": 2.0}, "--data-scale: expected a value above 0"),
         ({"flags": ("--nothing", "1"), "names": ("one",)}, "s.json: test 'one': after --"),
         (
             {"tests": {"a": {"workload": "vae", "partition_scheme": {"type": "normal"}}}},

@@ -29,7 +29,7 @@ def launch(**arguments: float) -> Launch:
         (WORKING, 1030, 1030.1, "no slice for 20 s"),
         (msgspec.structs.replace(WORKING, heard_s=1015), 1035, 1035.1, "no slice for 20 s"),
         (STOPPED, 1118, 1118.1, "still running 18 s after the stop"),
-        (msgspec.structs.replace(WORKING, heard_s=1199), 1200, 1200.1, "not over 200 s after it was requested"),
+        (msgspec.structs.replace(WORKING, heard_s=1199), 1200, 1200.1, "still running 200 s after it was requested"),
     ],
 )
 def test_each_limit_bites_when_it_is_over(progress: LaunchProgress, in_time: float, late: float, words: str) -> None:

@@ -40,7 +40,7 @@ def slow_repeats(repeats: Mapping[str, float]) -> Iterator[LaunchFlag]:
     logs = [math.log(rate) for rate in repeats.values()]
     middle = median([logs[place] for place in usual(logs)])
     for place in slow_places(logs):
-        found = f"{math.expm1(logs[place] - middle):+.1%} against the others"
+        found = f"{math.expm1(logs[place] - middle):+.1%} vs. the others"
         detail = f"{found}: intervals are widened to cover the mean with and without it"
         yield LaunchFlag(job_id=list(repeats)[place], kind="slow repeat", detail=detail)
 
@@ -85,7 +85,7 @@ def _outliers(good: Mapping[str, LaunchResult]) -> list[LaunchFlag]:
         LaunchFlag(
             job_id=job,
             kind="outlier",
-            detail=f"{math.expm1(distance):+.1%} against its device's median; {_reason(good[job], typical_wait)}",
+            detail=f"{math.expm1(distance):+.1%} vs. its device's median; {_reason(good[job], typical_wait)}",
         )
         for job, distance in away.items()
         if abs(distance) > limit

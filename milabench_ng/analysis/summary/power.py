@@ -94,7 +94,7 @@ def power_doubts(rows: Mapping[str, TestSummary]) -> Iterator[str]:
     count, good = (sum(each) for each in zip(*told.values(), strict=True)) if told else (0, 0)
     if 0 < count < good:
         lacking = ", ".join(test for test, (some, all_) in told.items() if some < all_)
-        yield f"known for {count} of {good} launches; missing for {lacking}"
+        yield f"is known for {count} of {good} launches; missing for {lacking}"
     for basis, words in _DOUBTS.items():
         tests = [test for test in known if basis in rows[test].power_basis]
         if tests:

@@ -173,7 +173,7 @@ def resolve_request(request: RunRequest, catalogue: Catalogue, memory: DeviceMem
         if test.partition_scheme.type.spreads and not workload.distributed:
             raise InputError(
                 f"{_where(request, name)}: partition scheme {test.partition_scheme.type.value!r} runs over "
-                f"several devices, and workload {test.workload!r} runs in one process; use per-gpu"
+                f"several devices, but workload {test.workload!r} runs in one process. Use per-gpu"
             )
     arguments = {name: _options(request, name, test, catalogue, memory) for name, test in tests.items()}
     for name, test in tests.items():
