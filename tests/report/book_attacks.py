@@ -253,10 +253,10 @@ def rule_in_the_manifest(folder: Path) -> None:
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "swapped profile": ("R6", manifest(other_profile), "is required"),
-    "launches relabelled as company": ("R8", everywhere(second_device_as_company), "on 1 (company) at the same time"),
-    "company that left no record": ("R12", company_without_records, "it was planned as company and has no record"),
-    "company of one batch that left no record": ("R12", company_of_one_batch, "as company and has no record"),
-    "record relabelled as company": ("R12", record(as_company), "it has a record as company and was not planned"),
+    "launches relabelled as company": ("R8", everywhere(second_device_as_company), "on 1 (neighbor) at the same time"),
+    "company that left no record": ("R12", company_without_records, "it was planned as a neighbor and has no record"),
+    "company of one batch that left no record": ("R12", company_of_one_batch, "as a neighbor and has no record"),
+    "record relabelled as company": ("R12", record(as_company), "it has a record as a neighbor and was not planned"),
     "smaller data than the profile says": (
         "R8",
         manifest(less_data),

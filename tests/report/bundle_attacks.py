@@ -119,7 +119,7 @@ BUNDLES: dict[str, tuple[str, BundleTamper, str]] = {
         in_bundle(more_claimed),
         "none of its allowed signers has signed this bundle",
     ),
-    "signature taken away": ("R2", in_bundle(unsigned), "(unsigned)"),
+    "signature taken away": ("R2", in_bundle(unsigned), "unsigned"),
     "signed by a stranger": ("R2", signed_by("stranger"), "the key of the signature is not in"),
     "signed by another vendor": (
         "R2",

@@ -144,7 +144,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "RAM disk called a disk": ("R20", manifest(ram_disk_called_a_disk), "of /dev/zram0, which is memory"),
     "full isolation of a free process": ("R16", record(free_process), "kept the means to leave its isolation"),
     "process in another group": ("R16", record(process_elsewhere), "its process is in none of its groups"),
-    "shared siblings without their mark": ("R22", record(shared_siblings), "SMT siblings shared between tenants, and"),
+    "shared siblings without their mark": ("R22", record(shared_siblings), "SMT siblings shared between tenants, but"),
     "an idle GPU with all items": ("idle-gpus", idle, "an item took"),
     "firmware that lifts the power limit": (
         "gpu-limits",

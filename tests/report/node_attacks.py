@@ -297,7 +297,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "whose processes not told": ("R26", record(processes_unsupported), "does not say which processes it runs"),
     "ECC off": ("R24", record(gpu(ecc=False)), "ECC of GPU-1 is off"),
     "memory errors": ("R24", record(gpu_state(ecc_uncorrected=1)), "could not correct"),
-    "power limit": ("R25", record(gpu(power_limit_w=900.0)), "is 900 W instead of its default 700 W"),
+    "power limit": ("R25", record(gpu(power_limit_w=900.0)), "is 900 W, its default 700 W"),
     "throttled": ("R25", record(throttle), "hw_thermal held the clocks of GPU-1 down"),
     "somebody else": ("R26", record(gpu_state(foreign_pids=[4711])), "processes 4711 of others on GPU-1"),
     "ECC not read": ("R24", record(without_after), "vae J1.1: its conditions were not read after it"),
@@ -317,7 +317,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "mitigations off": (
         "R25",
         record(host_settings(command_line="quiet mitigations=off")),
-        "the kernel was booted with mitigations=off",
+        "the kernel was started with mitigations=off",
     ),
     "data set renamed": ("R19", record(renamed_data), "it says that it read mnist2, vae reads mnist"),
     "data on a file in memory": ("R20", manifest(ram_disk("rests_on")), "/dev/shm/disk is on tmpfs (memory)"),
@@ -330,7 +330,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "another run without its mark": (
         "R22",
         record(beside_others),
-        "CPU 0 too, but the record has no such warning",
+        "CPU 0 also used by another mnb run, but the record has no such warning",
     ),
 }
 """By name: the rule that finds it, what is done, and part of the reason."""

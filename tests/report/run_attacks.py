@@ -178,7 +178,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "mitigations that are not listed": (
         "tuned-kernel",
         record(host(command_line="BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet mitigations=off")),
-        "the kernel was booted with mitigations=off",
+        "the kernel was started with mitigations=off",
     ),
     "a slow clock": (
         "tuned-kernel",

@@ -246,7 +246,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "every stop a second later": (
         "late-stops",
         records(later_stop),
-        "it was stopped 1.0 s after the last launch of its batch",
+        "it was stopped 1.0 s after the last launch of its launch group",
     ),
     "full at the best moment": ("R36", earlier_full, "rank 0 has slices from long after its stop"),
     "full at a better moment": (
@@ -271,7 +271,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "backlog not of the slices": ("R4", record(backlog(0, 0, of=even)), "its prefetched items do not match"),
     "backlog in one launch alone": ("R4", backlog_alone, "J0.0: its slices have no prefetched items"),
     "backlog worked off": ("R22", record(worked_off), "of the window's items were prefetched before it"),
-    "settled sooner": ("R35", settled_sooner, "0 s are left out after the start, 2 s are required"),
+    "settled sooner": ("R35", settled_sooner, "0 s are left out after the start, but 2 s are required"),
     "time between slices": ("R4", records(idle_between_slices), "after the one before it"),
     "whole slices only": ("R35", whole_slices, "slices across a boundary of the window count nothing"),
     "slices of another device": ("copied-slices", copied, "slices of the same lengths as"),

@@ -208,7 +208,7 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "files:   6 (" in capsys.readouterr().out
     assert call(["verify", str(out)]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("verdict      PASS: 17 rules met. Unsigned. Not checkable: R28, R29, R30")
+    assert text.startswith("verdict             PASS: 17 rules met. Unsigned. Not checkable: R28, R29, R30")
     assert re.findall(r"^([a-z-]+(?: checkable)?): ", text, re.MULTILINE) == [
         "recomputed",
         "self-reported",
@@ -237,7 +237,7 @@ def test_the_verdict_names_marks_that_no_rule_refuses() -> None:
     marked = verify(BUNDLES / "unfenced-loader-2xH100-20261125.tar.gz", Rules())
     assert marked.passed
     assert marked.marks == ("NOT ISOLATED: isolation none",)
-    assert "; NOT COMPARABLE: NOT ISOLATED: isolation none; " in marked.sentence
+    assert ". NOT COMPARABLE: NOT ISOLATED: isolation none. " in marked.sentence
     many = msgspec.structs.replace(marked, marks=("a", "b", "c", "d", "e")).sentence
     assert "; NOT COMPARABLE: a, b, c, and 2 more; " in many
 
@@ -259,7 +259,7 @@ def test_the_verdict_is_on_the_first_screen_of_the_report(folder: Path, capsys: 
     worst = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("! "))
     assert worst.startswith("! RULES BROKEN ")
     assert not found["rules"]["passed"]
-    assert found["rules"]["verdict"].startswith("FAIL of 18 rules of 'mine': R13, R16 broken (R13 ")
+    assert found["rules"]["verdict"].startswith("FAIL: 2 of 18 rules broken (R13, R16)")
 
 
 def weights(folder: Path) -> Path:

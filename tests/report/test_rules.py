@@ -165,7 +165,7 @@ def test_a_key_of_nobody_who_may_sign_fails_without_rules_too(
 ) -> None:
     made = packed(folder, keys / "other")
     assert call(["verify", str(made), "--allowed-signers", str(keys / "allowed")]) == 1
-    assert "R2 broken (R2 the key of the signature is not in" in capsys.readouterr().out
+    assert "R2: the key of the signature is not in" in capsys.readouterr().out
     assert call(["verify", str(made)]) == 0
 
 
@@ -239,7 +239,9 @@ def test_late_stops_are_a_doubt_unless_they_are_few(folder: Path, keys: Path) ->
     assert tampering.told_by(found(folder, keys), "late-stops") == ""
     stopped_late(folder, twice)
     verification = found(folder, keys)
-    assert "was stopped 1.0 s after the last launch of its batch" in tampering.told_by(verification, "late-stops")
+    assert "was stopped 1.0 s after the last launch of its launch group" in tampering.told_by(
+        verification, "late-stops"
+    )
     assert verification.passed
 
 
@@ -472,7 +474,7 @@ def test_a_lost_neighbour_that_the_record_marks_breaks_only_what_refuses_marks(f
 
     tampering.record(marked)(folder)
     assert by_id(verify(folder, Rules()))["R17"].result == "pass"
-    assert "neighbours lost" in by_id(verify(folder, Rules(marks_refused=True)))["R22"].reasons[0]
+    assert "neighbors were lost" in by_id(verify(folder, Rules(marks_refused=True)))["R22"].reasons[0]
 
 
 def dated(content: dict[str, Any], by_s: float) -> None:
@@ -568,7 +570,7 @@ def test_the_verdict_in_every_form(folder: Path, capsys: pytest.CaptureFixture[s
         "copied-slices": "doubt",
     }
     assert [rows[row]["result"] for row in ("R2", "R3", "R5", "R28", "copied-slices")] == [
-        *("FAIL", "pass", "not asked", "open", "doubt")
+        *("FAIL", "pass", "not required", "open", "doubt")
     ]
     assert rows["copied-slices"]["reasons"] == "; ".join(whole["doubts"][0]["reasons"])
     table, markdown = printed("table").splitlines(), printed("markdown").splitlines()
