@@ -500,7 +500,7 @@ def test_a_run_that_says_that_its_clock_was_set_is_not_doubted(folder: Path) -> 
     found = verify(folder, Rules(marks_refused=True))
     assert (found.doubts, by_id(found)["R17"].result) == ((), "pass")
     assert by_id(found)["R22"].reasons == (
-        "standard.vae J1.1: the node's clock was changed by 5 s during the launch group (limit 2 s",
+        "standard.vae J1.1: the node's clock was changed by 5 s during the launch group (limit 2 s)",
     )
 
 
@@ -574,7 +574,7 @@ def test_the_verdict_in_every_form(folder: Path, capsys: pytest.CaptureFixture[s
     ]
     assert rows["copied-slices"]["reasons"] == "; ".join(whole["doubts"][0]["reasons"])
     table, markdown = printed("table").splitlines(), printed("markdown").splitlines()
-    assert table[0] == f"verdict      {whole['verdict']}"
+    assert table[0] == f"verdict             {whole['verdict']}"
     assert table[table.index("Not checkable from these files") + 1].strip().split("  ") == [
         *("rule", "result", "requirement")
     ]

@@ -161,7 +161,7 @@ def test_the_buyer_may_list_more(folder: Path) -> None:
     strict, lax = CLOSED, msgspec.structs.replace(CLOSED, listed=("PYTORCH_ALLOC_CONF", "isolcpus=1-3", "hpet"))
     assert (len(rulings(folder)["R31"].reasons), len(verify(folder, strict).doubts[0].reasons)) == (1, 3)
     assert results(folder, lax) == ["pass"] * 3
-    assert verify(folder, lax).doubts[0].reasons == ("the kernel was booted with nohz_full=1-3",)
+    assert verify(folder, lax).doubts[0].reasons == ("the kernel was started with nohz_full=1-3",)
 
 
 def test_the_buyer_may_pin_all_libraries(folder: Path) -> None:

@@ -43,6 +43,7 @@ STATISTICS = {
     ("tests", "*", "interval"): "of five repeats or more; below, the range of the repeats",
     ("tests", "*", "why"): "says so",
     ("score", "why"): "the same",
+    ("sub_scores", "*", "name"): "in plain English",
     ("sub_scores", "*", "why"): "the same",
     ("tests", "*", "estimated"): "whether it is, instead of the estimate",
     ("tests", "*", "band"): "bands of estimates are made by a script",
@@ -54,7 +55,9 @@ VERDICTS = {
     ("facts", "attempts"): "one session is no sessions",
     ("verdict",): "counts the rules, and says whether it is signed",
     ("rulings", "*", "basis"): "proven is called recomputed",
-    ("rulings", "*", "title"): "R4, R5 and R25 look at something else",
+    ("facts", "signed by"): "in plain English",
+    ("rulings", "*", "title"): "in plain English; R4, R5 and R25 look at something else",
+    ("rulings", "*", "reasons"): "in plain English",
     ("rulings", 3): "what R4 said of windows R35 says now",
     ("rulings", 7): "tests that are not in the plan break R8 only where the profile is required",
 }
@@ -202,7 +205,7 @@ def test_a_summary_of_before_is_refused(version: str) -> None:
     path = Path("summary.json")
     path.write_bytes((STORED / version / path).read_bytes())
     rewrite(path, 1)
-    with pytest.raises(InputError, match=r"^summary\.json: summary schema 1: made by mnb 0\.1, .*; use that version$"):
+    with pytest.raises(InputError, match=r"^summary\.json: summary schema 1: made by mnb 0\.1, .*\. Use that version$"):
         load_baseline(str(path))
 
 
