@@ -177,8 +177,7 @@ def _reap(name: str, directories: Sequence[Path]) -> Iterator[str]:
     if ours:
         swept = sweep(ours, patience_s=5.0)
         yield (
-            f"isolation: reaped run {name} (orchestrator gone): killed {swept.killed} processes, removed "
-            f"{swept.removed} groups."
+            f"isolation: cleaned up dead run {name}: killed {swept.killed} processes, removed {swept.removed} groups."
         )
         yield from (f"isolation: {sentence}" for sentence in swept.left)
     for directory in there:

@@ -142,7 +142,7 @@ def test_next_start_reaps_when_the_guardian_was_killed_too(
     assert wait_for(lambda: len(living(one.tenants)) == 4)
     hierarchies = len(capabilities.parents)
     removed = f"killed 4 processes, removed {3 * hierarchies} groups."
-    assert reap(capabilities) == [f"isolation: reaped run mnb-test-crash (orchestrator gone): {removed}"]
+    assert reap(capabilities) == [f"isolation: cleaned up dead run mnb-test-crash (orchestrator gone): {removed}"]
     assert wait_for(lambda: not living(one.tenants))
     assert not groups(capabilities)
     assert reap(capabilities) == []
@@ -171,7 +171,7 @@ def test_a_dead_runs_scope_may_vanish_while_it_is_reaped(tmp_path: Path, monkeyp
         return Swept(2, 1, ())
 
     monkeypatch.setattr(runs, "sweep", sweep)
-    said = "isolation: reaped run dead (orchestrator gone): killed 2 processes, removed 1 groups."
+    said = "isolation: cleaned up dead run dead: killed 2 processes, removed 1 groups."
     assert runs.reap([str(scope)]) == [said]
 
 

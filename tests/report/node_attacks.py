@@ -307,7 +307,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "another node": ("R27", record(hostname), "it was made on 'faster-node', the run on 'node'"),
     "more CPU time than CPUs": ("R16", record(cpu_time(1e6)), "s of CPU time, 2 CPUs had"),
     "stretched dates": ("clock-steps", record(stretched), "s more than the monotonic clock, from its first conditions"),
-    "launch of another hour": ("clock-steps", record(an_hour_later), "passed by their dates and"),
+    "launch of another hour": ("clock-steps", record(an_hour_later), "the dates moved by"),
     "another boot": ("R27", another_boot, "the first session of the ledger is of another boot"),
     "another kernel in one repeat": ("R27", record(host_settings(kernel="7.0-fast")), "the kernel was 7.0-fast"),
     "another driver in one repeat": ("R27", record(other_driver), "the driver was 999.1, run.json says"),

@@ -102,7 +102,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "torch patched": (
         "R21",
         proof("code", "after", patched_torch),
-        "torch 2.15.0 is not as it was installed: /site/torch",
+        "torch 2.15.0 was changed after installation: /site/torch",
     ),
     "a library of NVIDIA replaced while it was loaded": (
         "R21",

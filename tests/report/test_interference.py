@@ -397,7 +397,7 @@ def test_folders_of_other_kinds_of_node_are_refused(
     vae, other = victim_of_two(tmp_path / "vae", "vae"), victim_of_two(tmp_path / "reg", "reg", devices)
     change(other)
     tampering.rehash(other)
-    with pytest.raises(InputError, match=f"are not of one study: {told}"):
+    with pytest.raises(InputError, match=f"are not one study: {told}"):
         make_study([vae, other])
 
 

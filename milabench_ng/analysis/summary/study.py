@@ -55,7 +55,7 @@ def _refuse_other_kind(first: Summary, other: Summary) -> None:
     if differing:
         sources = f"{first.provenance.source} and {other.provenance.source}"
         raise InputError(
-            f"{sources} are not of one study: {'; '.join(differing)}; name folders of one profile and one kind of node"
+            f"{sources} are not one study: {'; '.join(differing)}. Name folders of the same profile and kind of node"
         )
 
 

@@ -73,7 +73,7 @@ class Step:
         self._control, pid = step_program.connect(self.socket)
         holder = identify(pid)
         if holder is None:
-            raise IsolationError(f"isolation: {what} has ended as soon as Slurm had started it.")
+            raise IsolationError(f"isolation: {what} ended as soon as Slurm started it.")
         self.holder: Process = holder
         self._id = _step_id(pid)
 

@@ -26,7 +26,7 @@ def changed_settings(evidence: Evidence) -> Iterator[str]:
         for edge in record.mnb.conditions.values():
             ram = edge.host.memory_total_bytes
             if ram is not None and _other_ram(ram, inventory.memory_bytes, inventory.virtualization is not None):
-                yield f"{name}: the node had {ram} bytes of RAM, run.json says {inventory.memory_bytes}"
+                yield f"{name}: the node had {ram} bytes of RAM, but run.json says {inventory.memory_bytes}"
             if edge.settings is None:
                 continue
             for what, found, said in (

@@ -161,7 +161,7 @@ def _shortened_around(evidence: Evidence) -> Iterator[str]:
         if seconds < usual * whole * (1 - _EXACT):
             yield f"{seconds:g} s are left out {what}, but {usual * whole:g} s are required"
     if release(evidence.manifest.version) >= _SHARED_SINCE and rule.edges != MEASURED_BY.edges:
-        yield "slices across a boundary of the window count nothing; since 0.3.0 they count with their part inside"
+        yield "slices across a boundary of the window count nothing. Since 0.3.0 their part inside counts"
 
 
 def _bad_slices(evidence: Evidence) -> Iterator[str]:

@@ -116,7 +116,7 @@ def _wheels(evidence: Evidence, code: CodeProof) -> Iterator[str]:
             yield from [f"{name} has no RECORD of its files, and the SHA-256 of all is required"] if demanded else []
             continue
         if wheel.differing:
-            yield f"{name} {wheel.version} is not as it was installed: {', '.join(wheel.differing)}"
+            yield f"{name} {wheel.version} was changed after installation: {', '.join(wheel.differing)}"
         if not wheel.files:
             yield f"none of the files of {name} {wheel.version} was read"
         stated = evidence.manifest.software.get(name, wheel.version)

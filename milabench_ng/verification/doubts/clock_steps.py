@@ -49,7 +49,7 @@ def _between(one: Span, other: Span) -> str:
     if abs(wall - own) <= _RATE * abs(own) + CLOCK_LIMIT_S:
         return ""
     batches = f"batch {one.batch} and batch {other.batch}"
-    return f"between {batches} {wall:.1f} s passed by their dates and {own:.1f} s by the monotonic clock"
+    return f"between {batches}, the dates moved by {wall:.1f} s and the monotonic clock by {own:.1f} s"
 
 
 def _within(record: Record) -> Iterator[str]:
