@@ -88,7 +88,7 @@ def test_the_next_start_reaps_the_scope_of_a_run_whose_guardian_died_too() -> No
     [said] = run("alice")["reaped"]
     # One or two: the tenant's first process hears of the orchestrator's end by itself.
     assert re.fullmatch(
-        rf"isolation: cleaned up dead run run-{told['pid']} \(orchestrator gone\): killed [12] processes, "
+        rf"isolation: cleaned up dead run run-{told['pid']}: killed [12] processes, "
         r"removed 2 groups\.",
         said,
     )
