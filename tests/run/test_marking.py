@@ -152,7 +152,7 @@ def test_clocks_that_were_held_down_mark_the_launches_on_that_gpu_only() -> None
     mark = Mark(kind="throttled", device="1", what="hw_thermal", value=0.031, limit=0.005)
     assert marks(facts(), seen(1, held=held)) == (mark,)
     assert marks(facts(), seen(0, 1, held=held)) == (mark,)
-    assert mark.text == "device 1: GPU clocks throttled (hw_thermal 3.1% of the time (limit 0.5%"
+    assert mark.text == "device 1: GPU clocks throttled (hw_thermal) for 3.1% of the time (limit 0.5%)"
 
 
 def test_a_mig_instance_has_the_clocks_of_its_board() -> None:
@@ -173,8 +173,8 @@ def test_parts_of_caches_are_a_mark() -> None:
 @pytest.mark.parametrize(
     ("workload", "kind", "told"),
     [
-        ("checkpoint", "memory", ["output was written to ext4"]),
-        ("disk_read", "memory", ["output was written to ext4"]),
+        ("checkpoint", "memory", ["output was written to ext4 (RAM), so no disk was measured"]),
+        ("disk_read", "memory", ["output was written to ext4 (RAM), so no disk was measured"]),
         ("vae", "memory", []),
         ("checkpoint", "disk", []),
         ("checkpoint", "network", []),
@@ -214,7 +214,7 @@ def test_every_kind_has_its_words() -> None:
         "data of milabench 2020: set",
         "1 of 3 neighbors were lost during the launch group",
         "SMT siblings shared between tenants",
-        "device 0: precision fp32 asked, tf32 ran",
+        "device 0: precision fp32 requested, tf32 ran",
     ]
 
 
@@ -239,7 +239,7 @@ def replaced(launch: Observation, done: Done) -> Observation:
 
 @pytest.mark.parametrize(
     ("share", "told"),
-    [(0.41, ["other programs used 41% of the busy CPU time (limit 15%"]), (0.12, []), (None, [])],
+    [(0.41, ["other programs used 41% of the busy CPU time (limit 15%)"]), (0.12, []), (None, [])],
 )
 def test_other_programs_on_the_cpus_are_a_mark(share: float | None, told: list[str]) -> None:
     assert [mark.text for mark in marks(facts(), seen(0, foreign_cpu=share))] == told
@@ -250,9 +250,9 @@ def test_another_run_and_a_quota_are_marks_at_whichever_edge_they_were() -> None
     later = msgspec.structs.replace(pod, periods=200, throttled=60, held_back_s=9.0)
     surroundings = (around(0.0, cpu_limits=(pod,)), around(100.0, cpu_limits=(later,), contested=("cpu1", "cpu2")))
     assert [mark.text for mark in marks(facts(), seen(0, surroundings=surroundings))] == [
-        "cpu1, cpu2 too",
+        "cpu1, cpu2 also used by another mnb run",
         "/pod has a quota of 3 CPUs, but the tenants have 4",
-        "throttled by the CPU quota of /pod or above for 50% of the time (limit 0.5%",
+        "throttled by the CPU quota of /pod or above for 50% of the time (limit 0.5%)",
     ]
 
 
@@ -288,8 +288,11 @@ def test_what_schedules_or_limits_a_tenant_in_another_way_is_a_mark() -> None:
         ("2026-01-06T16:01:40.123456Z", []),
         ("2026-01-06T16:01:40.223456Z", []),
         ("2026-01-06T16:01:41.123456Z", []),
-        ("2026-01-06T16:01:35.123456Z", ["the node's clock was changed by -5 s during the launch group (limit 2 s"]),
-        ("2026-01-07T16:01:40.123456Z", ["the node's clock was changed by 86400 s during the launch group (limit 2 s"]),
+        ("2026-01-06T16:01:35.123456Z", ["the node's clock was changed by -5 s during the launch group (limit 2 s)"]),
+        (
+            "2026-01-07T16:01:40.123456Z",
+            ["the node's clock was changed by 86400 s during the launch group (limit 2 s)"],
+        ),
     ],
 )
 def test_a_clock_that_is_set_by_seconds_is_a_mark(later: str, told: list[str]) -> None:
@@ -315,7 +318,7 @@ def test_tf32_on_a_device_without_it_is_a_mark() -> None:
     launch = msgspec.structs.replace(
         launch, launch=msgspec.structs.replace(launch.launch, arguments={"precision": "tf32"})
     )
-    assert [mark.text for mark in marks(facts(), launch)] == ["device 0: precision tf32 asked, fp32 ran"]
+    assert [mark.text for mark in marks(facts(), launch)] == ["device 0: precision tf32 requested, fp32 ran"]
 
 
 def test_a_partial_fence_is_a_mark_of_its_own() -> None:
