@@ -136,7 +136,7 @@ def test_files_that_hold_no_such_volume(
 ) -> None:
     real(tmp_path, "sample_A_20160501.hdf", **arrays)
     with pytest.raises(InputError, match=message):
-        Cremi().open(tmp_path)
+        Cremi().open(tmp_path).shape  # noqa: B018
 
 
 def test_without_h5py_the_set_is_listed_and_says_what_to_install(

@@ -23,6 +23,7 @@ from milabench_ng.datasets.volumes.cremi import CLEFTS, RAW, Cremi, Volume
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.events import Done, Loss, Ready, Skips
 from milabench_ng.worker.discovery import builtin_workloads
+from milabench_ng.workloads.models.saved_weights import restored
 from milabench_ng.workloads.models.unet3d import UNet3d, check_sides
 from milabench_ng.workloads.unet3d.blocks import Blocks, Patches, normalised
 from milabench_ng.workloads.unet3d.unet3d_infer import WithoutHalo
@@ -328,3 +329,38 @@ def test_batches_count_all_their_patches_and_the_network_learns(place: Path) -> 
     assert losses[-1] is not None
     assert losses[0] is not None
     assert losses[-1] < losses[0]
+
+
+def test_arrays_elsewhere_in_the_file(tmp_path: Path) -> None:
+    """Of a file of one's own, whose background is 0."""
+    with h5py.File(tmp_path / "own.hdf", "w") as file:
+        file["em"] = np.arange(8, dtype=np.uint8).reshape(2, 2, 2)
+        file["cells/ids"] = np.array([0, 0, 0, 5, 0, 0, 0, 7], dtype=np.uint8).reshape(2, 2, 2)
+    volume = Volume(tmp_path / "own.hdf", True, lambda raw, foreground: (raw, foreground)).at("em", "cells/ids")
+    raw, foreground = volume[slice(0, 2), slice(1, 2), slice(0, 2)]
+    assert volume.shape == (2, 2, 2)
+    assert raw.tolist() == [[[2, 3]], [[6, 7]]]
+    assert foreground.tolist() == [[[False, True]], [[False, True]]]
+    with pytest.raises(InputError, match="there is no labels with three dimensions; wanted is em and labels"):
+        Volume(tmp_path / "own.hdf", True, lambda *both: both).at("em", "labels").shape  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.pt"])
+def test_saved_weights_are_restored(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    saved = nn.Linear(2, 3)
+    if name.endswith("safetensors"):
+        pytest.importorskip("safetensors.torch").save_file(saved.state_dict(), tmp_path / name)
+    else:
+        torch.save(saved.state_dict(), tmp_path / name)
+    assert torch.equal(restored(nn.Linear(2, 3), str(tmp_path / name)).weight, saved.weight)
+    with pytest.raises(InputError, match="not the weights of this network"):
+        restored(nn.Linear(2, 4), str(tmp_path / name))
+    with pytest.raises(InputError, match=r"--checkpoint .*none.pt"):
+        restored(saved, str(tmp_path / "none.pt"))
+
+
+def test_a_whole_pickled_network_is_refused(tmp_path: Path) -> None:
+    torch.save(nn.Linear(2, 3), tmp_path / "model.pt")
+    with pytest.raises(InputError, match="not the weights of this network"):
+        restored(nn.Linear(2, 3), str(tmp_path / "model.pt"))

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -87,22 +87,39 @@ class Volume(Dataset[Any]):
     """A volume on disk; a sample is what a box of it holds, `transform(raw, foreground)`.
 
     Raw: uint8 [D, H, W]. Foreground: bool [D, H, W], the voxels of clefts; None in a volume without labels. Each sample
-    opens the file, so that processes share no state of the HDF5 library.
+    opens the file, so that processes share no state of the HDF5 library. Asking for its shape looks for its arrays.
     """
 
+    raw, labels = RAW, CLEFTS
+    """Where the arrays are in the file."""
+
     def __init__(self, file: Path, labelled: bool, transform: Callable[..., Any]) -> None:
-        """Raises InputError if the file does not hold such a volume."""
         self.file = file
         self.labelled = labelled
         self.transform = transform
+        with self._opened():
+            pass  # raises what a damaged file raises
+
+    @property
+    def _background(self) -> int:
+        return BACKGROUND if self.labels == CLEFTS else 0
+
+    def at(self, raw: str, labels: str = CLEFTS) -> Self:
+        """This volume, with its arrays elsewhere in the file."""
+        self.raw, self.labels = raw, labels
+        return self
+
+    @functools.cached_property
+    def shape(self) -> Shape:
+        """Voxels of each side: sections, rows, columns. Raises InputError if the file does not hold such a volume."""
+        keys = (self.raw, self.labels) if self.labelled else (self.raw,)
         with self._opened() as opened:
-            shapes = {key: _shape_of(opened, key, file) for key in ((RAW, CLEFTS) if labelled else (RAW,))}
-        self.shape = shapes[RAW]
-        """Voxels of each side: sections, rows, columns."""
-        if labelled and shapes[CLEFTS] != shapes[RAW]:
+            shapes = [_shape_of(opened, key, self.file, keys) for key in keys]
+        if shapes[0] != shapes[-1]:
             raise InputError(
-                f"{file}: {RAW} is of shape {shapes[RAW]} and {CLEFTS} of {shapes[CLEFTS]}: not one volume"
+                f"{self.file}: {self.raw} is of shape {shapes[0]} and {self.labels} of {shapes[1]}: not one volume"
             )
+        return shapes[0]
 
     def __len__(self) -> int:
         """Sections."""
@@ -110,8 +127,8 @@ class Volume(Dataset[Any]):
 
     def __getitem__(self, box: Box) -> Any:
         with self._opened() as opened:
-            raw = opened[RAW][box]
-            return self.transform(raw, opened[CLEFTS][box] != BACKGROUND if self.labelled else None)
+            raw = opened[self.raw][box]
+            return self.transform(raw, opened[self.labels][box] != self._background if self.labelled else None)
 
     def _opened(self) -> Any:
         """Without a lock, which a read-only or network file system may not have."""
@@ -140,13 +157,13 @@ def _h5py() -> ModuleType:
     return module
 
 
-def _shape_of(opened: Any, key: str, file: Path) -> Shape:
+def _shape_of(opened: Any, key: str, file: Path, keys: tuple[str, ...]) -> Shape:
     """The shape of one array of a volume."""
     import h5py
 
     found = opened.get(key)
     if not isinstance(found, h5py.Dataset) or found.ndim != 3:
-        raise InputError(f"{file}: there is no {key} with three dimensions; a CREMI file has {RAW} and {CLEFTS}")
+        raise InputError(f"{file}: there is no {key} with three dimensions; wanted is {' and '.join(keys)}")
     depth, height, width = found.shape
     return int(depth), int(height), int(width)
 

@@ -6,7 +6,8 @@ from typing import Literal
 from torch import Tensor, nn
 
 from milabench_ng.bench import Bench, Count, Derived, WholeNumber, workload
-from milabench_ng.datasets.volumes.cremi import Cremi
+from milabench_ng.datasets.volumes.cremi import RAW, Cremi
+from milabench_ng.workloads.models.saved_weights import restored
 from milabench_ng.workloads.models.unet3d import UNet3d, check_sides
 from milabench_ng.workloads.unet3d.blocks import Blocks
 
@@ -52,7 +53,7 @@ def whole_halves(
     bound="gpu-compute",
     requires=("h5py",),
     extra="volumes",
-    formerly={"copies": "lean"},
+    formerly={"copies": "lean", "raw": RAW, "checkpoint": ""},
     derived=(
         Derived("MVox/s", "rate / 1e6"),
         Derived(
@@ -73,6 +74,8 @@ def unet3d_infer(
     halo_height: WholeNumber = 64,
     halo_width: WholeNumber = 64,
     copies: Literal["original", "lean"] = "original",
+    raw: str = RAW,
+    checkpoint: str = "",
 ) -> None:
     """Find synaptic clefts in a volume, block by block (EMBL's 3D-UNet benchmark): bound by the GPU and by the copies.
 
@@ -90,13 +93,18 @@ def unet3d_infer(
         halo_height: rows around a block.
         halo_width: columns around a block.
         copies: original: as above; lean: from page-locked memory, and only the block is copied back.
+        raw: where the voxels are in the HDF5 file.
+        checkpoint: file with the network's weights, safetensors or what torch.save made of its state_dict(); without
+            one they are random.
     """
     block = {"block_depth": block_depth, "block_height": block_height, "block_width": block_width}
     halo = {"halo_depth": halo_depth, "halo_height": halo_height, "halo_width": halo_width}
     whole = [own + 2 * edge for own, edge in zip(block.values(), halo.values(), strict=True)]
-    blocks = Blocks(bench.data(split="padded"), block, halo)
+    blocks = Blocks(bench.data(split="padded").at(raw), block, halo)
     as_published = copies == "original"
-    model = bench.place(WithoutHalo(UNet3d(), blocks.block, blocks.halo, cut_on_host=as_published)).eval()
+    model = bench.place(
+        WithoutHalo(restored(UNet3d(), checkpoint), blocks.block, blocks.halo, cut_on_host=as_published)
+    ).eval()
     batches = bench.loader(1, samples=blocks, shuffle=False, pin_memory=not as_published)
     for volume in bench.measure(batches, count=math.prod(whole)):
         bench.infer(model, volume)

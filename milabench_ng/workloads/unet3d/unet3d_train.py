@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from milabench_ng.bench import Bench, Count, Derived, FromZero, workload
-from milabench_ng.datasets.volumes.cremi import Cremi
+from milabench_ng.datasets.volumes.cremi import CLEFTS, RAW, Cremi
 from milabench_ng.workloads.models.unet3d import UNet3d, check_sides
 from milabench_ng.workloads.unet3d.blocks import Patches
 
@@ -24,6 +24,7 @@ def whole_halves(*, depth: int, height: int, width: int) -> None:
     requires=("h5py",),
     extra="volumes",
     auto_batch=True,
+    formerly={"raw": RAW, "labels": CLEFTS},
     derived=(Derived("s/iter", "depth * height * width * batch_size / rate"), Derived("MVox/s", "rate / 1e6")),
     fits=whole_halves,
 )
@@ -35,6 +36,8 @@ def unet3d_train(
     width: Count = 384,
     batch_size: Count = 1,
     learning_rate: FromZero = 1e-3,
+    raw: str = RAW,
+    labels: str = CLEFTS,
 ) -> None:
     """Train a 3D-UNet to find synaptic clefts (EMBL's 3D-UNet benchmark): bound by the GPU, if fed.
 
@@ -51,11 +54,13 @@ def unet3d_train(
         width: columns of a patch, a multiple of 16.
         batch_size: patches per step.
         learning_rate: of Adam; 0 leaves the weights as they are.
+        raw: where the voxels are in the HDF5 file.
+        labels: where their labels are, of the same shape; elsewhere than CREMI's, 0 is no object.
     """
     sides = {"depth": depth, "height": height, "width": width}
-    patches = Patches(bench.data(), sides)
+    patches = Patches(bench.data().at(raw, labels), sides)
     model = bench.place(UNet3d())
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
     batches = bench.loader(batch_size, samples=patches, order=patches.corners)
-    for raw, foreground in bench.measure(batches, count=batch_size * math.prod(patches.sides)):
-        bench.step(F.binary_cross_entropy_with_logits(model(raw), foreground), optimizer)
+    for voxels, foreground in bench.measure(batches, count=batch_size * math.prod(patches.sides)):
+        bench.step(F.binary_cross_entropy_with_logits(model(voxels), foreground), optimizer)
