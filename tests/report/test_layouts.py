@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 
+import make_records
 import msgspec
 import pytest
 from rows import changed as changed_row
@@ -13,8 +15,10 @@ from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.analysis.summary.summary import Stat, Summary
 from milabench_ng.model.errors import InputError
 from milabench_ng.present.writers import Form, write_layout
+from milabench_ng.records.reading import ReadRecord
+from milabench_ng.records.window import SliceRow
 from milabench_ng.report.report import Report
-from milabench_ng.report.reporting import build_report
+from milabench_ng.report.reporting import build_report, make_report
 
 UNET3D = ["Gpu-Type", "Cuda-Version", "Pytorch-Version", "Precision", "Training [s/iter]", "Inference [MVox/s]"]
 PATCH, BLOCK = 48 * 384 * 384, 64 * 512 * 512
@@ -130,3 +134,28 @@ def test_published_figures_stand_beside_a_run_and_decide_nothing() -> None:
     (other,) = [line for line in larger.lines if line.scored.test == label]
     assert other.compared[0] is not None
     assert other.compared[0].perf_ratio is None
+
+
+def test_times_of_iterations_have_their_spread(tmp_path: Path) -> None:
+    """By hand: slices of 0.5 s with one step each but for those of the last fifth, which have two."""
+    whole = make_records.plan("unet3d", {"unet3d_train": make_records.PER_GPU}, 1, 1)
+    make_records.write_run(tmp_path, whole)
+    report = make_report(tmp_path)
+    assert report.folder is not None
+    (read,) = report.folder.records
+    assert isinstance(read, ReadRecord)
+    (rank,) = read.record.mnb.ranks
+    window = read.record.mnb.window
+    assert window is not None
+    inside = [at for at, row in enumerate(rank.slices) if window.holds(row)]
+    for at, row in enumerate(rank.slices):
+        steps = 2 if at in inside[-(len(inside) // 5) :] else 1
+        rank.slices[at] = SliceRow(row.start_s, row.length_s, row.count, steps, row.wait_s)
+    head, row = rows(report)
+    found = dict(zip(head, row, strict=True))
+    assert {title: found[f"Iteration {title} [s]"] for title in ("median", "5 %", "95 %")} == {
+        "median": "0.5000",
+        "5 %": "0.2500",
+        "95 %": "0.5000",
+    }
+    assert found["Block median [s]"] == "-"

@@ -1,23 +1,29 @@
 """The table of EMBL's 3D-UNet benchmark: a row for each precision, training and inference side by side. Pure.
 
-Deviations are those between launches; the original's are between iterations and between blocks.
+Deviations are those between launches; the original's are between iterations and between blocks. How long iterations
+took has columns of its own, if the launches' slices are there: iterations of one slice count as equally long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby, zip_longest
 
 import msgspec
 
 from milabench_ng.present.layouts.layout import SuiteLayout, chosen, gpu_name, mean_and_deviation
 from milabench_ng.present.render.sections import Column, Section, section
+from milabench_ng.records.reading import ReadRecord
 from milabench_ng.report.report import Line, Report
 
 AXES = ("depth", "height", "width")
 NAMES = {"fp32": "single", "amp": "mixed"}
 """The suite's words for what ran; it has none for tf32 and bf16."""
 NOTHING = "-"
+
+
+Steps = tuple[tuple[float, int], ...]
+"""Seconds of a step, and how many steps took them."""
 
 
 class _Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +35,9 @@ class _Result(msgspec.Struct, frozen=True, kw_only=True):
     precision: str
     train: Line | None
     infer: Line | None
+    train_steps: Steps
+    infer_steps: Steps
+    """Empty for a report on a summary."""
 
 
 COLUMNS: tuple[Column[_Result], ...] = (
@@ -41,17 +50,29 @@ COLUMNS: tuple[Column[_Result], ...] = (
     Column("Blocks_train", value=lambda row: _patch(row.train)),
     Column("Blocks_inf", value=lambda row: _block(row.infer)),
 )
+SPREAD = {"median": 0.5, "5 %": 0.05, "95 %": 0.95}
+"""Of the iterations of all launches, in their windows."""
+
+
+def _spread(what: str, of: Callable[[_Result], Steps]) -> tuple[Column[_Result], ...]:
+    def column(title: str, part: float) -> Column[_Result]:
+        return Column(f"{what} {title} [s]", value=lambda row: _quantile(of(row), part))
+
+    return tuple(column(title, part) for title, part in SPREAD.items())
+
+
+ITERATIONS = (*_spread("Iteration", lambda row: row.train_steps), *_spread("Block", lambda row: row.infer_steps))
 NET: Column[_Result] = Column("Inference net of the halo [MVox/s]", value=lambda row: _figure(row.infer, "MVox/s net"))
 
 
 def table(report: Report) -> Section:
     """The original's columns."""
-    return section("unet3d", "3D-UNet", _results(report), *COLUMNS)
+    return section("unet3d", "3D-UNet", _results(report), *COLUMNS, *_known(report))
 
 
 def tables(report: Report) -> tuple[Section, ...]:
     """A table for each precision, and the rate of inference without the halo beside the original's."""
-    kept = [column for column in (*COLUMNS[:6], NET, *COLUMNS[6:]) if column.title != "Precision"]
+    kept = [column for column in (*COLUMNS[:6], NET, *COLUMNS[6:], *_known(report)) if column.title != "Precision"]
     return tuple(
         section(precision, precision, list(rows), *kept)
         for precision, rows in groupby(_results(report), lambda row: row.precision)
@@ -77,9 +98,42 @@ def _results(report: Report) -> list[_Result]:
                     precision=precision,
                     train=train,
                     infer=infer,
+                    train_steps=_steps(report, train),
+                    infer_steps=_steps(report, infer),
                 )
             )
     return found
+
+
+def _known(report: Report) -> tuple[Column[_Result], ...]:
+    """The columns of iterations, if there are records to take them from."""
+    return ITERATIONS if report.folder is not None else ()
+
+
+def _steps(report: Report, line: Line | None) -> Steps:
+    """How long the steps of a test took in the windows of its launches."""
+    if line is None or report.folder is None:
+        return ()
+    records = (each.record for each in report.folder.records if isinstance(each, ReadRecord))
+    own = (each.mnb for each in records if each.mnb.label == line.scored.test)
+    return tuple(
+        (row.length_s / row.steps, row.steps)
+        for mnb in own
+        if mnb.window is not None
+        for rank in mnb.ranks
+        for row in rank.slices
+        if row.steps and mnb.window.holds(row)
+    )
+
+
+def _quantile(steps: Steps, part: float) -> str:
+    """The least time that ``part`` of the steps do not exceed."""
+    left = part * sum(count for _, count in steps)
+    for seconds, count in sorted(steps):
+        left -= count
+        if left <= 0:
+            return f"{seconds:.4f}"
+    return NOTHING
 
 
 def _trains(line: Line) -> bool:
