@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 import threadpoolctl
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
@@ -144,6 +146,11 @@ class Bench:
         self._trace.watch(module)
         self._layer_type.watch(module)
         return module
+
+    def spread(self, module: nn.Module) -> nn.Module:
+        """A placed ``module`` for training: its gradients are averaged over the launch's devices, if it has several."""
+        several = dist.is_initialized() and dist.get_world_size() > 1
+        return DistributedDataParallel(module) if several else module
 
     def compile(self, module: nn.Module, *inputs: Any, parts: Iterable[nn.Module] = ()) -> Callable[..., Any]:
         """A placed ``module``, compiled for inputs like these: of the same shapes, types and memory formats.

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -50,7 +50,7 @@ class Definition:
     unit: str
     data: type[DataSet] | DataBy | None
     precision: str
-    distributed: bool
+    distributed: bool | Literal["if several"]
     bound: Bound | None
     cpu_only: bool
     requires: tuple[str, ...]
@@ -105,6 +105,10 @@ class Definition:
     def _judged(self) -> set[str]:
         return set() if self.fits is None else {*inspect.signature(self.fits).parameters}
 
+    def in_ranks(self, devices: int) -> bool:
+        """Whether a launch over so many devices has a process group."""
+        return devices > 1 if self.distributed == "if several" else self.distributed
+
     @property
     def name(self) -> str:
         """The function's name."""
@@ -131,6 +135,7 @@ class Definition:
         same = {name: value for name, value in vars(self).items() if name in catalogue.Workload.__struct_fields__}
         read = {
             "name": name,
+            "distributed": bool(self.distributed),
             "data": self.data.name if isinstance(self.data, type) else self.data,
             "options": (*self.own_options, *COMMON(self.precision)),
             "missing": tuple(name for name in self.requires if importlib.util.find_spec(name) is None),
@@ -150,7 +155,7 @@ def workload(
     unit: str,
     data: type[DataSet] | DataBy | None = None,
     precision: str = "fp32",
-    distributed: bool = False,
+    distributed: bool | Literal["if several"] = False,
     bound: Bound | None = None,
     cpu_only: bool = False,
     requires: tuple[str, ...] = (),
@@ -173,7 +178,8 @@ def workload(
     """Declare a function ``(bench, *, options...)`` as a workload.
 
     ``unit``: what one item is. ``data``: the data set that it reads, or which one by the value of an option.
-    ``distributed``: it runs as one rank per device. ``bound``: what sets its pace. ``cpu_only``: its device is the CPU
+    ``distributed``: it runs as one rank per device; ``"if several"``: over one device it runs as other workloads do,
+    without a process group. ``bound``: what sets its pace. ``cpu_only``: its device is the CPU
     even if the tenant has a GPU. ``requires``: modules that it imports at run time and that may not be installed;
     ``extra``: the extra of its package that installs them. ``ram_gib``: RAM that a tenant needs, without page cache.
     ``auto_batch``: ``--batch-size auto`` may find its option ``batch_size``, with which its memory grows.

@@ -222,7 +222,7 @@ class Workload(Declarations, frozen=True, kw_only=True):
     precision: str
     """The mode it runs in by default."""
     distributed: bool
-    """Runs as one rank per device; others run in one process."""
+    """Can run as one rank per device; others run in one process."""
     cpu_only: bool
     """Its device is the CPU, even if the tenant has a GPU."""
     requires: tuple[str, ...]

@@ -53,7 +53,7 @@ def run_rank(
         tenant=tenant_number(seat.slot),
         rank=rank,
         tenants=task.processes,
-        mark_interval_s=0.0 if definition.distributed else INTERVAL_S,
+        mark_interval_s=0.0 if definition.in_ranks(len(task.seats)) else INTERVAL_S,
         close_in_children=(3, 4),
         read_bytes_per_s=task.read_bytes_per_s,
         late_steps=task.late_steps,

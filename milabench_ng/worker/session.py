@@ -37,7 +37,7 @@ def run(task: Task, commands: int, events: int, phases: dict[str, float], since:
             channel.send(task.unfit)
             return 1
         definition, _ = find_workload(task.workload)
-        if definition.distributed:
+        if definition.in_ranks(len(task.seats)):
             for name, seconds in phases.items():
                 channel.send(Phase(name=name, seconds=seconds))
             return ranks.run(task, channel, definition, since)

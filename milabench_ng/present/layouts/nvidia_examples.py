@@ -1,13 +1,13 @@
 """The tables of Lambda's benchmark of NVIDIA's examples: a row for each precision and figure, a column for each task.
 
 Pure. The original measures several GPUs in one job; here each has a tenant of its own, and the figure of a node is the
-sum over them. Its watts and prices are those of a list, ours what was measured and given. Relative figures are of
-throughput alone: in this suite a GPU with more memory has larger batches.
+sum over them; what ran in one job has rows of its own. The original's watts and prices are those of a list, ours what
+was measured and given. Relative figures are of throughput alone: in this suite a GPU with more memory has larger
+batches.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from itertools import product
 
@@ -29,8 +29,9 @@ TASKS = (
     *("transformerxllarge", "waveglow", "maskrcnn"),
 )
 """The original's columns."""
-_PRECISION = re.compile("_(half_master|[^_]+)$")
-"""At the end of a test's name."""
+MODES = ("fp32", "tf32", "amp", "bf16", "half_master")
+JOB = "_ddp"
+"""How the name of a test ends that is one job over all GPUs."""
 
 
 class _Figure(msgspec.Struct, frozen=True):
@@ -118,11 +119,15 @@ def _ratio_to(at: int, other: Comparison) -> Callable[[Line], Cell]:
 
 def _task(line: Line) -> str:
     """The original's name of a test: without suite and precision."""
-    return _PRECISION.sub("", name_of(line.scored.test)).replace("txl_", "transformerxl")
+    name = name_of(line.scored.test).removesuffix(JOB)
+    mode = next((mode for mode in MODES if name.endswith(f"_{mode}")), "")
+    return name.removesuffix(f"_{mode}").replace("txl_", "transformerxl") if mode else ""
 
 
 def _precision(line: Line) -> str:
-    return " and ".join(line.row.work.precision) or NOTHING
+    """What ran, of one job over all GPUs apart from that of GPUs which work alone."""
+    job = " in one job" if line.scored.test.endswith(JOB) else ""
+    return (" and ".join(line.row.work.precision) or NOTHING) + job
 
 
 def _quotient(value: float | None, by: float | None) -> Cell:

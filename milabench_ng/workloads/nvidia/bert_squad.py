@@ -25,6 +25,7 @@ def equal_heads(*, width: int, heads: int) -> None:
 @workload(
     unit="sequences",
     data=Squad,
+    distributed="if several",
     bound="gpu-compute",
     auto_batch=True,
     requires=("transformers",),
@@ -69,6 +70,7 @@ def bert_squad(
     sizes = {"layers": layers, "width": width, "heads": heads, "inner": inner, "longest": LONGEST}
     model = bench.place(SpanFinder(**sizes, attention=attention))
     optimizer = torch.optim.AdamW(decayed(model, DECAY), lr=learning_rate, fused=True)
+    forward = bench.spread(model)
     batches = bench.loader(batch_size, samples=bench.data().padded(length))
     for tokens, real, parts, spans in bench.measure(batches):
-        bench.step(span_loss(model(tokens, real, parts), spans), optimizer, clip_norm=clip_norm)
+        bench.step(span_loss(forward(tokens, real, parts), spans), optimizer, clip_norm=clip_norm)

@@ -19,6 +19,7 @@ FIRST_RATE = 0.01
     unit="tokens",
     most_items="2 * batch_size * (longest + 1)",
     data=NewsCommentary,
+    distributed="if several",
     bound="gpu-compute",
     auto_batch=True,
 )
@@ -68,10 +69,11 @@ def gnmt(
     model = bench.place(drawn_uniformly(GNMT(pairs.vocabulary, hidden, layers, dropout, entering=dropout)))
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: FIRST_RATE ** max(0.0, 1 - step / warm_up))
+    forward = bench.spread(model)
     most = torch.full((longest, batch_size), PAD + 1, device=bench.device)
-    bench.rehearse(lambda: smoothed(model(most, [longest] * batch_size, most), most, smoothing))
+    bench.rehearse(lambda: smoothed(forward(most, [longest] * batch_size, most), most, smoothing))
     for source, target, lengths, _ in bench.measure(batches, count=lambda batch: batch[3]):
-        logits = model(source, lengths, target[:-1])
+        logits = forward(source, lengths, target[:-1])
         bench.step(smoothed(logits, target[1:], smoothing), optimizer, clip_norm=clip_norm)
         schedule.step()
 

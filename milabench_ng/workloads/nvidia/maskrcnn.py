@@ -78,6 +78,7 @@ def network(short_side: int, long_side: int) -> MaskRCNN:
 @workload(
     unit="images",
     data=Coco,
+    distributed="if several",
     bound="gpu-compute",
     auto_batch=True,
     derived=(Derived("ms/step", "1000 * batch_size / rate"),),
@@ -115,8 +116,9 @@ def maskrcnn(
     model = bench.place(network(short_side, long_side))
     dtype = next(model.parameters()).dtype
     optimizer = torch.optim.SGD(decayed(model, weight_decay), lr=learning_rate, momentum=momentum)
+    forward = bench.spread(model)
     order = OneOrientation(pictures.upright, batch_size)
     batches = bench.loader(batch_size, samples=pictures, order=order, collate=list)
     for batch in bench.measure(batches, count=batch_size):
-        losses = model([picture.to(dtype) / 255 for picture, _ in batch], [target for _, target in batch])
+        losses = forward([picture.to(dtype) / 255 for picture, _ in batch], [target for _, target in batch])
         bench.step(sum(losses.values()), optimizer)

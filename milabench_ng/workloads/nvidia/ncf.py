@@ -51,6 +51,7 @@ class DeviceEpochs:
 @workload(
     unit="samples",
     data=MovieLens,
+    distributed="if several",
     bound="gpu-memory",
     auto_batch=True,
     derived=(Derived("ms/step", "1000 * batch_size / rate"),),
@@ -82,5 +83,6 @@ def ncf(
     epochs = DeviceEpochs(ratings, batch_size, negatives, bench.device)
     model = bench.place(NeuMF(ratings.users, ratings.items, factors, WIDTHS, dropout))
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, betas=(0.25, 0.5), fused=True)
+    forward = bench.spread(model)
     for users, items, labels in bench.measure(epochs, count=batch_size):
-        bench.step(F.binary_cross_entropy_with_logits(model(users, items), labels), optimizer)
+        bench.step(F.binary_cross_entropy_with_logits(forward(users, items), labels), optimizer)

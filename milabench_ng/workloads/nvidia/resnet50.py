@@ -18,6 +18,7 @@ SIDE = 224  # pixels
 @workload(
     unit="images",
     data=DataBy(option="source", sets={"loader": ImageNet.name}),
+    distributed="if several",
     bound="gpu-compute",
     auto_batch=True,
     derived=(Derived("ms/step", "1000 * batch_size / rate"),),
@@ -50,6 +51,7 @@ def resnet50(
     bench.autotune()
     model = bench.place(torchvision.models.resnet50(weights=None))
     optimizer = torch.optim.SGD(decayed(model, weight_decay), lr=learning_rate, momentum=momentum)
+    forward = bench.spread(model)
     batches: Iterable[Any]
     if source == "loader":
         batches = bench.loader(batch_size, transform=training_transform(SIDE))
@@ -57,4 +59,4 @@ def resnet50(
         noise = torch.randn(batch_size, 3, SIDE, SIDE), torch.randint(CLASSES, (batch_size,))
         batches = repeat(bench.to_device(noise))
     for images, labels in bench.measure(batches):
-        bench.step(F.cross_entropy(model(images), labels), optimizer)
+        bench.step(F.cross_entropy(forward(images), labels), optimizer)

@@ -35,6 +35,7 @@ def noise(pictures: int) -> tuple[Tensor, Tensor, Tensor]:
 @workload(
     unit="images",
     data=DataBy(option="source", sets={"loader": Coco.name}),
+    distributed="if several",
     bound="gpu-compute",
     auto_batch=True,
     derived=(Derived("ms/step", "1000 * batch_size / rate"),),
@@ -69,11 +70,12 @@ def ssd_resnet50(
     model = bench.place(SSD300(ResNet(Bottleneck, list(RESNET)), nn.BatchNorm2d))
     model.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(decayed(model, weight_decay), lr=learning_rate, momentum=momentum)
+    forward = bench.spread(model)
     batches: Iterable[Any]
     if source == "loader":
         batches = bench.loader(batch_size, transform=Augment())
     else:
         batches = repeat(bench.to_device(noise(batch_size)))
     for images, offsets, classes in bench.measure(batches):
-        places, scores = model(images.to(memory_format=torch.channels_last))
+        places, scores = forward(images.to(memory_format=torch.channels_last))
         bench.step(multibox_loss(places, scores, offsets, classes), optimizer)

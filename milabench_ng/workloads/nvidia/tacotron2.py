@@ -17,6 +17,7 @@ from milabench_ng.workloads.nvidia.spoken import Speaking
     unit="mel frames",
     most_items="batch_size * frames",
     data=LJSpeech,
+    distributed="if several",
     bound="launch",
     auto_batch=True,
     derived=(Derived("x real time", "rate * 256 / 22050"),),
@@ -52,9 +53,10 @@ def tacotron2(
     utterances = bench.data(transform=speaking)
     model = bench.place(Tacotron2())
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, weight_decay=1e-6, fused=True)
+    forward = bench.spread(model)
     order = EvenBatches(utterances.lengths, batch_size)
     batches = bench.loader(batch_size, samples=utterances, order=order, collate=speaking.collate)
     for spoken in bench.measure(batches, count=lambda spoken: spoken.frames):
-        drawn, refined, ends = model(spoken.letters, spoken.counts, spoken.mels, spoken.lengths)
+        drawn, refined, ends = forward(spoken.letters, spoken.counts, spoken.mels, spoken.lengths)
         errors = F.mse_loss(drawn, spoken.mels) + F.mse_loss(refined, spoken.mels)
         bench.step(errors + F.binary_cross_entropy_with_logits(ends, spoken.ends), optimizer, clip_norm=1.0)

@@ -22,6 +22,7 @@ def check_width(*, width: int, heads: int) -> None:
     unit="tokens",
     most_items="batch_size * length",
     data=WikiText103,
+    distributed="if several",
     bound="gpu-compute",
     auto_batch=True,
     derived=(Derived("segments/s", "rate / length"), Derived("ms/step", "1000 * batch_size * length / rate")),
@@ -77,9 +78,10 @@ def txl(
             chosen: torch.optim.Optimizer = Lamb(model.parameters(), lr=learning_rate)
         case "adam":
             chosen = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
+    forward = bench.spread(model)
     states = model.no_memory(batch_size)
     for tokens, following in bench.measure(windows, count=lambda window: window[1].numel()):
-        logits, given = model(tokens, states)
+        logits, given = forward(tokens, states)
         states = remembered(states, given, memory)
         bench.step(next_word_loss(logits, following), chosen, clip_norm=clip_norm)
 

@@ -32,6 +32,7 @@ class Segment:
     unit="audio samples",
     most_items=f"{SEGMENT} * batch_size",
     data=LJSpeech,
+    distributed="if several",
     bound="gpu-compute",
     auto_batch=True,
     derived=(
@@ -57,7 +58,8 @@ def waveglow(bench: Bench, *, batch_size: Count = 8, learning_rate: FromZero = 0
     bench.autotune()
     model = bench.place(WaveGlow())
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
+    forward = bench.spread(model)
     batches = bench.loader(batch_size, transform=Segment())
     for audio, mels in bench.measure(batches, count=SEGMENT * batch_size):
-        noise, logarithm = model(audio, mels)
+        noise, logarithm = forward(audio, mels)
         bench.step(unlikelihood(noise, logarithm), optimizer, clip_norm=LARGEST)
