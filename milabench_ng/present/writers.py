@@ -93,7 +93,9 @@ def _interference() -> ModuleType:
 def write_tables(report: Report, folder: Path, *, force: bool = False) -> None:
     """Write every table of ``report`` as a CSV file into ``folder``."""
     try:
-        files = as_csv.write_all(report, folder, _interference().file_tables(report), force=force)
+        study = import_module("milabench_ng.present.layouts.data_loading")
+        further = (*_interference().file_tables(report), *study.file_tables(report))
+        files = as_csv.write_all(report, folder, further, force=force)
     except OSError as error:
         raise InputError(f"--tables {folder}: {error.strerror}") from None
     _say_written(f"{counted(len(files), 'table')} in {folder}")

@@ -26,7 +26,7 @@ from milabench_ng.model.units import MIB
 from milabench_ng.present.html.figures import Box, Curve, Segment
 from milabench_ng.present.html.folder_details import details_of
 from milabench_ng.present.html.loading_charts import loading_charts
-from milabench_ng.present.layouts.data_loading import loading_results
+from milabench_ng.present.layouts.data_loading import epoch_edges, file_tables, loading_results
 from milabench_ng.present.writers import Form, write_layout
 from milabench_ng.records.folder import read_folder
 from milabench_ng.records.window import SliceRow
@@ -210,3 +210,20 @@ def test_the_charts_are_drawn_as_files(folder: Path, tmp_path: Path) -> None:
         assert path.read_text().startswith("<svg")
         width, height = struct.unpack(">2I", path.with_suffix(".png").read_bytes()[16:24])
         assert (width, height) == (1720, 892)
+
+
+def test_epochs_begin_where_the_one_before_ends() -> None:
+    """By hand: 370 images a second, then 740: epochs of 2 s and 1.5 s, and 370 images of a third."""
+    rows = [SliceRow(10.0 + at, 1.0, count, 1, 0.0) for at, count in enumerate((370, 370, 370, 740))]
+    assert list(epoch_edges(rows)) == [10.0, 12.0, 13.5]
+    assert list(epoch_edges([])) == []
+
+
+def test_timings_have_every_epoch_and_say_which_the_study_keeps(tmp_path: Path) -> None:
+    """At 100 images a second for 60 s: eight epochs of 7.4 s."""
+    whole = make_records.plan("io", {"hsi_segmentation": make_records.PER_GPU}, 1, 1)
+    make_records.write_run(tmp_path, whole, rate=lambda _launch, _rank: 100.0)
+    (timings,) = file_tables(make_report(tmp_path))
+    assert [row[2] for row in timings.rows] == list(range(8))
+    assert {row[3] for row in timings.rows} == {"7.400000"}
+    assert [row[6] for row in timings.rows] == [False] * 2 + [True] * 6

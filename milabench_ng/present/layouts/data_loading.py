@@ -6,7 +6,8 @@ and count as their mean. The original measures whole epochs, and with them the r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -16,12 +17,17 @@ from milabench_ng.model.units import format_limit
 from milabench_ng.present.layouts.layout import SuiteLayout, chosen
 from milabench_ng.present.render.cells import Cell
 from milabench_ng.present.render.sections import Column, Section, section
+from milabench_ng.records.reading import ReadRecord
+from milabench_ng.records.record import Record
+from milabench_ng.records.window import SliceRow
 from milabench_ng.report.report import Line, Report
 
 SUITE = "io"
 STRATEGIES = ("original", "blosc", "fp16", "gpu_aug", "ring_buffer")
 EPOCH = 740
 """Images."""
+WARM_UP = 2
+"""Epochs at the start that the study leaves out."""
 UNLIMITED = "unlimited"
 NOTHING = "-"
 
@@ -90,6 +96,30 @@ def tables(report: Report) -> tuple[Section, ...]:
     return tuple(_of_limit(limit, results) for limit in dict.fromkeys(each.limit for each in results))
 
 
+def file_tables(report: Report) -> tuple[Section, ...]:
+    """The seconds of every whole epoch of every launch, as a file; none without records of the study."""
+    tests = {line.scored.test for line in report.lines if _belongs(line)}
+    records = report.folder.records if report.folder is not None else ()
+    epochs = [
+        (each.record, index, begin, end)
+        for each in records
+        if isinstance(each, ReadRecord) and each.record.mnb.label in tests
+        for rank in each.record.mnb.ranks
+        for index, (begin, end) in enumerate(pairwise(epoch_edges(rank.slices)))
+    ]
+    return (section("timings", "Epochs", epochs, *_TIMINGS),) if epochs else ()
+
+
+def epoch_edges(slices: Sequence[SliceRow]) -> Iterator[float]:
+    """When epochs began and ended, on the node's monotonic clock; within a slice, images are spread evenly."""
+    done = 0
+    yield from (row.start_s for row in slices[:1])
+    for row in slices:
+        for edge in range((done // EPOCH + 1) * EPOCH, done + row.count + 1, EPOCH):
+            yield row.start_s + row.length_s * (edge - done) / row.count
+        done += row.count
+
+
 LAYOUT = SuiteLayout(table=table, tables=tables)
 
 _COLUMNS: tuple[Column[tuple[LoadingResult, int]], ...] = (
@@ -99,6 +129,16 @@ _COLUMNS: tuple[Column[tuple[LoadingResult, int]], ...] = (
     Column("epoch_mean_s", value=lambda row: f"{row[0].epochs_s[row[1]]:.6f}"),
     Column("gpu_util_fraction", value=lambda row: _shown(row[0].loads[row[1]], 6)),
     Column(f"images_per_s({EPOCH}/epoch)", value=lambda row: f"{EPOCH / row[0].epochs_s[row[1]]:.2f}"),
+)
+
+_TIMINGS: tuple[Column[tuple[Record, int, float, float]], ...] = (
+    Column("test", value=lambda row: row[0].mnb.label),
+    Column("launch", value=lambda row: row[0].job_id),
+    Column("epoch_index", value=lambda row: row[1]),
+    Column("time", value=lambda row: f"{row[3] - row[2]:.6f}"),
+    Column("start_time", value=lambda row: f"{row[2]:.6f}"),
+    Column("end_time", value=lambda row: f"{row[3]:.6f}"),
+    Column("kept", value=lambda row: row[1] >= WARM_UP),
 )
 
 
