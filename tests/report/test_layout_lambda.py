@@ -145,3 +145,16 @@ def test_what_ran_decides_and_what_was_not_as_stated_is_left_out() -> None:
     assert caveats["lambda.ncf_tf32"].endswith("batch 8000000; dropped tail corrected; 12 batches/epoch")
     assert caveats["lambda.gnmt_half_master"].startswith("the median of 45 systems, 465138.333 to 487273.0; batch 1520")
     assert known["v100"]["lambda.bert_large_squad_half_master"].work.options["batch_size"] == 24
+
+
+def test_weights_with_masters_and_jobs_over_all_gpus_have_rows_of_their_own() -> None:
+    """What read a data set through loaders is no column of the original."""
+    run = summary_of(
+        gnmt_half_master=row("half_master", 1000.0),
+        gnmt_half_master_ddp=row("half_master", 900.0),
+        ssd_amp_loader=row("amp", 10.0),
+    )
+    report = report_on(run)
+    assert figures(report, "half_master", "gnmt")["throughput per GPU"] == "1000.00"
+    assert figures(report, "half_master in one job", "gnmt")["throughput"] == "3600.00"
+    assert figures(report, "amp", "ssd") == {}
