@@ -86,7 +86,7 @@ def test_each_rule_says_what_breaks_it_and_what_to_do(checkup: Checkup, seen: Co
     assert found[4].startswith("R33 this is ")
     assert len(found) == 5
     (few,) = broken(Rules(gpus=8), checkup, seen)
-    assert few.startswith("R23 there are 2. Offer a node with 8")
+    assert few.startswith("R23 found 2. Offer a node with 8")
     cut = [msgspec.structs.replace(one, kind="mig", name=f"{one.name} MIG 7g.141gb") for one in checkup.devices]
     (instances,) = broken(Rules(whole_gpus=True), msgspec.structs.replace(checkup, devices=tuple(cut)), seen)
     assert instances.startswith("R23 H200 MIG 7g.141gb, H200 MIG 7g.141gb are MIG instances. Run nvidia-smi -mig 0")
@@ -99,7 +99,7 @@ def test_each_rule_says_what_breaks_it_and_what_to_do(checkup: Checkup, seen: Co
         strict=False,
     )
     (alone,) = broken(rules, checkup, msgspec.structs.replace(seen, gpus={"GPU-0": busy}))
-    assert alone == "R26 processes 17 use GPU-0"
+    assert alone == "R26 processes 17 use GPU-0. Stop them"
 
 
 def test_a_profile_that_cannot_be_run_breaks_r6(checkup: Checkup, seen: Conditions) -> None:
@@ -154,7 +154,7 @@ def test_instances_of_one_board_are_one_gpu(checkup: Checkup, seen: Conditions) 
     one = {one.title: one for one in rulings_ahead(Rules(gpus=1, ecc=True), instances, seen, None)}
     assert (one["the node has 1 GPU"].result, one["ECC is on"].result) == ("pass", "pass")
     two = {one.title: one for one in rulings_ahead(Rules(gpus=2, ecc=True), instances, changed(seen, ecc=None), None)}
-    assert [problem.partition(":")[0] for problem in two["the node has 2 GPUs"].reasons] == ["there are 1"]
+    assert [problem.partition(".")[0] for problem in two["the node has 2 GPUs"].reasons] == ["found 1"]
     assert two["ECC is on"].reasons == (SILENT,)
 
 
@@ -170,7 +170,7 @@ def test_what_gpus_do_not_tell_breaks_the_rule(checkup: Checkup, seen: Condition
     )
     quiet = msgspec.structs.replace(seen, gpus={"GPU-0": state, "GPU-1": state})
     found = {one.title: one for one in rulings_ahead(rules, checkup, quiet, None)}
-    assert found["no other processes on the GPUs"].reasons[0].startswith("GPU-0 does not say which processes it runs")
+    assert found["no other processes on the GPUs"].reasons[0].startswith("GPU-0 does not report its processes")
     assert found["ECC is on"].reasons == ()
 
 

@@ -311,7 +311,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "another boot": ("R27", another_boot, "the first session of the ledger is of another boot"),
     "another kernel in one repeat": ("R27", record(host_settings(kernel="7.0-fast")), "the kernel was 7.0-fast"),
     "another driver in one repeat": ("R27", record(other_driver), "the driver was 999.1, run.json says"),
-    "other RAM in one repeat": ("R27", record(less_ram), "the node had 1048576 bytes of RAM, run.json says"),
+    "other RAM in one repeat": ("R27", record(less_ram), "the node had 1048576 bytes of RAM, but run.json says"),
     "another power limit in one repeat": ("R27", record(gpu(power_limit_w=900.0)), "power_limit_w of GPU-1 was 900"),
     "overclocked": ("R25", record(clocked_up), "the cores of GPU-1 ran at 2100 MHz, 1980 MHz is their highest clock"),
     "mitigations off": (

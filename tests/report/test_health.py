@@ -173,7 +173,7 @@ def test_without_a_baseline_nothing_is_decided(rng: np.random.Generator) -> None
 def test_launches_that_fail_are_a_fault_beyond_chance(rng: np.random.Generator) -> None:
     broken = health(failing(node(rng), *(f"{run}.6" for run in range(REPEATS))), node(rng))
     assert (broken.verdict, broken.devices, broken.tests) == ("faulty", ("6",), ("check.decode",))
-    assert broken.reasons == ("5 of 120 launches failed, the limit is 1 %",)
+    assert broken.reasons == ("5 of 120 launches failed, the limit is 1%",)
     once = health(failing(node(rng), "2.6"), node(rng))
     assert (once.verdict, once.reasons) == ("not decided", ("check.decode failed on device 6",))
     assert health(failing(node(rng), *(f"{run}.6" for run in range(REPEATS))), None).verdict == "faulty"

@@ -75,7 +75,7 @@ def test_instances_are_devices_and_their_board_one_gpu(folder: Path) -> None:
     tampering.manifest(of_one_board)(folder)
     assert (load(folder).devices, load(folder).node_devices) == (2, 2)
     reasons = {gpus: ruling_on(folder, gpus) for gpus in (1, 2)}
-    assert reasons == {1: (), 2: ("1 GPU worked, 2 demanded",)}
+    assert reasons == {1: (), 2: ("1 GPU worked, 2 required",)}
 
 
 def test_a_tender_can_demand_whole_gpus(folder: Path) -> None:

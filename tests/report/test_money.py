@@ -354,10 +354,10 @@ def test_no_order_is_shown_where_nothing_is_ranked(tender_file: Path) -> None:
     assert (made.stability, made.leave_one_out) == (None, None)
     for form in ("table", "markdown"):
         text = " ".join(printed(made, form).split())
-        assert "nothing is ranked: under 5 repeats" in text
+        assert "nothing is ranked: fewer than 5 repeats" in text
         assert [word for word in ("leads", " first", "Pareto", "lower is better", "ranked over:") if word in text] == []
     tile = winner(made, several=False)
-    assert (tile.parts, tile.tone) == (("none", "nothing is ranked: under 5 repeats"), "fair")
+    assert (tile.parts, tile.tone) == (("none", "nothing is ranked: fewer than 5 repeats"), "fair")
 
 
 def test_the_page_on_bids_begins_with_the_winner(tender_file: Path) -> None:

@@ -79,5 +79,5 @@ def test_it_is_named_and_counts(tmp_path: Path) -> None:
     make_records.write_run(tmp_path, make_records.plan("quick", {"vae": PER_GPU}, 2, 6), rate)
     (row,) = load(tmp_path).tests.values()
     (flag,) = [one for one in row.flags if one.kind == "slow repeat"]
-    assert (flag.job_id, flag.detail[:28]) == ("3", "-15.2% vs. the others: i")
+    assert (flag.job_id, flag.detail[:24]) == ("3", "-15.2% vs. the others: i")
     assert len(row.repeats) == 6

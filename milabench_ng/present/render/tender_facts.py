@@ -36,7 +36,7 @@ def winner(tender: Tender, *, several: bool) -> Answer:
     name = f"Winner by {tender.suite}" if several else "Winner"
     first = [row for row in tender.rows if row.rank == 1]
     if not first:
-        return Answer(name=name, parts=("none", f"not ranked: {tender.why_unranked}"), tone="fair")
+        return Answer(name=name, parts=("none", f"nothing is ranked: {tender.why_unranked}"), tone="fair")
     marked = [row.name for row in first if row.marks]
     parts = [" and ".join(row.name for row in first), *(_at_cost(row, tender) for row in first)]
     if len(first) > 1:
@@ -102,7 +102,7 @@ def _facts(tender: Tender) -> Iterator[Fact]:
 def _ranks(tender: Tender) -> Fact:
     """What the bids are ranked by, or why none is."""
     if not tender.ranked:
-        return Fact("ranks", f"not ranked: {tender.why_unranked}", "fair")
+        return Fact("ranks", f"nothing is ranked: {tender.why_unranked}", "fair")
     return Fact("ranked by", f"{tender.criterion}, lower is better; equal ranks have no certain order")
 
 
