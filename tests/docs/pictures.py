@@ -83,7 +83,7 @@ def terminal(columns: int) -> str:
     """`mnb report` of the shipped bundle on a terminal: the first screen and the table of tests."""
     with tempfile.TemporaryDirectory() as folder:
         printed = mnb(unpacked(Path(folder)), *COMMAND, columns=columns)
-    shown = printed[: printed.index("what differs from")].rpartition("\n\n")[0]
+    shown = printed[: printed.index("differences from")].rpartition("\n\n")[0]
     console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.from_ansi(f"$ {' '.join(('mnb', *COMMAND))}\n{shown.rstrip()}"))
     return console.export_svg(title="mnb report", code_format=FRAME)
