@@ -8,6 +8,7 @@ from pathlib import Path
 
 import cyclopts
 import msgspec
+from rich.prompt import Prompt
 
 from milabench_ng.cli.options import Several, amount
 from milabench_ng.model.errors import InputError
@@ -110,11 +111,15 @@ def _asked() -> tuple[dict[str, str], dict[str, str]]:
     """Prices and key files by vendor, from the questions at a terminal."""
     prices: dict[str, str] = {}
     files: dict[str, str] = {}
-    while name := input(f"{'another ' if prices else ''}vendor (empty: no more): ").strip():
-        prices[name] = input(f"price of a node of {name}: ").strip()
-        if file := input(f"file of the public key of {name} (empty: later): ").strip():
+    while name := _answer(f"{'another ' if prices else ''}vendor (empty: no more)"):
+        prices[name] = _answer(f"price of a node of {name}")
+        if file := _answer(f"file of the public key of {name} (empty: later)"):
             files[name] = file
     return prices, files
+
+
+def _answer(question: str) -> str:
+    return Prompt.ask(question, default="", show_default=False).strip()
 
 
 def _vendors(prices: Mapping[str, str], files: Mapping[str, str]) -> tuple[Vendor, ...]:

@@ -72,8 +72,8 @@ def test_what_limits_it(capabilities: Capabilities, backend: Backend, expected: 
     [
         ("/proc", V1, cgroup1, "blkio.throttle limits disks only, and the data root /proc lies on none"),
         ("/", NOTHING, cgroup1, "here: /sys/fs/cgroup/blkio is read-only. See mnb doctor"),
-        ("/", V1, affinity, "the fence 'affinity' limits no I/O"),
-        ("/", V1, slurm, "the fence 'slurm' limits no I/O"),
+        ("/", V1, affinity, "isolation 'affinity' limits no I/O"),
+        ("/", V1, slurm, "isolation 'slurm' limits no I/O"),
     ],
 )
 def test_what_the_kernel_cannot_hold_the_readers_do(
@@ -92,7 +92,7 @@ def test_what_the_kernel_cannot_hold_the_readers_do(
     ("wanted", "message"),
     [
         (IoShare(read="1KiB/s"), "io.read: '1KiB/s' is too little to work with"),
-        (IoShare(write="fast"), "io.write: 'fast' is not a bandwidth"),
+        (IoShare(write="fast"), "io.write: expected a bandwidth, got 'fast'"),
     ],
 )
 def test_what_is_no_share_is_refused(wanted: IoShare, message: str) -> None:
@@ -108,7 +108,7 @@ def test_what_the_readers_had_is_told_and_checked() -> None:
     assert io.excess(seen) is None
     finding = io.excess(io.achieved(asked, 36 * MIB, 3.0))
     assert finding is not None
-    assert finding.endswith("reads on the data root (readers), the readers of the data set had 12.0 MiB/s")
+    assert finding.endswith("reads on the data root (readers), the readers of the dataset had 12.0 MiB/s")
     kernel = IoEvidence(method="io.max", device="254:0", disk="vda", read_bytes_per_s=10 * MIB)
     assert io.achieved(kernel, 36 * MIB, 3.0) == kernel
 

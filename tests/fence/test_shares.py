@@ -81,7 +81,7 @@ def test_fewer_cores_than_tenants_splits_siblings() -> None:
 
 def test_fewer_cpus_than_tenants_is_refused() -> None:
     with pytest.raises(
-        IsolationError, match=r"isolation: 2 usable CPUs for 3 tenants, and each .* \(--reserve-cores\)\.$"
+        IsolationError, match=r"isolation: 2 usable CPUs for 3 tenants, but each .* \(--reserve-cores\)\.$"
     ):
         allocate(machine(1, 2), tenants(None, None, None))
     with pytest.raises(

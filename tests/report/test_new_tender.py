@@ -106,7 +106,7 @@ def test_init_changes_nothing_but_the_name_and_the_nonce(rules: str, tmp_path: P
 
 def test_init_asks_at_a_terminal(tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter(("acme", "300000", str(key), "umbra", "231000", "", ""))
-    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    monkeypatch.setattr("rich.prompt.Prompt.ask", lambda *_, **__: next(answers))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     assert call(["tender", "init", str(tmp_path / "made")]) == 0
     assert {name: bid.price for name, bid in read_bids(tmp_path / "made" / "bids.json").bids.items()} == {

@@ -110,7 +110,7 @@ def test_a_full_disk_keeps_results_in_memory_until_there_is_room(mount: Callable
     assert (place / "two.json").read_bytes() == (place / "three.json").read_bytes() == BIG
     assert (place / "four.json").read_bytes() == b"4"
     assert events(place) == (STARTED, recorded("one.json", BIG), recorded("two.json", BIG), ATTEMPT)
-    assert "can be written again" in said[-1]
+    assert "writable again" in said[-1]
 
 
 @pytest.mark.root
@@ -378,7 +378,7 @@ def test_what_nothing_takes_is_tried_again_until_there_is_room(
 
     asyncio.run(run())
     assert len([line for line in said if "in memory and keeps retrying. Free some space" in line]) == 1
-    assert "can be written again" in said[-1]
+    assert "writable again" in said[-1]
     assert events(disk / "results") == (STARTED, recorded("one.json", BIG))
     assert (disk / "results" / "one.json").read_bytes() == BIG
 

@@ -44,7 +44,7 @@ def test_another_version_is_refused_and_nothing_is_written(
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     said = " ".join(stderr.split())
-    assert f"made by mnb {then}, but this is mnb {__version__}; " in said
+    assert f"made by mnb {then}, but this is mnb {__version__}. " in said
     assert said.endswith("--accept-difference software")
     assert everything(folder) == before
 

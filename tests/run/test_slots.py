@@ -119,7 +119,7 @@ def test_two_tenants_of_one_device(
     assert_books_are_sound(done.folder)
     said = reported(done.folder, capsys)
     assert "\none " in said
-    assert "\nother " not in said
+    assert "\nother  " not in said
     record = next(done.folder.glob("trial.one.J0.0a.*.json"))
     with pytest.raises(InputError, match="beside other tests"):
         profile_of(record)
@@ -201,7 +201,7 @@ def test_two_tests_change_places(
     assert_only_measured(load(done.folder), {"trial.one": both, "trial.other": both})
     said = reported(done.folder, capsys)
     assert "\none " in said
-    assert "\nother " in said
+    assert "\nother  " in said
 
 
 @needs_two_cpus

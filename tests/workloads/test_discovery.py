@@ -183,10 +183,10 @@ def test_a_broken_data_set_is_named_and_blocks_what_reads_it(install: Install, t
     install(dunes="mnb_test_sand:sand")
     found = describe(["dunes", "reso"])
     assert found.broken == {}
-    assert found.broken_sets == {"holes": f"data set 'holes' (mnb_test_bad:Holes of bad 2.1) {said}"}
+    assert found.broken_sets == {"holes": f"dataset 'holes' (mnb_test_bad:Holes of bad 2.1) {said}"}
     assert describe(["reso"]).broken_sets == {}
     resolve_request(request("sky"), found)
-    with pytest.raises(InputError, match=r"here: test 'dig': data set 'holes' \(mnb_test_bad:Holes of bad 2\.1\) "):
+    with pytest.raises(InputError, match=r"here: test 'dig': dataset 'holes' \(mnb_test_bad:Holes of bad 2\.1\) "):
         resolve_request(request("ground"), found)
 
 
