@@ -140,7 +140,7 @@ def test_launches_that_failed_or_are_marked_are_counted_over_batches() -> None:
     view = after(RUN, BATCH, ends(None, 0), ends("oom", 2), BATCH, ends("oom", 1, job="1.1"))
     assert lines(view, 100.0, 200, 50, UNICODE)[-1].endswith("2 min 5 s left  2 failed  2 with warnings")
     tried_again = seen(view, ends(None, 0), 100.0)
-    assert lines(tried_again, 100.0, 200, 50, UNICODE)[-1].endswith("2 min 5 s left  1 failed  1 marked")
+    assert lines(tried_again, 100.0, 200, 50, UNICODE)[-1].endswith("2 min 5 s left  1 failed  1 with warnings")
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_two_tenants_of_one_device(
     assert "\none " in said
     assert "\nother  " not in said
     record = next(done.folder.glob("trial.one.J0.0a.*.json"))
-    with pytest.raises(InputError, match="beside other tests"):
+    with pytest.raises(InputError, match="next to other tests"):
         profile_of(record)
 
 

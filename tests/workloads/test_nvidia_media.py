@@ -119,7 +119,9 @@ def test_entries_are_in_all_precisions_with_the_batches_of_the_published_runs() 
             choose_entries(arguments, DeviceMemory(device="", bytes=memory * GIB), entry)[0]["batch_size"]
             for memory in (16, 80, 140)
         ]
-        assert sizes == (smaller | small).get(entry.removesuffix("_ddp"), published[example][mode in ("amp", "bf16")]), entry
+        assert sizes == (smaller | small).get(
+            entry.removesuffix("_ddp"), published[example][mode in ("amp", "bf16")]
+        ), entry
         assert test.arguments["precision"] == mode
 
 
