@@ -446,7 +446,7 @@ def test_the_figures_of_the_page_are_those_of_the_json_report(tmp_path: Path) ->
     for row in made["gpus"]["mean"]:
         for device, share in zip(made["gpus"]["devices"], row["relative"], strict=True):
             name = row["test"].removeprefix("standard.")
-            assert share is None or f"<title>{name}, device {device}: {100 * share:.1f} % of the best" in text
+            assert share is None or f"<title>{name}, device {device}: {100 * share:.1f}% of the best" in text
 
 
 ORDER = (

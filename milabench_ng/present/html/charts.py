@@ -58,10 +58,10 @@ def _charts(report: Report, courses: Sequence[Course]) -> Iterator[Chart]:
             key="forest",
             wide=True,
             title="ratio of every test to the baseline",
-            reading="Left: the ratio of throughputs with its 95 % interval (a larger mark has more weight, "
-            "its shape says what bounds the test, a hollow one stands on an estimated or published row, a pale one "
+            reading="Left: the ratio of throughputs with its 95% interval (a larger mark has more weight, "
+            "its shape shows the bottleneck, a hollow one is based on an estimated or published row, a pale one "
             "does not count). Right, for tests with a weight: "
-            "the share of all that moves the logarithm of the ratio of the scores, upwards or downwards.",
+            "the contribution of each test to the difference of the scores.",
             chooses="baseline",
             views=tuple(views),
         )
@@ -122,7 +122,7 @@ def _cell(column: int, line: int, share: float, slowest: float, slow: bool, name
         colour=LOUD,
         opacity=_opacity(share, slowest),
         text=f"{100 * share:.1f}" + ("\nslow" if slow else ""),
-        title=f"{name}: {100 * share:.1f} % of the best",
+        title=f"{name}: {100 * share:.1f}% of the best",
     )
 
 
@@ -133,7 +133,7 @@ def _opacity(share: float, slowest: float) -> float:
 def _shade(share: float, slowest: float) -> Key:
     """An entry of the legend."""
     sample = Box(begin=(0, 0), end=(1, 1), colour=LOUD, opacity=_opacity(share, slowest))
-    return Key(name=f"{100 * share:.0f} %", sample=sample)
+    return Key(name=f"{100 * share:.0f}%", sample=sample)
 
 
 def _drift(worst: Course, courses: Sequence[Course]) -> Chart:
@@ -164,7 +164,7 @@ def _scaling(curves: Sequence[ScalingCurve]) -> Chart:
     return Chart(
         key="scaling",
         title="scaling efficiency",
-        reading="The rate of each device when several work together, relative to the smallest number of devices: 100 % "
+        reading="The rate of each device when several work together, relative to the smallest number of devices: 100% "
         "on an ideal machine.",
         views=(View(panels=(Panel(x=widest, y=efficiency, parts=tuple(parts)),), keys=tuple(keys)),),
     )

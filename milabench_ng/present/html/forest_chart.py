@@ -84,7 +84,7 @@ def forest_view(report: Report, other: Comparison, index: int, of: str = "") -> 
     return View(
         name=plain(f"{of}{other.name}"),
         panels=(marks, _shares(added, places, tests)) if added else (marks,),
-        keys=tuple(Key(name=f"bound by {bound}", sample=Mark(at=(0.5, 0.5), look=looks[bound])) for bound in bounds),
+        keys=tuple(Key(name=f"bottleneck: {bound}", sample=Mark(at=(0.5, 0.5), look=looks[bound])) for bound in bounds),
         height=_ROW * len(report.lines),
         right=_COLUMN,
     )
@@ -151,7 +151,7 @@ def _shares(added: dict[str, float], places: dict[str, float], tests: Axis) -> P
 
 
 def _bar(test: str, share: float, widest: float, place: float) -> Iterator[Part]:
-    yield Box(begin=(0, place - 0.35), end=(share, place + 0.35), title=f"{test}: {share:.1f} % of all movement")
+    yield Box(begin=(0, place - 0.35), end=(share, place + 0.35), title=f"{test}: {share:.1f}% of the difference")
     yield Label(at=(widest, place), text=_signed(share), anchor="start", shift=(8, 4))
 
 

@@ -54,7 +54,7 @@ def loading_charts(report: Report, courses: Sequence[LoadCourse]) -> Iterator[Ch
                     panels=(
                         Panel(
                             x=_percent("progress of the epoch (%)"),
-                            y=_percent("GPU utilisation (%)"),
+                            y=_percent("GPU utilization (%)"),
                             parts=tuple(part for parts in bands.values() for part in parts),
                         ),
                     ),
@@ -68,9 +68,9 @@ def loading_charts(report: Report, courses: Sequence[LoadCourse]) -> Iterator[Ch
         yield Chart(
             key="loading-load",
             title="data loading: mean load of the GPU",
-            reading="Mean utilisation while the rate was measured, over devices and repetitions, as the driver tells "
-            "it. Pale, with a dashed edge: under a limit.",
-            views=(_bars(known, "GPU utilisation (%)", lambda each: 100 * (each.load or 0.0), lambda _: None),),
+            reading="Mean utilization while the rate was measured, over devices and repetitions, as the driver "
+            "reports it. Pale, with a dashed edge: under a limit.",
+            views=(_bars(known, "GPU utilization (%)", lambda each: 100 * (each.load or 0.0), lambda _: None),),
         )
 
 

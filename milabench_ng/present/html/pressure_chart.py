@@ -28,10 +28,9 @@ def pressure_charts(report: Report) -> Iterator[Chart]:
     if curves:
         yield Chart(
             key="pressure",
-            title="slowdown against pressure",
-            reading="How many times as long a victim takes beside an antagonist that presses for a part of the time "
-            "(its option busy), with 95 % intervals. A curve that is flat to the left and steep to the right says how "
-            "much of a neighbour can be borne.",
+            title="slowdown by load",
+            reading="Slowdown of a victim next to an antagonist that is busy for a part of the time (its option busy), "
+            "with 95% intervals. Where the curve becomes steep, the neighbor becomes too much.",
             views=(
                 View(
                     panels=(
@@ -51,7 +50,7 @@ _PRESSURE = Axis(
     low=-4,
     high=104,
     ticks=tuple(Tick(at, str(at)) for at in (0, 25, 50, 75, 100)),
-    title="pressure (% of the time)",
+    title="load (% of the time)",
 )
 
 

@@ -61,7 +61,7 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
     return Chart(
         key=f"price-{reference}",
         title=f"price against throughput, in nodes of {reference}",
-        reading=f"Each mark is a node, with {_known(points)} and what a {reference} node's worth costs with it. "
+        reading=f"Each mark is a node, with {_known(points)} and what the equivalent of one {reference} node costs. "
         f"Along a dashed line that costs the same, its label in {currency}; further up and to the left is cheaper.",
         views=(
             View(

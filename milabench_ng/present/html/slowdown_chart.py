@@ -29,9 +29,9 @@ def slowdown_charts(report: Report) -> Iterator[Chart]:
         key="slowdowns",
         title="slowdowns: victims by antagonists",
         wide=True,
-        reading="How many times as long a test (row) takes beside a neighbour (column): its rate alone over its rate "
-        "there. Coloured, with a star: slower beyond doubt and by more than 2 %; all else has the page's colour. The "
-        "95 % intervals are shown under the pointer, and in the table.",
+        reading="Slowdown of each test (row) next to each neighbor (column): its rate alone over its rate there. A "
+        "color and a star mark what is significantly slower, by more than 2%. Point at a cell for its 95% interval, "
+        "which is also in the table.",
         views=(
             View(
                 panels=(
