@@ -202,6 +202,10 @@ class Profile2020(msgspec.Struct, frozen=True, tag=True):
     text: str
     source: str
 
+    def id_of(self, name: str) -> str:
+        """The id of the test ``name``: ``suite.test``."""
+        return f"{self.suite}.{name}"
+
 
 AnyProfile = Profile | Profile2020
 

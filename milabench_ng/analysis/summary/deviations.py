@@ -13,7 +13,7 @@ from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.provenance import node_devices
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Plan
-from milabench_ng.model.profile import AnyProfile, Profile, Test, name_of
+from milabench_ng.model.profile import AnyProfile, Test, name_of
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.marks import Mark, MarkKind
@@ -122,6 +122,4 @@ def _expected(label: str, stated: Mapping[str, Test], beside: Collection[str], s
 
 def _stated(profile: AnyProfile) -> dict[str, Test]:
     """The tests as the profile states them (`suite.test`)."""
-    if isinstance(profile, Profile):
-        return {profile.id_of(name): test for name, test in profile.tests.items()}
-    return {f"{profile.suite}.{name}": TEST_2020 for name in profile.tests}
+    return {profile.id_of(name): test if isinstance(test, Test) else TEST_2020 for name, test in profile.tests.items()}

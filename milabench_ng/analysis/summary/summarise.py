@@ -16,6 +16,7 @@ from milabench_ng.analysis.summary.flags import flags, slow_repeats
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.one_node import check_one_node
 from milabench_ng.analysis.summary.one_work import of_one_work
+from milabench_ng.analysis.summary.profile_order import in_profile_order
 from milabench_ng.analysis.summary.provenance import (
     ReducedFolder,
     device_count,
@@ -50,7 +51,6 @@ from milabench_ng.analysis.summary.summary import (
     TestSummary,
     progression_steps,
 )
-from milabench_ng.analysis.summary.test_order import in_profile_order
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.grouping import grouped
 from milabench_ng.model.plan import Launch

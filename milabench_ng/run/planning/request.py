@@ -27,6 +27,7 @@ from milabench_ng.model.profile import (
     TimeLimits,
     check_neighbors,
     name_of,
+    suite_of,
 )
 from milabench_ng.model.profile_2020 import convert_2020
 from milabench_ng.model.similar import meant_or_all
@@ -126,7 +127,7 @@ def suites_asked(request: RunRequest) -> tuple[set[str], set[str]]:
     """The suites of the tests that the request selects, and those of the other tests of its profile."""
     profile = request.profile
     chosen = {name for name in profile.tests if not request.names or name in request.names}
-    of = {name: (isinstance(test, Test) and test.suite) or profile.suite for name, test in profile.tests.items()}
+    of = {name: suite_of(profile.id_of(name)) for name in profile.tests}
     return {of[name] for name in chosen}, {of[name] for name in of if name not in chosen}
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Launch
-from milabench_ng.model.profile import AnyProfile, Profile
 from milabench_ng.records.manifest import Manifest
 
 
@@ -28,7 +27,7 @@ def _places(manifests: Sequence[Manifest]) -> dict[str, int]:
 
 def _ids(manifest: Manifest) -> list[str]:
     try:
-        stated: AnyProfile = manifest.stated_profile()
+        stated = manifest.stated_profile()
     except InputError:  # `mnb verify` says so
         return []
-    return [stated.id_of(name) if isinstance(stated, Profile) else f"{stated.suite}.{name}" for name in stated.tests]
+    return [stated.id_of(name) for name in stated.tests]
