@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import re
 import shutil
@@ -26,7 +27,6 @@ from milabench_ng.cli.showing import shown
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
-from milabench_ng.model.profile import TimeLimits
 from milabench_ng.model.shipped import names
 from milabench_ng.model.signals import exit_code
 from milabench_ng.present.render.sections import facts
@@ -120,14 +120,8 @@ def check(
 
 def _request(node: NodeOptions) -> RunRequest:
     """The same work at every check, whatever the profile of a user."""
-    short = msgspec.structs.replace(
-        node.profile_request(PROFILE),
-        repeat=REPEATS,
-        stopping=Stopping(width=None, budget_s=BUDGET_S),
-        limits=TimeLimits(total=LAUNCH_S),
-    )
-    rule = NodeOptions(window=WINDOW_S).request(short.profile).rule
-    return msgspec.structs.replace(short, rule=rule)
+    asked = dataclasses.replace(node, window=WINDOW_S, total_limit=LAUNCH_S).profile_request(PROFILE)
+    return msgspec.structs.replace(asked, repeat=REPEATS, stopping=Stopping(width=None, budget_s=BUDGET_S))
 
 
 def _run(request: RunRequest) -> RunOutcome:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -124,7 +123,7 @@ def broken_by_request(rules: Rules, request: RunRequest, plan: DryRun) -> Iterat
     apart = request.sessions == 1 or request.session_gap_s >= 3600 * rules.session_gap_h
     if request.rule.length_s < rules.window_s:
         yield "R4", f"the window is {request.rule.length_s:g} s, and {rules.window_s:g} s is asked: leave --window out"
-    if profile is not None and hashlib.sha256(request.profile.text.encode()).hexdigest() != profile:
+    if profile is not None and plan.planned.profile.sha256 != profile:
         named = rules.profile.name if rules.profile and rules.profile.name else f"of SHA-256 {profile[:12]}"
         yield "R6", f"{request.profile.suite} is not the profile {named}, which is asked"
     if profile is not None and request.names:

@@ -286,13 +286,11 @@ class DataSetInfo(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
 
 
-def unknown_workload(name: str, known: Collection[str], where: str) -> InputError:
+def unknown_workload(name: str, known: Collection[str], where: str = "") -> InputError:
     """The error that ``known`` are all workloads, and ``name`` is none."""
-    names = sorted(known)
-    return InputError(
-        f"{where}: unknown workload {short(repr(name))}{meant_or_all(name, names)}. For your own, use "
-        "package.module:function"
-    )
+    meant = meant_or_all(name, sorted(known))
+    told = f"unknown workload {short(repr(name))}{meant}. For your own, use package.module:function"
+    return InputError(f"{where}: {told}" if where else told)
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):

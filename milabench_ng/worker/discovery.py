@@ -14,7 +14,6 @@ from milabench_ng.datasets import registry
 from milabench_ng.model import catalogue
 from milabench_ng.model.builtin import GROUP, installed
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.similar import meant_or_all
 from milabench_ng.worker.trial import tried
 
 OWN = f"milabench_ng {__version__}"
@@ -110,10 +109,7 @@ def _entry(name: str) -> EntryPoint:
         return found[0]
     module, _, function = name.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), function)):
-        known = sorted({*builtin_workloads(), *(entry.name for entry in entry_points(group=GROUP))})
-        raise InputError(
-            f"unknown workload {name!r}{meant_or_all(name, known)}. For your own, use package.module:function"
-        )
+        raise catalogue.unknown_workload(name, {*builtin_workloads(), *installed()})
     return EntryPoint(name, name, GROUP)
 
 
