@@ -58,7 +58,7 @@ LIMIT_S = 3.0
 """Of processor time: a quick test that takes longer fails, so that the quick tests stay quick."""
 
 
-WHOLE_NODE = frozenset({"cli", "docs", "fence", "orchestrator"})
+WHOLE_NODE = frozenset({"cli", "docs", "fence", "run"})
 """Folders of tests that claim CPUs or count what a run leaves: one at a time, if they cannot have a node each."""
 
 
@@ -97,7 +97,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         sys.addaudithook(skip_what_is_not_quick)
-    elif own_node.possible() and (hasattr(config, "workerinput") or not config.getoption("numprocesses", None)):
+    if own_node.possible() and (hasattr(config, "workerinput") or not config.getoption("numprocesses", None)):
         config.add_cleanup(own_node.OwnNode().close)  # who hands tests out to others runs none
 
 
