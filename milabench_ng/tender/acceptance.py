@@ -22,19 +22,17 @@ import msgspec
 
 from milabench_ng.analysis.scoring.failure_rate import failure_rate
 from milabench_ng.analysis.scoring.other_machine import day_variance, predicted
-from milabench_ng.analysis.scoring.score import log_ratio
+from milabench_ng.analysis.scoring.score import log_ratio, why_unknown
 from milabench_ng.analysis.scoring.scored import ScoredRows, ScoredTest, scored_tests
 from milabench_ng.analysis.scoring.weights import Weights, planned_weights
 from milabench_ng.analysis.statistics.effects import holm
 from milabench_ng.analysis.statistics.intervals import (
     LEVEL,
-    RANKED_FROM,
     Estimate,
     LogStat,
     WeightedStat,
     combine,
     t_tail,
-    why_none,
 )
 from milabench_ng.analysis.summary.comparable import differences
 from milabench_ng.analysis.summary.marked import Marked, count_marks
@@ -127,9 +125,9 @@ class _Item(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def estimate(self) -> Estimate | None:
-        """None if there is a ``why``, or parts were repeated too seldom."""
+        """None if there is a ``why``."""
         found = None if self.why else combine(self.parts)
-        return predicted(found, sum(self.declared.values())) if found and found.n >= RANKED_FROM else None
+        return predicted(found, sum(self.declared.values())) if found else None
 
     @property
     def of_exact_bid(self) -> Estimate | None:
@@ -209,7 +207,11 @@ def _test(label: str, promised: ScoredTest, found: ScoredTest | None, fatal: str
     declared = _days({label: promised}, {label: found}, {label: 1.0})
     parts = [(1.0, found.classic_log), (-1.0, promised.classic_log)]
     return _Item(
-        name=label, parts=parts, declared=declared, ratio=_as_measured({label: 1.0}, {label: promised}, {label: found})
+        name=label,
+        parts=parts,
+        declared=declared,
+        ratio=_as_measured({label: 1.0}, {label: promised}, {label: found}),
+        why=why_unknown([{label: promised}, {label: found}], [label], parts),
     )
 
 
@@ -245,7 +247,13 @@ def _score(
         return _Item(name=name, why=why)
     declared = _days(promised, found, weights)
     parts = log_ratio(found, promised, list(weights), weights)
-    return _Item(name=name, parts=parts, declared=declared, ratio=_as_measured(weights, promised, found))
+    return _Item(
+        name=name,
+        parts=parts,
+        declared=declared,
+        ratio=_as_measured(weights, promised, found),
+        why=why_unknown([promised, found], list(weights), parts),
+    )
 
 
 def _no_score(name: str, *, alone: bool) -> _Item:
@@ -278,8 +286,7 @@ def _exact(stat: LogStat | None) -> LogStat | None:
 
 
 def _unjudged(item: _Item) -> GuaranteeRatio:
-    why = item.why or why_none(item.parts)
-    return GuaranteeRatio(name=item.name, ratio=item.ratio, low=None, high=None, verdict=item.verdict, why=why)
+    return GuaranteeRatio(name=item.name, ratio=item.ratio, low=None, high=None, verdict=item.verdict, why=item.why)
 
 
 def _kept(name: str, estimate: Estimate, wanted: float, p: float, p_of_exact_bid: float) -> GuaranteeRatio:

@@ -17,6 +17,7 @@ import tampering
 from make_records import PER_GPU
 from scipy import stats
 
+from milabench_ng.analysis.scoring.scored import ONE_AFTER_ANOTHER
 from milabench_ng.analysis.statistics.intervals import Estimate, LogStat, combine, log_stat
 from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.analysis.summary.summary import Summary
@@ -121,6 +122,12 @@ def test_what_cannot_be_said_is_inconclusive(bid: Path, tmp_path: Path) -> None:
     for there, then in zip((once.score, *once.tests), (slower.score, *slower.tests), strict=True):
         assert there.ratio is not None, "what was measured is told, with or without an interval"
         assert then.ratio == pytest.approx(0.9 * there.ratio, rel=1e-6)
+
+
+def test_repeats_one_after_another_are_told_from_repeats_that_are_missing(bid: Path, tmp_path: Path) -> None:
+    delivered = msgspec.structs.replace(load(folder(tmp_path / "d", DELIVERED)), orders=("file",))
+    made = accept(load(bid), delivered, {"standard": WEIGHTS}, 0.97)
+    assert {one.why for one in (*made.scores, *made.tests)} == {ONE_AFTER_ANOTHER}
 
 
 def test_other_work_is_not_compared(bid: Path, tmp_path: Path) -> None:
