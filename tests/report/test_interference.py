@@ -136,7 +136,7 @@ def test_too_few_pairs_are_no_verdict_anywhere(tmp_path: Path) -> None:
     assert {cell["effect"].why for cell in as_object(report)["neighbours"]["cells"]} == {"fewer than 5 pairs"}
     assert "not judged: fewer than 5 pairs" in tables(report)[0].notes
     (answer,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbors"]
-    assert answer.parts[-1] == "not judged: fewer than 5 pairs, most: vae next to noise 2.00x"
+    assert answer.parts[-1] == "not judged: fewer than 5 pairs, most: vae next to noise, 2.00x slower"
 
 
 def test_the_tables_of_neighbours_are_among_all_tables(tmp_path: Path) -> None:
@@ -308,7 +308,10 @@ def test_the_page_is_quiet_where_nothing_is_found_and_loud_where_it_is(tmp_path:
     assert cells[1].title.startswith("vae next to noise: 2.00 (2.00 to 2.00), 10 pairs; noise ")
     assert [table.key for table in page.tables][:2] == ["matrix", "blame"]
     (neighbours,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbors"]
-    assert neighbours.parts == ("cost 0.0% (95%: 0.0 to 0.0)", "worst: vae next to noise 2.00x")
+    assert neighbours.parts == (
+        "the same test on all tenants costs 0.0% (95%: 0.0 to 0.0)",
+        "worst: vae next to noise, 2.00x slower",
+    )
 
 
 def test_a_run_without_victims_says_nothing_of_neighbours(tmp_path: Path) -> None:

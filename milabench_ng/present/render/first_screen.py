@@ -223,11 +223,11 @@ def _neighbours(cells: Sequence[Slowdown]) -> Answer:
     thin = [cell for cell in cells if cell.not_judged]
     few = f"{len(thin)} of {len(cells)} {thin[0].not_judged}, " if thin else ""
     doubtful = f"{thin[0].not_judged}, " if len(thin) == len(cells) else f"none significantly slower, {few}"
-    pair = f"{worst.name} {worst.value:.2f}x"
+    pair = f"{worst.name}, {worst.value:.2f}x slower"
     return Answer(
         name="Neighbors",
         parts=(
-            *((f"cost {100 * (cost.value - 1):.1f}%{_percent(cost)}",) if cost else ()),
+            *((f"the same test on all tenants costs {100 * (cost.value - 1):.1f}%{_percent(cost)}",) if cost else ()),
             f"worst: {pair}" if sure else f"{doubtful}most: {pair}",
         ),
         tone="fair" if sure else "plain",
