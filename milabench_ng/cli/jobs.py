@@ -37,7 +37,7 @@ from milabench_ng.verification.rules import Rules, load_rules
 
 NOT_AGAIN = (
     "a resumed run keeps the options of its first session. With --resume, give only --retry, --spool, "
-    "--weights and --accept-difference"
+    "--weights, --rules and --accept-difference"
 )
 
 
@@ -110,11 +110,11 @@ def jobs(
         With --resume: continue although the node, software or isolation differs, and record it. May be repeated.
     """
     if resume is not None:
-        given = (flags, name, repeat, target_ci, budget, sessions, session_gap, order, nonce, neighbors, dry_run, rules)
-        usual = ((), (), 1, None, None, 1, None, None, None, (), False, None)
+        given = (flags, name, repeat, target_ci, budget, sessions, session_gap, order, nonce, neighbors, dry_run)
+        usual = ((), (), 1, None, None, 1, None, None, None, (), False)
         if given != usual or node != NodeOptions(spool=node.spool):
             raise InputError(NOT_AGAIN)
-        return go_on(resume, profile, retry, accept_difference, node.spool, weights)
+        return go_on(resume, profile, retry, accept_difference, node.spool, weights, rules)
     _refuse_loose(flags, name)
     if repeat < 1:
         raise InputError(f"--repeat: expected at least 1, got {repeat}")

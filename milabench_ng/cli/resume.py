@@ -13,6 +13,7 @@ from milabench_ng.cli.run_and_report import execute, require_weights
 from milabench_ng.model.files import read_text
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.run.persistence.resuming import DifferenceKind, resumed_request
+from milabench_ng.verification.rules import load_rules
 
 Differences = Annotated[tuple[DifferenceKind, ...], Parameter(negative=())]
 """What may differ from the first session, by name; may be repeated."""
@@ -24,6 +25,7 @@ def resume(
     *,
     retry: Whole = 0,
     weights: Path | None = None,
+    rules: str | None = None,
     spool: Path | None = None,
     accept_difference: Differences = (),
 ) -> int:
@@ -31,7 +33,7 @@ def resume(
 
     Exit code: as `mnb jobs`.
 
-    Example: mnb resume results
+    Example: mnb resume results --rules standard
 
     Parameters
     ----------
@@ -41,12 +43,15 @@ def resume(
         Retry a failed launch up to this many times. Failed attempts are kept and count.
     weights
         A JSON file of weights by test for the final report. Default: the shipped file of the suite.
+    rules
+        Verify the results at the end by these rules: a JSON file, or the name of a shipped rule set (standard,
+        procurement). Signature and time stamps come later, and are not required.
     spool
         Folder for results while FOLDER is not writable, or a file with the results that a run printed.
     accept_difference
         Continue although the node, software or isolation differs, and record it. May be repeated.
     """
-    return go_on(folder, None, retry, accept_difference, spool, weights)
+    return go_on(folder, None, retry, accept_difference, spool, weights, rules)
 
 
 def go_on(
@@ -56,10 +61,12 @@ def go_on(
     accept: tuple[DifferenceKind, ...],
     spool: Path | None,
     weights: Path | None,
+    rules: str | None,
 ) -> int:
     """Resume a run. A ``profile`` must be that of the first session."""
     text = None if profile is None else read_text(profile_file(profile))
     given = {"retry": not_negative(retry, "--retry"), "spool": spool and spool.resolve()}
+    demanded = None if rules is None else load_rules(rules)
     request = resumed_request(folder, text, accept, **given)
     require_weights(weights, request)
-    return execute(request, weights)
+    return execute(request, weights, demanded)

@@ -69,6 +69,9 @@ def test_a_run_ends_with_the_verdict_and_its_exit_code(mnb: Mnb) -> None:
     kept = mnb(SMALL, "--repeat", "2", "--nonce", "n1")
     assert kept.code == 0
     assert "PASS: 18 rules met." in " ".join(kept.stdout.split())
+    assert call(["resume", "results", "--rules", "small.json"]) == 0, "and so does a run that is resumed"
+    Path("small.json").write_text(json.dumps(SMALL | {"repeat": 3}))
+    assert call(["resume", "results", "--rules", "small.json"]) == 1
 
 
 def test_rules_that_only_the_results_can_break_decide_the_exit_code(mnb: Mnb) -> None:
