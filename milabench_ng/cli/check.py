@@ -27,7 +27,7 @@ from milabench_ng.cli.showing import shown
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
-from milabench_ng.model.shipped import names
+from milabench_ng.model.shipped import names, shipped_profile
 from milabench_ng.model.signals import exit_code
 from milabench_ng.present.render.sections import facts
 from milabench_ng.present.render.terminal import write_parts
@@ -120,7 +120,7 @@ def check(
 
 def _request(node: NodeOptions) -> RunRequest:
     """The same work at every check, whatever the profile of a user."""
-    asked = dataclasses.replace(node, window=WINDOW_S, total_limit=LAUNCH_S).profile_request(PROFILE)
+    asked = dataclasses.replace(node, window=WINDOW_S, total_limit=LAUNCH_S).profile_request(shipped_profile(PROFILE))
     return msgspec.structs.replace(asked, repeat=REPEATS, stopping=Stopping(width=None, budget_s=BUDGET_S))
 
 

@@ -16,7 +16,7 @@ from milabench_ng.cli.showing import shown
 from milabench_ng.model.catalogue import normal_name
 from milabench_ng.model.errors import InputError, MnbError
 from milabench_ng.model.profile import Test, name_of
-from milabench_ng.model.shipped import find
+from milabench_ng.model.shipped import find, shipped_profile
 from milabench_ng.model.units import counted
 from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.node.gpus import open_nvml
@@ -82,7 +82,7 @@ def planned(rules: Rules, node: NodeOptions) -> DryRun | str | None:
     if rules.profile is None or rules.profile.name is None:
         return None
     try:
-        request = node.profile_request(Path(rules.profile.name))
+        request = node.profile_request(shipped_profile(Path(rules.profile.name)))
     except MnbError as error:
         return str(error)
     return plan_of(msgspec.structs.replace(request, repeat=rules.repeat or 1))

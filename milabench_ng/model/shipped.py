@@ -46,14 +46,17 @@ def profile_file(profile: Path) -> Path:
 
     Raises InputError, with the names of the shipped ones, if there is none.
     """
-    if os.path.lexists(profile):
-        return profile
-    bare = len(profile.parts) == 1 and not profile.suffix
-    found = find("profiles", profile.name) if bare else None
+    return profile if os.path.lexists(profile) else shipped_profile(profile)
+
+
+def shipped_profile(name: Path) -> Path:
+    """The shipped profile of that name, whatever files the working folder has. Raises InputError as above."""
+    bare = len(name.parts) == 1 and not name.suffix
+    found = find("profiles", name.name) if bare else None
     if found is None:
         shipped = names("profiles")
         raise InputError(
-            f"{short(profile)}: no such file, and no shipped profile has that name{meant_or_all(profile.stem, shipped)}"
+            f"{short(name)}: no such file, and no shipped profile has that name{meant_or_all(name.stem, shipped)}"
         )
     return found
 

@@ -63,7 +63,11 @@ def test_it_is_for_real_on_this_node(
     assert not state.exists()
 
 
-def test_the_same_work_at_every_check_in_three_minutes(data_root: Path) -> None:
+def test_the_same_work_at_every_check_in_three_minutes(
+    data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("check").write_text("a file of a user")
     made = check._request(NodeOptions(dataroot=data_root))
     assert (made.profile.suite, made.repeat, made.rule.length_s, made.rule.settle_s) == ("check", 5, 3.0, 2 / 3)
     assert made.stopping is not None
