@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,12 +25,30 @@ def naming_deaths() -> Iterator[None]:
     try:
         yield
     except (EOFError, ConnectionError) as error:
-        killed = _killed_child(time.monotonic() + DYING_S)
-        if killed is None:
-            raise
+        _tell(_killed_child(time.monotonic() + DYING_S), error)
+        raise
+    except RuntimeError as error:
+        _tell(_reaped_child(error), error)
+        raise
+
+
+def _tell(killed: tuple[int, int] | None, error: Exception) -> None:
+    if killed is not None:
         pid, number = killed
         told = f"DataLoader worker (pid {pid}) is killed by signal: {signal.strsignal(number)}."
         raise RuntimeError(told) from error
+
+
+def _reaped_child(error: RuntimeError) -> tuple[int, int] | None:
+    """A loader process whose death torch saw before its handler did, and its signal.
+
+    Torch has reaped it, says only that it "exited unexpectedly", and keeps what it knows in this variable.
+    """
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        for process in frame.f_locals.get("failed_workers", ()):
+            if process.exitcode < 0:
+                return process.pid, -process.exitcode
+    return None
 
 
 def _killed_child(until_s: float) -> tuple[int, int] | None:

@@ -6,10 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from torch.utils.data import DataLoader, Dataset
 
 from milabench_ng.bench import loader_deaths
 from milabench_ng.bench.loader_deaths import naming_deaths
@@ -33,6 +35,33 @@ def test_what_a_death_breaks_is_told_as_the_death(broken: Exception, child: subp
         raise broken
     assert caught.value.__cause__ is broken
     assert child.wait() == -signal.SIGKILL  # its starter still learns of it
+
+
+class Endless(Dataset[int]):
+    """Its second item never comes."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, place: int) -> int:
+        time.sleep(600 * place)
+        return place
+
+
+def test_a_death_that_torch_saw_first_is_told_as_the_death() -> None:
+    """Its handler has not run yet, and all it says is that the process exited unexpectedly."""
+    batches = iter(DataLoader(Endless(), num_workers=1, timeout=0.2))
+    assert next(batches) == 0
+    (victim,) = batches._workers  # type: ignore[attr-defined]
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    try:
+        victim.kill()
+        os.waitid(os.P_PID, victim.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(RuntimeError, match=rf"pid {victim.pid}\) is killed by signal: Killed"), naming_deaths():
+            next(batches)
+    finally:
+        with suppress(RuntimeError):  # of the handler, which runs now
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
 
 
 def test_a_process_that_ended_well_hides_no_death() -> None:
