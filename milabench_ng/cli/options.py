@@ -44,6 +44,17 @@ def amount(text: str, option: str) -> float:
     return value
 
 
+def _positive(_: type, tokens: Sequence[Token]) -> float:
+    text, option = tokens[0].value, tokens[0].keyword
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise InputError(f"{option}: expected a number above 0, got {short(text)!r}. Try {option} 60")
+    return value
+
+
 def _fraction(_: type, tokens: Sequence[Token]) -> float:
     return parse_share(tokens[0].value, str(tokens[0].keyword))
 
@@ -55,6 +66,8 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 """A whole number: 2.7 is an error and not 3."""
 Money = Annotated[float, Parameter(converter=_money)]
 """An amount, with or without separators of thousands."""
+Positive = Annotated[float, Parameter(converter=_positive)]
+"""A number above 0."""
 Fraction = Annotated[float, Parameter(converter=_fraction)]
 """``0.97`` or ``97%``."""
 Switch = Annotated[bool, Parameter(negative=())]

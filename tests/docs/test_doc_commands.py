@@ -38,6 +38,7 @@ PARSE = Check("parse", "takes minutes, or needs a record")
 SHIPPED = Check("script", "writes shipped baselines")
 ADMIN = Check("elsewhere", "changes the node")
 SLOW = Check("script", "takes seconds, and needs the network or Chromium")
+WATCH = Check("parse", "test_watch runs it")
 BY_PACKAGE = Check("elsewhere", "test_third_party")
 
 TABLE: dict[str, Check] = {
@@ -66,7 +67,12 @@ TABLE: dict[str, Check] = {
     "mnb report results --compare baselines/v100.json --price 15000": RUN,
     "mnb schema profile": RUN,
     "mnb schema profile > profile.schema.json": Check("elsewhere", "the same without a file is run here"),
+    "mnb watch results": WATCH,
+    "mnb watch results --speed 60": WATCH,
+    "mnb watch results --html /var/www/html/mnb.html": WATCH,
+    "mnb watch results --prometheus /var/lib/prometheus/node-exporter/mnb.prom": WATCH,
     "mnb jobs --resume results": Check("parse", "test_both_commands_go_on_with_the_same_request compares it"),
+    "mnb resume results --rules standard": Check("parse", "test_rules_of_a_run runs it"),
     "mnb resume results": Check("parse", "test_resume_runs_what_has_no_valid_record_and_no_more runs it"),
     "mnb jobs profiles/quick.json --name vae --name convnet -- --batch-size 64": DRY,
     "mnb jobs profiles/standard.json --dry-run": RUN,

@@ -20,9 +20,10 @@ class PlainLines:
     name = "the display"
     wants: tuple[type[RunEvent], ...] = SHOWN
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, batch: BatchBegins | None = None) -> None:
+        """``batch``: the one that goes on already."""
         self._console = console
-        self._batch: BatchBegins | None = None
+        self._batch = batch
         self._last_s = -math.inf
 
     def receive(self, stamped: Stamped) -> None:

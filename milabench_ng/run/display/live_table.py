@@ -59,12 +59,21 @@ def lines(view: RunView, now_s: float, width: int, height: int, glyphs: Glyphs) 
     return [line[:width] for line in (plain(heading(view.batch)), *rows, _bars(view, now_s, width, glyphs))]
 
 
-def _table(tenants: Sequence[TenantView], width: int, glyphs: Glyphs) -> list[str]:
-    """Titles and a row for each tenant, without what nobody tells and what finds no room."""
+def cells(tenants: Sequence[TenantView], glyphs: Glyphs) -> dict[Column, list[str]]:
+    """A cell for each tenant by column, without the columns that nobody tells."""
     tests = {tenant.placed.label for tenant in tenants}
     columns = {one: [one.cell(tenant, glyphs) for tenant in tenants] for one in COLUMNS}
-    told = [one for one in COLUMNS if one.rank <= ALWAYS or not {UNKNOWN, ""}.issuperset(columns[one])]
-    kept = [one for one in told if one.title != "test" or len(tests) > 1]
+    return {
+        one: found
+        for one, found in columns.items()
+        if (one.rank <= ALWAYS or not {UNKNOWN, ""}.issuperset(found)) and (one.title != "test" or len(tests) > 1)
+    }
+
+
+def _table(tenants: Sequence[TenantView], width: int, glyphs: Glyphs) -> list[str]:
+    """Titles and a row for each tenant, without what finds no room."""
+    columns = cells(tenants, glyphs)
+    kept = list(columns)
     while len(kept) > 1 and sum(_width(one, columns[one]) + len(GAP) for one in kept) - len(GAP) > width:
         kept.remove(max(kept, key=lambda one: one.rank))
     return [GAP.join(row).rstrip() for row in zip(*(_laid_out(one, columns[one]) for one in kept), strict=True)]
@@ -87,18 +96,19 @@ def _bars(view: RunView, now_s: float, width: int, glyphs: Glyphs) -> str:
     if view.working_s is not None and begins is not None and begins.window_s:
         share = view.working_s / (begins.settle_s + begins.window_s)
         parts.insert(0, f"batch {_bar(share, length, glyphs)}")
-    parts.append(_left(batch, now_s - view.batch_s))
+    parts.append(left(batch, now_s - view.batch_s))
     parts += [f"{len(view.failed)} failed"] if view.failed else []
     parts += [f"{len(view.marked)} with warnings"] if view.marked else []
     return GAP.join(parts)
 
 
-def _left(batch: BatchBegins, elapsed_s: float) -> str:
+def left(batch: BatchBegins, elapsed_s: float) -> str:
     """The time that is left; a batch that takes longer than expected takes nothing from those that follow."""
-    left_s = batch.left_s - min(elapsed_s, batch.takes_s)
+    takes_s = batch.takes_s or elapsed_s
+    left_s = batch.left_s - min(elapsed_s, takes_s)
     if left_s < 1:
         return "ending"
-    over = "over " if elapsed_s > batch.takes_s else ""
+    over = "over " if elapsed_s > takes_s else ""
     return f"{over}{format_seconds(round(left_s))} left"
 
 

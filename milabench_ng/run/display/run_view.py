@@ -60,7 +60,7 @@ def seen(view: RunView, event: AnyRunEvent, time_s: float) -> RunView:
     replace = msgspec.structs.replace
     match event:
         case RunBegins():
-            return replace(view, begins=event)
+            return RunView(begins=event)
         case BatchBegins():
             tenants = tuple(TenantView(placed=placed) for placed in event.launches)
             return replace(view, batch=event, batch_s=time_s, working_s=None, tenants=tenants)

@@ -32,11 +32,12 @@ class Terminal:
     name = "the live display"
     wants: tuple[type[RunEvent], ...] = (*SHOWN, RunBegins, LaunchState, Slices)
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, view: RunView = RunView()) -> None:  # noqa: B008  # frozen
+        """``view``: what is known of the run already."""
         self._console = console
         self._glyphs = UNICODE if console.encoding.startswith("utf") else ASCII
         self._live: Live | None = None
-        self._view = RunView()
+        self._view = view
         self._stage = ""
         """What goes on besides a batch at work."""
         self._drawn_s = -math.inf

@@ -83,10 +83,10 @@ class BatchBegins(RunEvent, frozen=True, kw_only=True):
     label: str
     run: int
     launches: tuple[LaunchSlots, ...]
-    takes_s: float
-    """Estimated time of this batch."""
     left_s: float
     """Estimated time until the last batch of the last session ends, including this one, without retries."""
+    takes_s: float = 0.0
+    """Estimated time of this batch; 0 in events that do not tell."""
 
 
 class LaunchEvent(RunEvent, frozen=True, kw_only=True):

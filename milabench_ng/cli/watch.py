@@ -1,0 +1,101 @@
+"""``mnb watch``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from itertools import chain
+from pathlib import Path
+
+from rich.console import Console
+
+from milabench_ng.cli.options import Positive
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain
+from milabench_ng.model.units import counted
+from milabench_ng.run.display.lines import PlainLines
+from milabench_ng.run.display.run_view import RunView, seen
+from milabench_ng.run.display.terminal import Terminal
+from milabench_ng.run.events.bus import Sink
+from milabench_ng.run.events.event_file import EventFile, last_session, replayed
+from milabench_ng.run.events.run_events import RunEnds, Stamped
+
+
+def watch(
+    folder: Path,
+    /,
+    *,
+    speed: Positive | None = None,
+    html: Path | None = None,
+    prometheus: Path | None = None,
+) -> int:
+    """Show a run from another terminal, or replay one that has ended.
+
+    Reads what the run writes into its result folder, and takes nothing from the run. Ends with the session.
+
+    Exit code: 0 if the session ended by itself, 1 if it was killed, 2 for bad input, 130 after Ctrl-C.
+
+    Example: mnb watch results --speed 60
+
+    Parameters
+    ----------
+    folder
+        The result folder of the run.
+    speed
+        Replay the session from its beginning, this many times as fast. Default: begin with what is new.
+    html
+        Keep this page up to date, for browsers elsewhere. It reloads itself every 2 seconds.
+    prometheus
+        Keep this file up to date, for the textfile collector of node_exporter, such as mnb.prom.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{plain(folder)}: no such folder. Name the result folder of a run: mnb jobs ... -o FOLDER")
+    if prometheus is not None and prometheus.suffix != ".prom":
+        raise InputError(f"--prometheus {plain(prometheus)}: node_exporter reads only names in .prom. Try mnb.prom")
+    file, console = EventFile(folder), Console()
+    past = last_session(file.read())
+    if not past:
+        console.print(f"{plain(folder)}: no launch group has begun yet; waiting for the first one", markup=False)
+    known = RunView()
+    for stamped in past if speed is None else ():
+        known = seen(known, stamped.event, stamped.time_s)
+    last = past[-1] if past else None
+    with ExitStack() as stack:
+        sinks = [stack.enter_context(closing(sink)) for sink in _sinks(console, known, html, prometheus)]
+        for last in chain(() if speed is None else replayed(past, speed), file.follow()):
+            for sink in sinks:
+                if isinstance(last.event, sink.wants):
+                    sink.receive(last)
+    assert last is not None, "following waits for the first event"
+    console.print(_ended(last, folder), markup=False, highlight=False, soft_wrap=True)
+    return 0 if isinstance(last.event, RunEnds) else 1
+
+
+def _sinks(console: Console, known: RunView, html: Path | None, prometheus: Path | None) -> Iterator[Sink]:
+    """All that show the run; what they need is imported when they are asked for."""
+    yield Terminal(console, known) if console.is_terminal else PlainLines(console, known.batch)
+    try:
+        if html is not None:
+            from milabench_ng.run.display.live_page import LivePage
+
+            yield LivePage(html, known)
+        if prometheus is not None:
+            from milabench_ng.run.display.prometheus import PrometheusText
+
+            yield PrometheusText(prometheus, known)
+    except ModuleNotFoundError as error:
+        extra = "html" if error.name == "jinja2" else "monitoring"
+        raise InputError(f'the package {error.name} is not installed; pip install "milabench_ng[{extra}]"') from None
+
+
+def _ended(last: Stamped, folder: Path) -> str:
+    """How the session ended, and what to do next."""
+    place = shlex.quote(plain(folder))
+    match last.event:
+        case RunEnds(missing=0, failed=failed):
+            return f"the run has ended{f', {failed} failed' if failed else ''}; results: mnb report {place}"
+        case RunEnds(missing=missing, interrupted=interrupted):
+            how = "was interrupted" if interrupted else "has ended"
+            return f"the session {how}, {counted(missing, 'launch')} left; to go on: mnb resume {place}"
+    return f"the session was killed; to go on: mnb resume {place}"
