@@ -51,6 +51,7 @@ TABLE: dict[str, Check] = {
     "mnb baseline show v100": RUN,
     "mnb bids bids.json": PARSE,
     "mnb bids bids.json --html bids.html": PARSE,
+    "mnb bids bids.json --layout lambda --format csv": Check("parse", "test_layout_lambda runs it"),
     "mnb bids bids.json --rules tender.json --allowed-signers vendors.txt": PARSE,
     "mnb accept bid.bundle.tar.gz results --rules tender.json --allowed-signers vendors.txt": PARSE,
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97": PARSE,

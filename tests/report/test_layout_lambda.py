@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from milabench_ng.analysis.summary.folder import load_baseline
+from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import Stat, Summary, TestSummary
+from milabench_ng.cli import call
 from milabench_ng.model.errors import InputError
+from milabench_ng.present.layouts.nvidia_examples import systems
 from milabench_ng.present.writers import Form, write_layout
 from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
@@ -158,3 +162,42 @@ def test_weights_with_masters_and_jobs_over_all_gpus_have_rows_of_their_own() ->
     assert figures(report, "half_master", "gnmt")["throughput per GPU"] == "1000.00"
     assert figures(report, "half_master in one job", "gnmt")["throughput"] == "3600.00"
     assert figures(report, "amp", "ssd") == {}
+
+
+def test_a_table_of_many_systems() -> None:
+    """A row for each system and precision; watts of all GPUs, in the mean over the tasks that ran in it."""
+    warm = msgspec.structs.replace(row("amp", 1000.0), power_w=600.0)
+    small = msgspec.structs.replace(summary_of(ssd_tf32=row("tf32", 10.0)), devices=1)
+    table = systems(
+        {
+            "acme": report_on(
+                summary_of(ssd_amp=row("amp", 1000.0), txl_base_amp=warm, ssd_tf32=row("tf32", 400.0)),
+                options=ReportOptions(price=8000.0),
+            ),
+            "globex": report_on(small),
+        }
+    )
+    head = [heading.name for heading in table.headings]
+    assert head == ["system", "name_gpu", "num_gpu", "watt", "price", "precision", *TASKS]
+    found = [{name: cell for name, cell in zip(head, cells, strict=True) if cell is not None} for cells in table.rows]
+    acme = {"system": "acme", "name_gpu": "H200", "num_gpu": 4, "price": 8000.0}
+    assert found == [
+        acme | {"watt": 4 * 550.0, "precision": "amp", "ssd": 4000.0, "transformerxlbase": 4000.0},
+        acme | {"watt": 4 * 500.0, "precision": "tf32", "ssd": 1600.0},
+        {"system": "globex", "name_gpu": "H200", "num_gpu": 1, "watt": 500.0, "precision": "tf32", "ssd": 40.0},
+    ]
+
+
+def test_bids_are_such_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, rate in (("acme", 1000.0), ("globex", 500.0)):
+        (tmp_path / f"{name}.json").write_text(encode_summary(summary_of(ssd_amp=row("amp", rate))))
+    offers = {name: {"results": f"{name}.json", "price": price} for name, price in (("acme", 8e3), ("globex", 5e3))}
+    (tmp_path / "bids.json").write_text(json.dumps({"reference": "acme.json", "bids": offers}))
+    assert call(["bids", str(tmp_path / "bids.json"), "--layout", "lambda", "--format", "csv"]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [(each["system"], each["price"], each["ssd"]) for each in rows] == [
+        ("acme", "8000.0", "4000.0"),
+        ("globex", "5000.0", "2000.0"),
+    ]
+    assert call(["bids", str(tmp_path / "bids.json"), "--layout", "lambda", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["systems"][1]["watt"] == 2000.0

@@ -8,7 +8,7 @@ batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 
 import msgspec
@@ -16,8 +16,9 @@ import msgspec
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.model.batch_sizes import BATCH_SIZE
 from milabench_ng.model.profile import name_of
+from milabench_ng.model.stats import mean
 from milabench_ng.present.layouts.layout import SuiteLayout, chosen, gpu_name
-from milabench_ng.present.render.cells import Cell
+from milabench_ng.present.render.cells import Cell, number
 from milabench_ng.present.render.sections import Column, Section, section
 from milabench_ng.report.report import Line, Report
 
@@ -66,7 +67,60 @@ def tables(report: Report) -> tuple[Section, ...]:
     )
 
 
+def systems(reports: Mapping[str, Report]) -> Section:
+    """A row for each system and precision: its GPUs, their measured watts, its price, the throughput of each task.
+
+    Watts are those of all GPUs together, in the mean over the tasks. Raises InputError for a system without tasks.
+    """
+    rows = [row for name, report in reports.items() for row in _system(name, report)]
+    return section(
+        SUITE,
+        "Systems",
+        rows,
+        Column[_System]("system", value=lambda row: row.name),
+        Column[_System]("name_gpu", value=lambda row: gpu_name(row.report)),
+        Column[_System]("num_gpu", value=lambda row: row.report.summary.devices),
+        Column[_System]("watt", value=lambda row: row.watts, show=number, number=True),
+        Column[_System]("price", value=lambda row: row.price, show=number, number=True),
+        Column[_System]("precision", value=lambda row: row.precision),
+        *(Column(task, value=_total_of(task), show=number, number=True) for task in TASKS),
+    )
+
+
 LAYOUT = SuiteLayout(table=table, tables=tables)
+
+
+class _System(msgspec.Struct, frozen=True, kw_only=True):
+    """What a system reached in one precision."""
+
+    name: str
+    report: Report
+    precision: str
+    lines: dict[str, Line]
+    """By task."""
+
+    @property
+    def price(self) -> float | None:
+        """Of the node."""
+        return self.report.price.per_node if self.report.price else None
+
+    @property
+    def watts(self) -> float | None:
+        """None where a GPU does not tell."""
+        told = [line.row.power_w for line in self.lines.values()]
+        known = [each for each in told if each is not None]
+        return mean(known) * self.report.summary.devices if len(known) == len(told) else None
+
+
+def _system(name: str, report: Report) -> Iterable[_System]:
+    lines = chosen(report, SUITE, lambda line: _task(line) in TASKS)
+    for precision in dict.fromkeys(map(_precision, lines)):
+        own = {_task(line): line for line in lines if _precision(line) == precision}
+        yield _System(name=name, report=report, precision=precision, lines=own)
+
+
+def _total_of(task: str) -> Callable[[_System], Cell]:
+    return lambda row: row.lines[task].node_total if task in row.lines else None
 
 
 def _columns(report: Report, lines: dict[tuple[str, str], Line]) -> Iterable[Column[tuple[str, _Figure]]]:
