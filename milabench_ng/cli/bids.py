@@ -38,8 +38,8 @@ def bids(
     suites than most bids, or has GPUs that are partitioned in another way. A summary cannot be verified, and is
     refused if there are rules.
 
-    Exit code: 0, 1 if a bid is refused or has no valid score (with --layout, only if one is refused), 2 for bad input or if all bids are
-    refused.
+    Exit code: 0, 1 if a bid is refused or has no valid score (with --layout: only if one is refused), 2 for bad input
+    or if all bids are refused.
 
     Example: mnb bids bids.json
 

@@ -85,6 +85,8 @@ def check(
         raise InputError("--store makes a baseline, and --baseline names another one; give one of them")
     began = time.monotonic()
     named = load_source(baseline) if baseline else None  # a mistake shows before the run
+    if store:
+        _make_writable(state_folder())
     enter_scope("auto", None)
     with tempfile.TemporaryDirectory(prefix="mnb-check-") as scratch:
         folder = output or Path(scratch) / "results"
@@ -132,15 +134,20 @@ def _run(request: RunRequest) -> RunOutcome:
     return asyncio.run(jobs(request, Bus(), tuple(sys.argv), judge))
 
 
-def state_file(found: Summary) -> Path:
-    """Where the baseline of this kind of node is: its GPUs' models and its processors, whatever their number."""
+def state_folder() -> Path:
+    """Where the baselines of all kinds of node are."""
     named = os.environ.get("XDG_STATE_HOME")
     try:
         root = Path(named) if named else Path.home() / ".local" / "state"
     except RuntimeError:
         raise InputError("HOME is not set: set it, or XDG_STATE_HOME, to the folder of the baselines") from None
+    return root / "milabench_ng" / "check"
+
+
+def state_file(found: Summary) -> Path:
+    """The baseline of this kind of node: its GPUs' models and its processors, whatever their number."""
     kind = " ".join((*sorted(set(found.models.values())), found.provenance.node.get("processors", "")))
-    return root / "milabench_ng" / "check" / f"{re.sub(r'[^a-z0-9]+', '-', kind.lower()).strip('-')[:150]}.json"
+    return state_folder() / f"{re.sub(r'[^a-z0-9]+', '-', kind.lower()).strip('-')[:150]}.json"
 
 
 def _known(found: Summary) -> str | None:
@@ -153,12 +160,17 @@ def _known(found: Summary) -> str | None:
     return next((one for one in shipped if own and same_models(load_baseline(one).models.values()) == own), None)
 
 
+def _make_writable(folder: Path) -> None:
+    """Raise InputError, before minutes of work, if no baseline can be kept in this folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InputError(f"--store: {plain(folder)}: {error.strerror}. Name another with XDG_STATE_HOME") from None
+
+
 def _store(found: Summary) -> str:
     file = state_file(found)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--store: {plain(file.parent)}: {error.strerror}; XDG_STATE_HOME names another") from None
     write_output(file, encode_summary(found).encode(), "--store", force=True)
     return str(file)
 

@@ -56,7 +56,11 @@ def _positive(_: type, tokens: Sequence[Token]) -> float:
 
 
 def _fraction(_: type, tokens: Sequence[Token]) -> float:
-    return parse_share(tokens[0].value, str(tokens[0].keyword))
+    text, option = tokens[0].value, str(tokens[0].keyword)
+    value = parse_share(text, option)
+    if not 0 < value <= 1:
+        raise InputError(f"{option}: expected a share above 0% and up to 100%, got {short(text)!r}")
+    return value
 
 
 _AMBIGUOUS = re.compile(r"\d{1,3}\.\d{3}")
@@ -69,7 +73,7 @@ Money = Annotated[float, Parameter(converter=_money)]
 Positive = Annotated[float, Parameter(converter=_positive)]
 """A number above 0."""
 Fraction = Annotated[float, Parameter(converter=_fraction)]
-"""``0.97`` or ``97%``."""
+"""``0.97`` or ``97%``: above 0, at most 1."""
 Switch = Annotated[bool, Parameter(negative=())]
 """A flag that can be set and not unset."""
 Several = Annotated[tuple[str, ...], Parameter(negative=())]

@@ -13,7 +13,7 @@ from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.plan import Batch, Launch
 from milabench_ng.model.shipped import names
 from milabench_ng.model.similar import did_you_mean
-from milabench_ng.model.units import format_bytes, format_limit, format_seconds
+from milabench_ng.model.units import counted, format_bytes, format_limit, format_seconds
 from milabench_ng.node.cgroup_files import format_ids
 from milabench_ng.present.render.cells import whole
 from milabench_ng.present.render.sections import Facts, Heading, Section, facts, table
@@ -73,6 +73,7 @@ def _facts(dry: DryRun, request: RunRequest, weights: Path | None) -> Facts:
     from milabench_ng.cli.foreseen import foreseen
 
     plan, duration = dry.planned.plan, dry.duration
+    groups = counted(len(plan.batches), "launch group")
     data = ", ".join(f"{name} (scale {scale:g})" for name, scale in dry.data)
     mark = "" if dry.tier == "full" else ", NOT ISOLATED (run mnb doctor to see why and what to do)"
     left = dry.planned.leftover_cpus
@@ -87,7 +88,10 @@ def _facts(dry: DryRun, request: RunRequest, weights: Path | None) -> Facts:
         ("unused CPUs", format_ids(left) or "none"),
         ("datasets", f"{data} in {request.dataroot}" if data else "none"),
         ("to generate", _generating(dry.to_generate)),
-        ("launches", f"{len(plan.launches)} in {len(plan.batches)} launch groups, {dry.planned.start} start"),
+        (
+            "launches",
+            f"{len(plan.launches)} in {groups}, {dry.planned.start} start",
+        ),
         ("estimated time", estimate),
         ("weights", _weighted(sorted({launch.suite for launch in plan.launches})) if weights is None else str(weights)),
         ("expected warnings", foreseen(dry.planned, weights) or "no"),

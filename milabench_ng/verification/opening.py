@@ -97,6 +97,8 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
             if isinstance(error, OSError) and error.errno is not None:  # not the archive's fault
                 where = f"{source}: cannot be unpacked in {root.parent}: {error.strerror}"
                 raise InputError(f"{where}. Set TMPDIR to a folder with room") from None
+            if isinstance(error, zlib.error):
+                raise InputError(f"{source}: damaged: its content cannot be unpacked. Have it sent again") from None
             raise InputError(f"{source}: not a bundle made by `mnb bundle`: {error}") from None
         yield _opened(source, root)
 

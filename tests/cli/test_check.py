@@ -109,7 +109,7 @@ def test_a_disturbed_check_is_not_stored(
     line = json.loads(capsys.readouterr().out)
     assert (line["stored"], line["results"]) == (None, None)
     assert line["reasons"] == [BUSY.sentence]
-    assert not state.exists()
+    assert not list(state.iterdir())
     assert not list(tmp_path.glob("mnb-*")), "the folder of a check that decides nothing is removed"
 
 
@@ -136,3 +136,19 @@ def test_an_interrupted_check_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(check, "exit_code", lambda _: 143)
     assert call(["check"]) == 143
     assert not list(tmp_path.glob("mnb-*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--least", "2"), "--least: expected a share above 0% and up to 100%, got '2'"),
+        (("--store",), "Name another with XDG_STATE_HOME"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_minutes_of_work(
+    options: tuple[str, ...], why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    monkeypatch.setattr(check, "_run", lambda _: pytest.fail("it ran"))
+    assert call(["check", *options]) == 2
+    assert why in capsys.readouterr().err

@@ -245,7 +245,7 @@ def test_doctor_is_not_ready_for_more_tenants_than_can_be(here: Here) -> None:
     assert code == 1
     checkup = json.loads(stdout)
     assert checkup["allocation"] is None
-    assert any("needs >= 4 GiB" in reason for reason in checkup["reasons"])
+    assert any("needs at least 4 GiB" in reason for reason in checkup["reasons"])
 
 
 def test_doctor_never_imports_torch() -> None:

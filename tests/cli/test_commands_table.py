@@ -137,7 +137,7 @@ report res --layout cv --format json | 2 | mnb: --layout cv --format json: a sui
 report res --layout cv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --per-gpu | 0 | mnb · quick · res
-report res --weights nowhere.json | 2 | mnb: nowhere.json: No such file or directory
+report res --weights nowhere.json | 2 | mnb: weights nowhere.json: no such file
 report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 report res --rules standard | 1 | mnb · quick · res
 report res --rules standard --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file. It
@@ -149,7 +149,7 @@ report res --rules odd-rules.json | 2 | mnb: odd-rules.json: Object contains unk
 report res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file. Shipped rules: procurement
 report res --colour | 2 | mnb report: unknown option --colour. See mnb report --help
 report res --forma json | 2 | mnb report: unknown option --forma (did you mean '--format'?)
-report nowhere | 2 | mnb: nowhere: No such file or directory
+report nowhere | 2 | mnb: nowhere: no such file or folder. Give the folder that
 report empty | 2 | mnb: empty: not a result folder: it has no record and no run.json.
 report notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1). Is it
 report res/run.json | 2 | mnb: res/run.json: this is the manifest of a run. Give its folder
@@ -186,7 +186,7 @@ summary res -o res/run.json | 2 | mnb: --output res/run.json: files of a run are
 summary res -o res/run.json --force | 2 | mnb: --output res/run.json: files of a run are never overwritten.
 summary odd | 1 | {
 summary cut | 2 | mnb: cut: run.json: not a readable manifest
-summary nowhere | 2 | mnb: nowhere: No such file or directory
+summary nowhere | 2 | mnb: nowhere: no such file or folder. Give the folder that
 summary empty | 2 | mnb: empty: not a result folder: it has no record and no run.json.
 summary res --format 2020 | 0 | {
 summary res --format 2021 | 2 | mnb summary: Invalid value "2021" for --format. Choose from: "mnb", "2020". Did you
@@ -221,7 +221,7 @@ verify res -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another
 accept res again | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
 accept res again --guarantee 97% | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
 accept res again --guarantee 0.97 | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
-accept res again --guarantee 97 | 2 | mnb: --guarantee 97: expected a share of the bid's throughput
+accept res again --guarantee 97 | 2 | mnb: --guarantee: expected a share above 0% and up to 100%, got '97'
 accept res again --guarantee much | 2 | mnb: --guarantee: expected a percentage, got 'much'. Try 2%
 accept res nowhere | 2 | mnb: nowhere: no such file or folder, and no shipped baseline has
 accept res.tar.gz base.json | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
@@ -246,7 +246,7 @@ baseline build res --accept-shortfalls -o base.json | 2 | mnb: --output base.jso
 baseline build res --accept-shortfalls -o res/run.json --force | 2 | mnb: --output res/run.json: files of a run are
 baseline build res --bound vae | 2 | mnb: --bound 'vae': expected TEST=CLASS, with a class of cpu, io,
 baseline build odd | 2 | mnb: odd is not suitable as a baseline:
-baseline build nowhere | 2 | mnb: nowhere: No such file or directory
+baseline build nowhere | 2 | mnb: nowhere: no such file or folder. Give the folder that
 baseline check v100 | 1 | test implausible values
 baseline check base.json | 0 | base.json: 7 tests, nothing implausible (compared with no other
 baseline sho v100 | 2 | mnb baseline: Unknown command "sho". Did you mean "show"? See mnb
@@ -255,7 +255,7 @@ jobs quik | 2 | mnb: quik: no such file, and no shipped profile has that name (d
 jobs unet | 2 | mnb: unet: no such file, and no shipped profile has that name (did
 jobs nowhere.json | 2 | mnb: nowhere.json: no such file, and no shipped profile has that
 jobs profiles/standrad.json | 2 | mnb: profiles/standrad.json: no such file, and no shipped profile has
-rerun res/run.json | 2 | mnb: res/run.json: not a record of an mnb launch
+rerun res/run.json | 2 | mnb: res/run.json: not a record of a launch. Give a file of a result
 jobs list.json | 2 | mnb: list.json: must be an object of tests, not list
 jobs empty | 2 | mnb: empty: a folder, not a file
 jobs quick --ram-total 1PiB | 2 | mnb: --ram-total: expected a size, got '1PiB'. Try 512MiB or 256GiB
@@ -282,15 +282,15 @@ jobs quick --io-read fast | 2 | mnb: --io-read: expected a bandwidth
 jobs quick --io-write 1B/s | 2 | mnb: --io-write: '1B/s'
 jobs quick --order backwards | 2 | mnb jobs: Invalid value "backwards" for --order. Choose from: "file",
 jobs quick --accept-difference node | 2 | mnb: --accept-difference needs --resume
-jobs quick --weights nowhere.json | 2 | mnb: nowhere.json: No such file or directory
+jobs quick --weights nowhere.json | 2 | mnb: weights nowhere.json: no such file
 jobs quick --reserve-cores -1 | 2 | mnb: --reserve-cores: expected at least 0, got -1
 jobs quick --ready-limit 0 | 2 | mnb: --ready-limit: expected a number of seconds above 0, got 0
 jobs quick --ram-total much | 2 | mnb: --ram-total: expected a size, got 'much'. Try 512MiB or 256GiB
 jobs quick --dataroot notes.txt | 2 | mnb: data root
 jobs quick --nonce x --order file | 2 | mnb: --nonce: must not be empty, and needs --order random
 jobs quick --target-ci 2% | 2 | mnb: --target-ci needs more than 6 repeats, and --repeat 1 is the
-jobs quick --repeat 8 --target-ci 0% | 2 | mnb: --target-ci: expected a percentage above 0% and below 100%. Try
-jobs quick --repeat 8 --target-ci 2 | 2 | mnb: --target-ci: expected a percentage above 0% and below 100%. Try
+jobs quick --repeat 8 --target-ci 0% | 2 | mnb: --target-ci: expected a share above 0% and up to 100%, got
+jobs quick --repeat 8 --target-ci 2 | 2 | mnb: --target-ci: expected a share above 0% and up to 100%, got '2'
 jobs quick --repeat 8 --target-ci -2% | 2 | mnb jobs: --target-ci: value missing, because -2% begins with a dash.
 jobs quick --repeat 8 --target-ci wide | 2 | mnb: --target-ci: expected a percentage, got 'wide'. Try 2%
 jobs quick --budget 30min | 2 | mnb: --budget needs several repeats, and --repeat is the upper limit. Try --repeat 10

@@ -125,8 +125,8 @@ def test_too_little_memory_names_the_group_that_limits() -> None:
     with pytest.raises(IsolationError) as caught:
         allocate(machine(1, 8, node_gib=24), tenants(0, 0), Bounds(memory_bytes=4 * GIB, memory_group="/x/memory.max"))
     assert str(caught.value).startswith(
-        "isolation: the allocation is 1.0 GiB per tenant (RAM 24.0 GiB limited to 4.0 GiB by /x/memory.max); "
-        "needs >= 4 GiB."
+        "isolation: each tenant would get 1.0 GiB of RAM (of 24.0 GiB limited to 4.0 GiB by /x/memory.max), "
+        "and needs at least 4 GiB."
     )
 
 

@@ -50,6 +50,8 @@ def load(source: Path, name: str = "") -> Summary:
     name = name or plain(source)
     if os.path.isdir(source):
         return summary_of(read_folder(source, name))
+    if not os.path.lexists(source):
+        raise InputError(f"{name}: no such file or folder. Give the folder that `mnb jobs` names in its last lines")
     content = read_content(source, LARGE)
     found = read_record(content, name)
     if isinstance(found, ReadRecord | Read2020):

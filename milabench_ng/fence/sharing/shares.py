@@ -216,7 +216,7 @@ def _memory_unit(
 def _check_memory(memory: _Memory, memory_bytes: int, policy: Policy) -> None:
     if memory_bytes < policy.memory_minimum_bytes:
         raise IsolationError(
-            f"isolation: the allocation is {max(memory_bytes, 0) / GIB:.1f} GiB per tenant (RAM "
-            f"{format_bytes(memory.node_bytes)}{memory.bound}); needs >= "
-            f"{policy.memory_minimum_bytes / GIB:.0f} GiB. Use fewer tenants, or --ram-total if the node has more."
+            f"isolation: each tenant would get {max(memory_bytes, 0) / GIB:.1f} GiB of RAM (of "
+            f"{format_bytes(memory.node_bytes)}{memory.bound}), and needs at least "
+            f"{policy.memory_minimum_bytes / GIB:.0f} GiB. Use fewer tenants, or raise --ram-total if the node has more"
         )

@@ -199,7 +199,7 @@ def _tone_of(other: Comparison) -> Tone:
 def _price(report: Report) -> Answer:
     price = report.price
     assert price is not None
-    amount = f"${money(price.amount)} per {price.per}"
+    amount = f"${money(price.amount)} per {'GPU' if price.per == 'gpu' else 'node'}"
     names = {other.name: brief(other) for other in report.comparisons}
     worths = tuple(_worth(each, names[each.name]) for each in price.per_reference)
     if price.rpp is None:

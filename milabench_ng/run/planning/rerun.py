@@ -33,7 +33,8 @@ def profile_of(record: Path) -> Again:
         raise InputError(f"{plain(record)}: a folder, not a file{instead}")
     found = read_record(read_content(record, LARGE), str(record))
     if not isinstance(found, ReadRecord):
-        why = found.reason if isinstance(found, Problem) else "not a record of an mnb launch"
+        other = "not a record of a launch. Give a file of a result folder, such as results/standard.vae.J0.0.*.json"
+        why = found.reason if isinstance(found, Problem) else other
         raise InputError(f"{plain(record)}: {why}")
     ours = found.record.mnb
     launch = ours.launch
