@@ -122,6 +122,7 @@ def report(
         penalize_variance=penalize_variance,
         margin=parse_share(margin, "--margin"),
         per_gpu=per_gpu,
+        series=html is not None,
     )
     folder, *more = folders
     if more:

@@ -13,11 +13,12 @@ from milabench_ng.records.ledger import LEDGER_SCHEMA, LedgerLine
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.origin import RECORD_SCHEMA, RUN_SCHEMA
 from milabench_ng.records.record import Record
+from milabench_ng.records.series import SERIES_SCHEMA, BatchSeries
 from milabench_ng.run.events.run_events import RUN_EVENTS_SCHEMA, Stamped
 from milabench_ng.tender.bids import BIDS_SCHEMA, Bids
 from milabench_ng.verification.rules import RULES_SCHEMA, Rules
 
-SchemaKind = Literal["profile", "record", "event", "summary", "run", "ledger", "run-event", "rules", "bids"]
+SchemaKind = Literal["profile", "record", "event", "summary", "run", "ledger", "series", "run-event", "rules", "bids"]
 Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -58,6 +59,7 @@ _FILES: dict[str, tuple[int, str, tuple[Any, ...]]] = {
     "bids": (BIDS_SCHEMA, "The offers of a tender and the buyer's assumptions, for mnb bids.", (Bids,)),
     "run": (RUN_SCHEMA, "run.json, the manifest of a result folder.", (Manifest,)),
     "ledger": (LEDGER_SCHEMA, "One line of ledger.jsonl, what was done to a result folder.", (LedgerLine,)),
+    "series": (SERIES_SCHEMA, "The telemetry of one launch group, in series/ of a result folder.", (BatchSeries,)),
     "run-event": (RUN_EVENTS_SCHEMA, "One line of events.jsonl, what happened while a run went on.", (Stamped,)),
 }
 

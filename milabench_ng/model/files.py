@@ -60,6 +60,14 @@ def read_text(path: Path) -> str:
 
 
 def read_content(path: Path, largest: int = SMALL, flags: int = 0) -> bytes:
+    """The bytes of a regular file of text of at most ``largest`` bytes; see `read_bytes`."""
+    content = read_bytes(path, largest, flags)
+    if content.startswith(GZIP):
+        refuse(path, "compressed, like a bundle, not text. To use a file in it, unpack it first: tar -xzf")
+    return content
+
+
+def read_bytes(path: Path, largest: int, flags: int = 0) -> bytes:
     """The bytes of a regular file of at most ``largest`` bytes; ``flags`` for open(2), such as ``O_NOFOLLOW``.
 
     Never waits for a pipe and never reads a device.
@@ -76,8 +84,6 @@ def read_content(path: Path, largest: int = SMALL, flags: int = 0) -> bytes:
         refuse(path, "a folder, not a file")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         refuse(path, getattr(error, "strerror", None) or str(error))
-    if content.startswith(GZIP):
-        refuse(path, "compressed, like a bundle, not text. To use a file in it, unpack it first: tar -xzf")
     if len(content) > largest:
         refuse(path, f"larger than the {largest // MIB} MiB that such a file may have")
     return content

@@ -135,6 +135,14 @@ class Recorded(LedgerEvent, frozen=True, kw_only=True):
     """Why it failed; None for a success."""
 
 
+class Sampled(LedgerEvent, frozen=True, kw_only=True):
+    """The telemetry of a batch is kept, sample by sample."""
+
+    batch: int
+    file: Annotated[str, msgspec.Meta(pattern=r"^series/[^/\x00]+$")]
+    sha256: str
+
+
 class Damaged(LedgerEvent, frozen=True, kw_only=True):
     """A file was not as it had been written, while the run went on: somebody else removed or changed it."""
 
@@ -181,6 +189,7 @@ AnyLedgerEvent = (
     | Attempt
     | Company
     | Recorded
+    | Sampled
     | Damaged
     | StoppedEarly
     | Interrupted

@@ -24,6 +24,9 @@ STAMPS = "stamps"
 """Folder of what others vouch for: requests for time stamps on the ledger, and the answers."""
 _STAMP_NAME = re.compile(rf"{STAMPS}/[0-9a-f]{{64}}\.(tsq|tsr|txt|txt\.sig)")
 LOG_NAME = re.compile(r"logs/[^/]+\.log")
+SERIES = "series"
+"""Folder of the telemetry of each batch."""
+SERIES_NAME = re.compile(rf"{SERIES}/b\d{{1,6}}\.\d{{8}}-\d{{6}}-\d{{6}}\.json\.gz")
 _ASIDE_NAME = re.compile(r"(?P<name>[^/]+)\.damaged-[1-9]\d{0,3}")
 """What was found instead of a manifest, ledger or record while the run went on."""
 
@@ -93,7 +96,7 @@ def set_aside_name(path: Path) -> str:
 
 
 def is_result_file(name: str) -> bool:
-    """Whether a relative ``name`` is one of a run's files: manifest, ledger, record, log or time stamp.
+    """Whether a relative ``name`` is one of a run's files: manifest, ledger, record, log, series or time stamp.
 
     So is what was found damaged and set aside.
     """
@@ -103,7 +106,7 @@ def is_result_file(name: str) -> bool:
     own = aside["name"] if aside else name
     if own in (MANIFEST, LEDGER) or RECORD_NAME.fullmatch(own):
         return True
-    return any(form.fullmatch(name) for form in (LOG_NAME, _STAMP_NAME))
+    return any(form.fullmatch(name) for form in (LOG_NAME, SERIES_NAME, _STAMP_NAME))
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -21,6 +21,7 @@ from milabench_ng.analysis.summary.derived_rates import DerivedRate
 from milabench_ng.analysis.summary.marked import Marked, count_marks
 from milabench_ng.analysis.summary.summary import FailedLaunch, LaunchFlag, Summary, TestSummary
 from milabench_ng.records.folder import Folder
+from milabench_ng.records.series import BatchSeries
 from milabench_ng.verification.findings import Verification
 
 NOT_RECORDED = "not recorded"
@@ -82,6 +83,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict of the buyer's rules; None if none were given."""
     folder: Folder | None = None
     """What was read; None for a summary."""
+    series: tuple[BatchSeries, ...] = ()
+    """The telemetry of its launch groups, if it was asked for."""
     damage: tuple[str, ...] = ()
     """What of its bundle is not as it was packed."""
     suites: tuple[Report, ...] = ()

@@ -36,6 +36,7 @@ from milabench_ng.analysis.summary.summary import Summary, TestSummary
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
 from milabench_ng.records.folder import UNBOUNDED
+from milabench_ng.records.series import kept_series
 from milabench_ng.report.report import NOT_RECORDED, Line, Report
 from milabench_ng.verification.findings import Verification
 from milabench_ng.verification.opening import Opened, is_folder_or_bundle, load_result, load_source, opened
@@ -53,6 +54,8 @@ class ReportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The largest relative difference that does not matter."""
     per_gpu: bool = False
     """Whether the per-device matrices are shown."""
+    series: bool = False
+    """Whether the telemetry of launch groups is read, which only a page shows."""
 
     def __post_init__(self) -> None:
         if not 0 < self.margin < 1:
@@ -96,7 +99,8 @@ def make_report(
         if rules is not None:
             verified = _verified(there, rules, nonce, weights, allowed_signers, authorities)
             made = msgspec.structs.replace(made, verification=verified)
-        return msgspec.structs.replace(made, folder=there.folder, damage=there.damage)
+        series = tuple(kept_series(there.place, there.names)) if options.series else ()
+        return msgspec.structs.replace(made, folder=there.folder, series=series, damage=there.damage)
 
 
 def _report(

@@ -19,6 +19,7 @@ from milabench_ng.model.units import counted, utc_now
 from milabench_ng.records.batch_search import SEARCH_PHASE
 from milabench_ng.records.borders import budget_left_s, narrow, spent
 from milabench_ng.records.record import Data, Record
+from milabench_ng.records.series import encode_series, series_name
 from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import launch_perf
 from milabench_ng.records.worker_variables import STORAGE_VARIABLE
@@ -39,7 +40,7 @@ from milabench_ng.run.execution.strays import end_strays, running
 from milabench_ng.run.execution.tenant import Tenant
 from milabench_ng.run.execution.waiting import in_thread
 from milabench_ng.run.execution.worker_server import RESTARTS
-from milabench_ng.run.outcome.observing import BatchObservation, observe
+from milabench_ng.run.outcome.observing import BatchObservation, observe, series_of
 from milabench_ng.run.outcome.recording import make_record
 from milabench_ng.run.outcome.run_context import RunContext
 from milabench_ng.run.persistence.run_progress import BatchWork
@@ -214,7 +215,8 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     records = [make_record(context.facts, seen) for seen in observe(observed, context)]
     names = [context.folder.record(one.name, one.job_id, started, one.success).name for one in records]
     named = dict(zip(names, records, strict=True))
-    context.progress.end(named, logs)
+    series = await in_thread(lambda: encode_series(series_of(observed, context)))
+    context.progress.end(batch.number, named, (series_name(batch.number, started), series), logs)
     if runner.broken:
         raise MnbError(
             f"launch group {batch.number} was not watched to its end. Its records are written:\n{runner.broken}"

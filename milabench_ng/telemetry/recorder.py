@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from milabench_ng.model.bounds import Spread
 from milabench_ng.records.record import Gauge, Gauge2020
+from milabench_ng.records.series import KeySeries, rounded
 from milabench_ng.telemetry.messages import Dropped, Sample, SamplerReport, SourceName, Supported, telemetry_key
 
 # 2020's gauge, the value that it shows, and the factor: load was a fraction, memory MiB, temperature degrees Celsius.
@@ -59,6 +60,14 @@ class Series:
         }
         return {name: samples for name, samples in found.items() if samples}
 
+    def columns(self, start_s: float, end_s: float) -> KeySeries:
+        """The samples in [start_s, end_s] as they are kept in a file."""
+        first, last = bisect_left(self._times, start_s), bisect_right(self._times, end_s)
+        return KeySeries(
+            time_s=tuple(round(time_s, 3) for time_s in self._times[first:last]),
+            values={name: tuple(map(rounded, column[first:last])) for name, column in self._columns.items()},
+        )
+
 
 class Recorder:
     """The last samples of every key. 57,600 of them are eight hours at 2 Hz and take some 10 to 20 MB per GPU."""
@@ -89,6 +98,12 @@ class Recorder:
         series = self._series.get((source, key))
         taken = series.between(start_s, end_s) if series else {}
         return {name: spread(samples) for name, samples in taken.items()}
+
+    def series(self, keys: Iterable[tuple[SourceName, str]], start_s: float, end_s: float) -> dict[str, KeySeries]:
+        """The samples of several keys in [start_s, end_s], named ``source:key``; keys without any are left out."""
+        known = ((key, self._series.get(key)) for key in keys)
+        found = {telemetry_key(*key): series.columns(start_s, end_s) for key, series in known if series}
+        return {name: columns for name, columns in found.items() if columns.time_s}
 
     def latest(self, source: SourceName, key: str) -> dict[str, float]:
         """The values of the last sample of a key, by name; empty without one."""

@@ -67,6 +67,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     known: tuple[Summary, ...]
     """The shipped baselines that were measured with this suite on devices of the same name."""
     records: tuple[ReadRecord, ...]
+    series: Mapping[str, str]
+    """SHA-256 of the files of telemetry, by name."""
     ledger: Chain | None
     """None if there is none."""
     unreadable: tuple[Problem, ...]

@@ -24,7 +24,7 @@ from milabench_ng.model.similar import meant_or_all
 from milabench_ng.model.sources import package_digests
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import LEDGER, MANIFEST
+from milabench_ng.records.names import LEDGER, MANIFEST, SERIES_NAME
 from milabench_ng.verification.absurd import computing_from
 from milabench_ng.verification.bundle import WEIGHTS, make_claim, of_suite
 from milabench_ng.verification.checks.registry import judge
@@ -126,6 +126,7 @@ def gather(
         },
         known=_known(summary),
         records=kept,
+        series={name: sha256_of(there.place / name) for name in there.names if SERIES_NAME.fullmatch(name)},
         ledger=folder.ledger if LEDGER in there.names else None,
         unreadable=unreadable,
         summary=summary,

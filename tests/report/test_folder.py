@@ -259,7 +259,7 @@ def test_bad_summaries_are_bad_input(tmp_path: Path, content: str, message: str)
 
 
 def test_bad_folders_are_bad_input(tmp_path: Path, whole: Plan) -> None:
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="no such file or folder"):
         load(tmp_path / "nowhere")
     with pytest.raises(InputError, match="it has no record"):
         load(tmp_path)

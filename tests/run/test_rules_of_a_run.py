@@ -13,6 +13,7 @@ import pytest
 from milabench_ng.cli import call
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.preflight import broken_by_request, plan_of
+from milabench_ng.records.series import decode_series
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.verification.rules import load_rules
@@ -72,6 +73,24 @@ def test_a_run_ends_with_the_verdict_and_its_exit_code(mnb: Mnb) -> None:
     assert call(["resume", "results", "--rules", "small.json"]) == 0, "and so does a run that is resumed"
     Path("small.json").write_text(json.dumps(SMALL | {"repeat": 3}))
     assert call(["resume", "results", "--rules", "small.json"]) == 1
+
+
+def test_the_telemetry_of_every_launch_group_is_kept_and_vouched_for(
+    mnb: Mnb, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert mnb(SMALL, "--repeat", "2", "--nonce", "n1").code == 0
+    first, second = sorted(Path("results/series").iterdir())
+    made = decode_series(first.read_bytes(), first.name)
+    assert (made.batch, made.labels) == (0, ("trial.toy_reg",))
+    host, tenant = made.telemetry["host:node"], made.telemetry["tenant:0"]
+    assert made.requested_s <= host.time_s[0] < host.time_s[-1]
+    assert len(tenant.values["current_mib"]) == len(tenant.time_s) > 2
+    first.write_bytes(second.read_bytes())
+    second.unlink()
+    assert call(["verify", "results", "--rules", "small.json"]) == 1
+    told = capfd.readouterr().out
+    assert f"{first.name}: it is not the file that was kept" in " ".join(told.split())
+    assert f"{second.name}: the telemetry of a launch group was kept, and is not there" in " ".join(told.split())
 
 
 def test_rules_that_only_the_results_can_break_decide_the_exit_code(mnb: Mnb) -> None:

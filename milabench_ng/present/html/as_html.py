@@ -14,6 +14,7 @@ from markupsafe import Markup
 from milabench_ng import __version__
 from milabench_ng.model.plain import plain_lines, printed_json
 from milabench_ng.present.html.charts import summary_charts
+from milabench_ng.present.html.conditions_chart import conditions_charts
 from milabench_ng.present.html.details_tables import fence_section, plan_section, telemetry_section
 from milabench_ng.present.html.figures import Chart
 from milabench_ng.present.html.folder_details import FolderDetails, details_of
@@ -119,6 +120,7 @@ def report_page(report: Report) -> Page:
             *pressure_charts(report),
             *loading_charts(report, evidence.loads if evidence else ()),
             *summary_charts(report, courses),
+            *conditions_charts(report.series, evidence.manifests if evidence else ()),
         ),
         tables=(*_neighbours(report), *tests),
         folded=(*further, *(of_section(section) for section in other_tables(report))),

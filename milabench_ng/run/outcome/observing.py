@@ -18,6 +18,7 @@ from milabench_ng.node.foreign_load import foreign_share
 from milabench_ng.records.batch_search import BatchSearch
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.record import ConcurrentLaunch, Data, Failure, Neighbour, Neighbours, SamplingSpan
+from milabench_ng.records.series import BatchSeries
 from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import Window, settled_window
 from milabench_ng.run.execution.batch import BatchRunner, Timeline
@@ -183,6 +184,29 @@ def _seen(
         sampler_problem=context.sampler.problem,
         foreign_cpu=_foreign_cpu(observed.runner.tenants, recorder, window) if window else None,
         paused_s=sum(pause.length_s for pause in observed.runner.pauses),
+    )
+
+
+def series_of(observed: BatchObservation, context: RunContext) -> BatchSeries:
+    """What the sampler read while the batch ran: the node, its devices and its tenants."""
+    planned, begun = context.facts.planned, context.facts.begun
+    launches = observed.work.batch.launches
+    slots = [slot for launch in launches for slot in launch.slot_ids]
+    uuids = dict.fromkeys(uuid for slot in slots if (uuid := planned.devices[slot].uuid))
+    keys: list[tuple[SourceName, str]] = [
+        ("host", HOST_KEY),
+        *(("gpu", uuid) for uuid in uuids),
+        *(("tenant", slot) for slot in slots),
+    ]
+    return BatchSeries(
+        run_id=begun.name.run_id,
+        session=begun.name.session,
+        batch=observed.work.batch.number,
+        labels=tuple(dict.fromkeys(launch.label for launch in launches)),
+        requested_s=observed.requested_s,
+        start_s=observed.timeline.start_s,
+        stop_s=observed.timeline.stop_s,
+        telemetry=context.sampler.recorder.series(keys, observed.requested_s, time.monotonic()),
     )
 
 

@@ -20,6 +20,7 @@ from milabench_ng.records.ledger import (
     Interrupted,
     LaunchKey,
     Recorded,
+    Sampled,
     StoppedEarly,
     attempts,
     recorded,
@@ -135,10 +136,10 @@ class RunProgress:
             sum(len(one.devices) for one in work.batch.launches) * max(RESERVED_BYTES, 2 * self._largest)
         )
 
-    def end(self, records: Mapping[str, Record], logs: Iterable[FileContent]) -> None:
-        """Keep the records of a batch, by file name, and logs that could not be written directly."""
+    def end(self, batch: int, records: Mapping[str, Record], series: FileContent, logs: Iterable[FileContent]) -> None:
+        """Keep the records of a batch, by file name, its telemetry, and logs that could not be written directly."""
         files = [(name, encode_record(record)) for name, record in records.items()]
-        events = []
+        events: list[AnyLedgerEvent] = []
         for (name, content), record in zip(files, records.values(), strict=True):
             cause = record.mnb.failure.cause if record.mnb.failure else None
             key = (record.mnb.label, record.job_id)
@@ -158,7 +159,8 @@ class RunProgress:
             if record.mnb.launch.measured and cause not in (None, *NOT_TRIED):
                 self._failures[key] += 1
         self._largest = max((self._largest, *(len(content) for _, content in files)))
-        self._keep([*files, *logs], *events)
+        events.append(Sampled(batch=batch, file=series[0], sha256=file_digest(series[1])))
+        self._keep([*files, series, *logs], *events)
 
     def _keep(self, files: Sequence[FileContent], *events: AnyLedgerEvent) -> None:
         """Keep both; what is found to have been damaged meanwhile, and cannot be written again, is to do again."""

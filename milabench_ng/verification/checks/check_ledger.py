@@ -13,6 +13,7 @@ from milabench_ng.records.ledger import (
     Interrupted,
     Recorded,
     Resumed,
+    Sampled,
     Session,
     Started,
     attempts,
@@ -93,6 +94,7 @@ def ledger(evidence: Evidence) -> Finding:
             *chain.problems,
             *_beginning(evidence, chain),
             *_records(evidence, chain),
+            *_series(evidence, chain),
             *_sessions(evidence, chain),
             *undated(evidence),
         ]
@@ -124,6 +126,16 @@ def _records(evidence: Evidence, chain: Chain) -> Iterator[str]:
         elif sums[file] != event.sha256:
             yield f"{file}: it is not the file that was recorded; it was changed afterwards"
     yield from (f"{file}: no attempt is noted that made it" for file in sums if file not in noted)
+
+
+def _series(evidence: Evidence, chain: Chain) -> Iterator[str]:
+    noted = {event.file: event.sha256 for event in chain.events if isinstance(event, Sampled)}
+    for file, digest in noted.items():
+        if file not in evidence.series:
+            yield f"{file}: the telemetry of a launch group was kept, and is not there"
+        elif evidence.series[file] != digest:
+            yield f"{file}: it is not the file that was kept; it was changed afterwards"
+    yield from (f"{file}: the ledger knows nothing of it" for file in evidence.series if file not in noted)
 
 
 def _sessions(evidence: Evidence, chain: Chain) -> Iterator[str]:
