@@ -115,10 +115,12 @@ def _document(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str,
 
 def _facts(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str) -> Iterator[Fact]:
     other = f"ANOTHER GPU MODEL ({made.other_model}); " if made.other_model else ""
-    told = f"{other}{_VERDICTS[made.verdict]} {100 * made.guarantee:g}% of the bid"
-    yield Fact("verdict", told, _tone(made.verdict))
-    if made.verdict == "inconclusive":
-        yield Fact("to decide", _to_decide(made, suite), "strong")
+    told = f"{_VERDICTS[made.verdict]} {100 * made.guarantee:g}% of the bid"
+    if made.reasons and all(part.verdict != "breaks" for part in (*made.scores, *made.tests)):
+        told = f"the delivered node does not meet the bid: {'; '.join(made.reasons)}"
+    yield Fact("verdict", f"{other}{told}", _tone(made.verdict))
+    if made.verdict != "keeps":
+        yield Fact("next", _to_decide(made, suite) if made.verdict == "inconclusive" else _MEND, "strong")
     yield from (Fact(name, f"{side.source}: {side.sentence}") for name, side in sides.items())
     yield from (Fact("broken by", reason) for reason in made.reasons)
     if made.declared:
@@ -177,6 +179,7 @@ _DECLARED = (
     f"{100 * HOST_DAY_STD:g}% for others. To measure it: mnb jobs PROFILE --sessions {SESSIONS_FROM} "
     f"--session-gap {SESSION_GAP_H:g}h"
 )
+_MEND = "have the vendor mend or replace the node, measure it again with the profile of the bid, and run this again"
 _SIDES = {"bid": "the node that was bid", "delivered": "the delivered node"}
 _VERDICTS = {
     "keeps": "the delivered node reaches",

@@ -52,8 +52,11 @@ def test_every_command_of_the_rehearsal_does_what_its_readme_says(
     verdicts = {name: said[f"{name}.bundle.tar.gz"].split("\n")[0] for name in ("umbra",)}
     assert re.search(r"FAIL: 3 of \d+ rules broken \(R3, R13, R37\).* Signed by umbra", verdicts["umbra"])
     assert "nothing is ranked: fewer than 5 repeats" in said["bids.json"]
+    assert "next         ask all bidders for a new run: mnb jobs modern --repeat 5" in said["bids.json"]
     assert "refused      umbra" in said["bids.json"]
-    assert "broken by  bid with 2 devices, delivered with 1" in said["acme.bundle.tar.gz"]
+    first, following = said["acme.bundle.tar.gz"].split("\n")[:2]
+    assert first == "verdict    the delivered node does not meet the bid: bid with 2 devices, delivered with 1"
+    assert following.startswith("next       have the vendor mend or replace the node")
     assert (rehearsal / "bids.html").is_file()
     assert not list(rehearsal.glob("*.key*")), "the keys are thrown away"
 

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, GPU_STD, HOST_DAY_STD, HOST_STD
-from milabench_ng.analysis.statistics.intervals import SESSIONS_FROM
+from milabench_ng.analysis.statistics.intervals import RANKED_FROM, SESSIONS_FROM
 from milabench_ng.analysis.summary.marked import Marked
 from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.model.shipped import names
 from milabench_ng.present.render.cells import Fact, figure
 from milabench_ng.present.render.first_screen import Answer
 from milabench_ng.present.render.ratio_statements import span_of_money
@@ -27,8 +28,8 @@ def tender_facts(tender: Tender) -> tuple[Fact, ...]:
         fact if times[fact] == len(tender.each) else Fact(f"{fact.name}, {suite}", fact.text, fact.tone)
         for suite, fact in told
     )
-    first, ranked_by, *rest = dict.fromkeys(found)
-    return (first, ranked_by, *_verdicts(tender), *rest)
+    first, ranked_by, following, *rest = dict.fromkeys(found)
+    return (first, ranked_by, following, *_verdicts(tender), *rest)
 
 
 def winner(tender: Tender, *, several: bool) -> Answer:
@@ -62,13 +63,14 @@ def _verdicts(tender: Tender) -> Iterator[Fact]:
     """What verification said."""
     yield from (Fact("refused", f"{name}: {why}", "bad") for name, why in tender.refused.items())
     for verdict in dict.fromkeys(tender.verdicts.values()):
-        names = ", ".join(name for name, other in tender.verdicts.items() if other == verdict)
-        yield Fact("verified", f"{names}: {verdict}", "plain" if verdict.startswith("PASS") else "fair")
+        bidders = ", ".join(name for name, other in tender.verdicts.items() if other == verdict)
+        yield Fact("verified", f"{bidders}: {verdict}", "plain" if verdict.startswith("PASS") else "fair")
 
 
 def _facts(tender: Tender) -> Iterator[Fact]:
     yield Fact("reference", f"one node of {tender.reference}", "strong")
     yield _ranks(tender)
+    yield _next(tender)
     yield _ranked_over(tender)
     terms = tender.terms
     if terms is not None:
@@ -104,6 +106,16 @@ def _ranks(tender: Tender) -> Fact:
     if not tender.ranked:
         return Fact("ranks", f"nothing is ranked: {tender.why_unranked}", "fair")
     return Fact("ranked by", f"{tender.criterion}, lower is better; equal ranks have no certain order")
+
+
+def _next(tender: Tender) -> Fact:
+    """What the buyer does next."""
+    if tender.ranked:
+        text = "once the winner has delivered: mnb accept BUNDLE FOLDER, with the results of the delivered node"
+    else:
+        profile = tender.suite if tender.suite in names("profiles") else "PROFILE"
+        text = f"ask all bidders for a new run: mnb jobs {profile} --repeat {RANKED_FROM}"
+    return Fact("next", text, "strong")
 
 
 def _ranked_over(tender: Tender) -> Fact:
