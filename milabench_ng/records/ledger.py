@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -197,15 +197,32 @@ AnyLedgerEvent = (
 )
 
 
-class LedgerLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line."""
+class ChainedLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of any ledger; it also says what happened."""
 
     number: int
     """0, 1, 2..."""
     previous: str
     """SHA-256 of the line before, in hexadecimal; `FIRST` for the first."""
     utc: str
+
+
+class LedgerLine(ChainedLine, frozen=True, kw_only=True):
+    """One line of the ledger of a run."""
+
     what: AnyLedgerEvent
+
+
+Line = TypeVar("Line", bound=ChainedLine)
+
+
+class CheckedLines(msgspec.Struct, Generic[Line], frozen=True):
+    """The lines of any ledger, with what breaks their chain."""
+
+    entries: tuple[Line, ...]
+    problems: tuple[str, ...]
+    torn: bytes
+    head: str
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,17 +287,17 @@ def digest(line: bytes) -> str:
     return hashlib.sha256(line.removesuffix(b"\n")).hexdigest()
 
 
-def check_chain(content: bytes) -> Chain:
-    """Read a ledger and check its chain: numbers, hashes, types. Pure; errors are in ``problems``."""
+def check_lines(content: bytes, decoder: msgspec.json.Decoder[Line]) -> CheckedLines[Line]:
+    """Read the lines of any ledger and check their chain: numbers, hashes, types. Pure."""
     *lines, torn = content.split(b"\n")
-    entries: list[LedgerLine] = []
+    entries: list[Line] = []
     problems: list[str] = []
     head = FIRST
     expected = 0
     for place, line in enumerate(lines):
         try:
             refuse_large_numbers(line, "JSON")
-            entry = _decoder.decode(line)
+            entry = decoder.decode(line)
         except (InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             problems.append(f"line {place + 1}: not an entry: {short(error)}")
         else:
@@ -292,12 +309,19 @@ def check_chain(content: bytes) -> Chain:
                 problems.append(f"line {place + 1}: the line before it is not the original one")
         head = digest(line)
         expected += 1
+    return CheckedLines(tuple(entries), tuple(problems), torn, head)
+
+
+def check_chain(content: bytes) -> Chain:
+    """Read a ledger and check its chain: numbers, hashes, types. Pure; errors are in ``problems``."""
+    lines = check_lines(content, _decoder)
+    entries, problems = lines.entries, list(lines.problems)
     first = entries[0].what if entries else None
     if isinstance(first, Started) and first.schema > LEDGER_SCHEMA:
         problems.insert(0, newer("ledger", first.schema, LEDGER_SCHEMA))
     elif entries and not isinstance(first, Started):
         problems.append("line 1: the ledger does not begin with the start of a run")
-    return Chain(entries=tuple(entries), problems=tuple(problems), torn=torn, head=head)
+    return Chain(entries=entries, problems=tuple(problems), torn=lines.torn, head=lines.head)
 
 
 def attempts(events: Iterable[AnyLedgerEvent]) -> Counter[LaunchKey]:
