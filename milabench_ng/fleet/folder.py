@@ -1,0 +1,136 @@
+"""A fleet folder as it was read: manifest, ledger, and for each node the ordinary result folders of its sessions.
+
+```text
+DIR/fleet.json                     what was asked
+DIR/fleet.jsonl                    what was done
+DIR/nodes/<node>/<session>/        a folder of `mnb jobs`, as the node wrote it
+DIR/nodes/<node>/<session>.log     what `mnb jobs` printed there
+```
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng.fleet.ledger import FLEET_LEDGER, FleetChain, Key, Standing, check_fleet_chain, standings
+from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, read_fleet_manifest
+from milabench_ng.fleet.nodes import NODE, SCREEN, SESSION, NodeName, SessionName
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import LARGE, is_locked, read_content
+from milabench_ng.records.folder import Folder, read_folder
+
+NODES = "nodes"
+
+
+class NodeSession(msgspec.Struct, frozen=True):
+    """A session of a node whose folder is here."""
+
+    node: NodeName
+    session: SessionName
+    path: Path
+
+    def read(self) -> Folder:
+        """Its folder. Raises InputError if its manifest cannot be read."""
+        return read_folder(self.path, f"{self.node} {self.session}")
+
+
+class FleetFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """A fleet folder. The folders of nodes are only listed: those of a thousand nodes do not fit in memory at once."""
+
+    path: Path
+    manifest: FleetManifest
+    ledger: FleetChain
+    sessions: tuple[NodeSession, ...]
+    """In the order of the manifest's nodes, ``screen`` before retests."""
+    strangers: tuple[str, ...]
+    """Names in ``nodes`` that belong to no node of the manifest, and what no session is called."""
+    going_on: bool
+
+    @staticmethod
+    def read(path: Path) -> FleetFolder:
+        """Read it. Raises InputError if it has no manifest, or one that is not valid."""
+        manifest = read_fleet_manifest(path)
+        try:
+            going_on = is_locked(path / FLEET_LEDGER, os.O_NONBLOCK | os.O_NOFOLLOW)
+        except OSError:  # it may not be opened, or the file system has no locks
+            going_on = False
+        found = tuple(_found(path / NODES))
+        place = {node: place for place, node in enumerate(manifest.nodes)}
+        known = (one for one in found if isinstance(one, NodeSession) and one.node in place)
+        return FleetFolder(
+            path=path,
+            manifest=manifest,
+            ledger=read_fleet_ledger(path),
+            sessions=tuple(sorted(known, key=lambda one: (place[one.node], _order(one.session)))),
+            strangers=tuple(
+                sorted({_name(one) for one in found if not isinstance(one, NodeSession) or one.node not in place})
+            ),
+            going_on=going_on,
+        )
+
+    @property
+    def standings(self) -> Mapping[Key, Standing]:
+        """How it stands with every node's first session, and with the others that were begun or picked."""
+        asked = {(node, SCREEN): Standing() for node in self.manifest.nodes}
+        return {**asked, **standings(self.ledger.entries)}
+
+    def of(self, node: NodeName) -> tuple[NodeSession, ...]:
+        """The sessions of one node whose folders are here."""
+        return tuple(one for one in self.sessions if one.node == node)
+
+
+def is_fleet(path: Path) -> bool:
+    """Whether it is a fleet folder, and not one of a run."""
+    return (path / FLEET_MANIFEST).is_file()
+
+
+def session_folder(path: Path, node: NodeName, session: SessionName) -> Path:
+    """Where the folder of a node's session lies, or will lie."""
+    return path / NODES / node / session
+
+
+def read_fleet_ledger(path: Path) -> FleetChain:
+    """The untrusted ledger of a fleet; empty if there is none."""
+    file = path / FLEET_LEDGER
+    if not os.path.lexists(file):
+        return FleetChain()
+    try:
+        return check_fleet_chain(read_content(file, LARGE, os.O_NOFOLLOW))
+    except InputError as error:
+        return FleetChain(problems=(str(error),))
+
+
+def _found(nodes: Path) -> Iterator[NodeSession | str]:
+    """The sessions below ``nodes``, and the names of what is no session, relative to it."""
+    for node in _folders(nodes):
+        if not re.fullmatch(NODE, node):
+            yield node
+            continue
+        for session in _folders(nodes / node):
+            known = re.fullmatch(SESSION, session)
+            yield NodeSession(node, session, nodes / node / session) if known else f"{node}/{session}"
+
+
+def _folders(path: Path) -> tuple[str, ...]:
+    """The folders in it that are no links and not hidden; none if there is no such folder."""
+    try:
+        with os.scandir(path) as entries:
+            return tuple(
+                one.name for one in entries if one.is_dir(follow_symlinks=False) and not one.name.startswith(".")
+            )
+    except OSError:
+        return ()
+
+
+def _order(session: SessionName) -> tuple[bool, str, int]:
+    kind, _, number = session.partition("-")
+    return session != SCREEN, kind, int(number or 0)
+
+
+def _name(one: NodeSession | str) -> str:
+    return one if isinstance(one, str) else f"{one.node}/{one.session}"

@@ -1,0 +1,55 @@
+"""``fleet.json``: what a fleet was asked to run, on which nodes, through which launcher."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from milabench_ng.fleet.nodes import NodeName
+from milabench_ng.model.files import LARGE, convert_json, read_json
+from milabench_ng.model.plain import whole_json
+from milabench_ng.records.manifest import ProfileText
+from milabench_ng.records.origin import require_schema, written_by
+
+FLEET_SCHEMA = 1
+FLEET_MANIFEST = "fleet.json"
+
+
+class FleetManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The manifest of a fleet. ``job_id`` is null so that readers of records skip it."""
+
+    schema: int = FLEET_SCHEMA
+    job_id: None = None
+    fleet_id: str
+    version: str
+    created_utc: str
+    command_line: tuple[str, ...]
+    suite: str
+    profile: ProfileText
+    arguments: tuple[str, ...] = ()
+    """Options of `mnb jobs` that every node was given."""
+    nodes: tuple[NodeName, ...]
+    """In the order of the launcher."""
+    launcher: str
+    engine: tuple[str, ...] = ()
+    """What was passed on to the launcher's engine, such as ``--partition=gpu``."""
+    mnb: tuple[str, ...]
+    """The command on the nodes."""
+    node_folder: str
+    """Where the nodes keep their results until they are pulled: a folder for each node, named after it, is below."""
+
+
+def encode_fleet_manifest(manifest: FleetManifest) -> bytes:
+    """Indented JSON."""
+    return msgspec.json.format(whole_json(manifest), indent=1) + b"\n"
+
+
+def read_fleet_manifest(folder: Path) -> FleetManifest:
+    """The untrusted manifest of the fleet folder ``folder``. Raises InputError if there is none."""
+    source = folder / FLEET_MANIFEST
+    raw: Any = read_json(source, LARGE)
+    if isinstance(raw, dict):
+        require_schema(raw.get("schema"), "fleet", FLEET_SCHEMA, str(source))
+    return convert_json(raw, FleetManifest, str(source), written_by(raw, FLEET_SCHEMA))

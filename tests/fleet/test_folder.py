@@ -1,0 +1,157 @@
+"""A fleet folder as it is read: manifest, ledger, the sessions of its nodes, and what does not belong there."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from milabench_ng.fleet.folder import FleetFolder, is_fleet, session_folder
+from milabench_ng.fleet.ledger import (
+    FLEET_LEDGER,
+    AnyFleetEvent,
+    Collected,
+    FleetSession,
+    NodeEnded,
+    NodeLost,
+    NodeStarted,
+    NotCollected,
+    Retested,
+    Standing,
+    check_fleet_chain,
+    next_line,
+)
+from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
+from milabench_ng.fleet.nodes import node_name, retest
+from milabench_ng.model.errors import InputError
+from milabench_ng.records.ledger import FIRST
+from milabench_ng.records.manifest import ProfileText
+
+UTC = "2026-01-06T16:00:00Z"
+MANIFEST = FleetManifest(
+    fleet_id="f",
+    version="1",
+    created_utc=UTC,
+    command_line=("mnb", "fleet", "run"),
+    suite="tiny",
+    profile=ProfileText(file="tiny.json", sha256="0", text="{}"),
+    nodes=("gpu2", "gpu10"),
+    launcher="local",
+    mnb=("mnb",),
+    node_folder="/var/tmp/f",
+)
+BEGUN = FleetSession(number=1, hostname="h", pid=1, version="1", command_line=("mnb",), manifest_sha256="0")
+
+
+def write_fleet(folder: Path, *events: AnyFleetEvent) -> Path:
+    """A fleet folder of two nodes in which this happened."""
+    folder.mkdir()
+    (folder / FLEET_MANIFEST).write_bytes(encode_fleet_manifest(MANIFEST))
+    (folder / FLEET_LEDGER).write_bytes(ledger(*events))
+    return folder
+
+
+def ledger(*events: AnyFleetEvent) -> bytes:
+    head, content = FIRST, b""
+    for number, event in enumerate(events):
+        head, line = next_line(number, head, UTC, event)
+        content += line
+    return content
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    folder = write_fleet(tmp_path / "fleet", BEGUN)
+    for node, session in (("gpu10", "retest-10"), ("gpu10", "retest-2"), ("gpu10", "screen"), ("gpu2", "screen")):
+        session_folder(folder, node, session).mkdir(parents=True)
+    fleet = FleetFolder.read(folder)
+    assert (fleet.manifest, fleet.ledger.events, fleet.ledger.problems) == (MANIFEST, (BEGUN,), ())
+    assert [(one.node, one.session) for one in fleet.sessions] == [
+        ("gpu2", "screen"),
+        ("gpu10", "screen"),
+        ("gpu10", "retest-2"),
+        ("gpu10", "retest-10"),
+    ]
+    assert (fleet.strangers, fleet.going_on, is_fleet(folder), is_fleet(tmp_path)) == ((), False, True, False)
+    assert [one.session for one in fleet.of("gpu2")] == ["screen"]
+
+
+def test_what_does_not_belong_there_is_named(tmp_path: Path) -> None:
+    folder = write_fleet(tmp_path / "fleet", BEGUN)
+    for name in ("gpu3/screen", "gpu2/other", "-oProxyCommand/screen", "gpu2/.screen.new"):
+        (folder / "nodes" / name).mkdir(parents=True)
+    (folder / "nodes/gpu10").symlink_to(tmp_path)
+    fleet = FleetFolder.read(folder)
+    assert (fleet.sessions, fleet.strangers) == ((), ("-oProxyCommand", "gpu2/other", "gpu3/screen"))
+
+
+def test_how_it_stands_with_a_node_is_the_last_that_happened(tmp_path: Path) -> None:
+    screen = {"node": "gpu2", "session": "screen"}
+    events = (
+        BEGUN,
+        NodeStarted(**screen),
+        NodeLost(**screen, reason="no route"),
+        NotCollected(**screen, reason="no route to collect"),
+        NodeStarted(**screen),
+        NodeEnded(**screen, status=1),
+        Collected(**screen, files=3, ledger_sha256="a"),
+        Retested(session=retest(1), nodes={"gpu2": "slow"}),
+    )
+    for length, state, collected in (
+        (2, "running", False),
+        (4, "lost", False),
+        (6, "ended", False),
+        (7, "ended", True),
+    ):
+        fleet = FleetFolder.read(write_fleet(tmp_path / str(length), *events[:length]))
+        standing = fleet.standings["gpu2", "screen"]
+        assert (standing.state, standing.collected) == (state, collected)
+        assert standing.reason == ("no route" if state == "lost" else "")
+        assert fleet.standings["gpu10", "screen"] == Standing()
+    fleet = FleetFolder.read(write_fleet(tmp_path / "whole", *events))
+    assert fleet.standings["gpu2", "screen"].failed
+    assert fleet.standings["gpu2", "retest-1"] == Standing(since_utc=UTC)
+
+
+def test_a_ledger_of_which_a_line_was_taken_or_cut_says_so() -> None:
+    content = ledger(BEGUN, NodeStarted(node="gpu2", session="screen"), NodeStarted(node="gpu10", session="screen"))
+    first, second, third = content.splitlines(keepends=True)
+    assert check_fleet_chain(content).problems == ()
+    assert check_fleet_chain(first + third).problems == (
+        "line 2: its number is 2, 1 was expected",
+        "line 2: the line before it is not the original one",
+    )
+    torn = check_fleet_chain(first + second[:-5])
+    assert (torn.problems, torn.torn, len(torn.entries)) == ((), second[:-5], 1)
+
+
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:
+    for name in ("-oProxyCommand=x", "../up", "a/b", "", ".", "a b", "gpu\n"):
+        with pytest.raises(InputError, match="expected letters"):
+            node_name(name)
+    folder = write_fleet(tmp_path / "fleet", BEGUN)
+    raw = json.loads((folder / FLEET_MANIFEST).read_text())
+    (folder / FLEET_MANIFEST).write_text(json.dumps(raw | {"nodes": ["../up"]}))
+    with pytest.raises(InputError, match="nodes"):
+        FleetFolder.read(folder)
+    (folder / FLEET_MANIFEST).write_text(json.dumps(raw | {"schema": 2}))
+    with pytest.raises(InputError, match="Update mnb"):
+        FleetFolder.read(folder)
+
+
+def test_a_fleet_that_is_written_to_is_going_on(tmp_path: Path) -> None:
+    folder = write_fleet(tmp_path / "fleet", BEGUN)
+    with (folder / FLEET_LEDGER).open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert FleetFolder.read(folder).going_on
+    assert not FleetFolder.read(folder).going_on
+
+
+def test_a_node_without_a_manifest_is_an_error_of_that_session(tmp_path: Path) -> None:
+    folder = write_fleet(tmp_path / "fleet", BEGUN)
+    session_folder(folder, "gpu2", "screen").mkdir(parents=True)
+    (one,) = FleetFolder.read(folder).sessions
+    assert msgspec.structs.asdict(one)["node"] == "gpu2"
+    assert (one.read().source, one.read().records) == ("gpu2 screen", ())
