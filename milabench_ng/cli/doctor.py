@@ -16,8 +16,7 @@ from milabench_ng.fence.sharing.layout import lay_out
 from milabench_ng.model.plan import slots_of
 from milabench_ng.model.profile import Profile
 from milabench_ng.model.units import GIB, counted, format_bytes
-from milabench_ng.node.conditions import read_conditions
-from milabench_ng.node.gpus import Gpu, open_nvml
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.present.render.cells import Fact, number
 from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, facts, in_one_table, table
@@ -27,7 +26,7 @@ from milabench_ng.records.isolation import Confinement, cache_text
 from milabench_ng.run.planning.readiness import Checkup, examine
 from milabench_ng.verification.doubts.registry import require_known
 from milabench_ng.verification.findings import Ruling
-from milabench_ng.verification.rules import Rules, load_rules
+from milabench_ng.verification.rules import load_rules
 
 Statements = Iterator[tuple[str, str]]
 
@@ -73,15 +72,9 @@ def doctor(
     )
     enter_scope("auto", cgroup_parent)
     checkup = examine(node.request(Profile("", {}, "", "mnb doctor")))
-    found = () if asked is None else _ahead(asked, checkup, node)
+    found = () if asked is None else rulings_ahead(asked, checkup, checkup.conditions, planned(asked, node))
     write(_document(checkup, slots_per_device, found), form, sys.stdout)
     return 0 if checkup.ready and not any(one.result == "fail" for one in found) else 1
-
-
-def _ahead(rules: Rules, checkup: Checkup, node: NodeOptions) -> tuple[Ruling, ...]:
-    with open_nvml() as nvml:
-        seen = read_conditions(nvml, checkup.inventory.gpus)
-    return rulings_ahead(rules, checkup, seen, planned(rules, node))
 
 
 def _document(checkup: Checkup, slots_per_device: int, rulings: tuple[Ruling, ...]) -> Document:

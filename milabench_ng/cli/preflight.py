@@ -18,8 +18,7 @@ from milabench_ng.model.errors import InputError, MnbError
 from milabench_ng.model.profile import Test, name_of
 from milabench_ng.model.shipped import find, shipped_profile
 from milabench_ng.model.units import counted
-from milabench_ng.node.conditions import Conditions, read_conditions
-from milabench_ng.node.gpus import open_nvml
+from milabench_ng.node.conditions import Conditions
 from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.origin import release
 from milabench_ng.run.execution.interruption import interruptible
@@ -108,9 +107,7 @@ def refuse_broken(rules: Rules, request: RunRequest) -> None:
     checkup, plan = examine(request), plan_of(request)
     if isinstance(plan, str):
         raise InputError(plan)
-    with open_nvml() as nvml:
-        seen = read_conditions(nvml, checkup.inventory.gpus)
-    ahead = rulings_ahead(rules, msgspec.structs.replace(checkup, tier=plan.tier), seen, plan)
+    ahead = rulings_ahead(rules, msgspec.structs.replace(checkup, tier=plan.tier), checkup.conditions, plan)
     of_node = ((one.id, why) for one in ahead if one.result == "fail" and one.id != "node" for why in one.reasons)
     if broken := dict.fromkeys(f"  {rule} {why}" for rule, why in (*broken_by_request(rules, request, plan), *of_node)):
         name = f" of {rules.name!r}" if rules.name else ""

@@ -190,6 +190,8 @@ def test_doctor_says_why_a_node_is_not_ready(here: Here) -> None:
     checkup = json.loads(stdout)
     assert code == (0 if checkup["ready"] else 1)
     assert checkup["ready"] is (not checkup["reasons"])
+    assert checkup["conditions"]["settings"]["host"]["kernel"] == checkup["inventory"]["kernel"]
+    assert "synchronized" in checkup["wall_clock"]
     again, text, _ = here("doctor")
     assert again == code
     last = text.splitlines()[-1]

@@ -22,12 +22,15 @@ from milabench_ng.fence.sharing.shares import Allocation, Policy, allocate
 from milabench_ng.model.errors import InputError, IsolationError
 from milabench_ng.model.files import is_locked, nearest
 from milabench_ng.model.plan import Device, slots_of
+from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.node.foreign_load import busy_note
+from milabench_ng.node.gpus import open_nvml
 from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.kernel_mounts import OF_THE_KERNEL
 from milabench_ng.node.resctrl import Resctrl, read_resctrl
 from milabench_ng.node.storage import Storage, read_storage
 from milabench_ng.node.topology import Topology, read_topology
+from milabench_ng.node.wall_clock import WallClock, read_wall_clock
 from milabench_ng.records.isolation import CachePart, Confinement, Tier
 from milabench_ng.run.execution.scratch import PREFIX, scratch_parent, scratch_parents
 from milabench_ng.run.execution.serving import low_limits, poor_scheduling
@@ -75,6 +78,10 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot."""
     dataroot: Storage
     remains: tuple[Remains, ...]
+    conditions: Conditions
+    """Settings and state of host and GPUs."""
+    wall_clock: WallClock | None
+    """None if the kernel may not be asked."""
 
 
 def examine(request: RunRequest) -> Checkup:
@@ -82,7 +89,10 @@ def examine(request: RunRequest) -> Checkup:
 
     Raises InputError for missing devices.
     """
-    inventory, topology = read_inventory(), read_topology()
+    with open_nvml() as nvml:
+        inventory = read_inventory(nvml)
+        conditions = read_conditions(nvml, inventory.gpus)
+    topology = read_topology()
     capabilities = probe(request.cgroup_parent)
     tier = choose(capabilities, "auto").tier(capabilities) or "none"
     chosen = choose_devices(inventory.gpus, request, len(topology.online), os.environ)
@@ -113,6 +123,8 @@ def examine(request: RunRequest) -> Checkup:
         cache_problem=cache_problem,
         dataroot=dataroot,
         remains=find_remains(capabilities.parents, request.dataroot),
+        conditions=conditions,
+        wall_clock=read_wall_clock(),
     )
 
 
