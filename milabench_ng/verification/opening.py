@@ -10,7 +10,7 @@ import os
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -92,7 +92,7 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
     with tempfile.TemporaryDirectory(prefix="mnb-bundle-") as place:
         root = Path(place)
         try:
-            _extract(source, root)
+            extract(source, root, is_member)
         except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # not the archive's fault
                 where = f"{source}: cannot be unpacked in {root.parent}: {error.strerror}"
@@ -211,7 +211,11 @@ class _Meted:
         return content
 
 
-def _extract(source: Path, root: Path) -> None:
+def extract(source: Path, root: Path, belongs: Callable[[str], bool]) -> None:
+    """Unpack the untrusted archive ``source`` into the empty folder ``root``; ``belongs``: which names it may hold.
+
+    Raises InputError for what is refused, and what tarfile and zlib raise for what is damaged.
+    """
     seen: set[str] = set()
     end = 0
     with source.open("rb") as file:
@@ -223,7 +227,7 @@ def _extract(source: Path, root: Path) -> None:
         try:
             with tarfile.open(fileobj=meted, mode="r|") as archive:  # type: ignore[call-overload]  # read() is enough
                 for member in archive:
-                    _check(member, seen)
+                    _check(member, seen, belongs)
                     meted.allow(member.size + _HEADERS)
                     _write(archive, member, root / member.name)
                     end = member.offset_data + member.size
@@ -233,12 +237,12 @@ def _extract(source: Path, root: Path) -> None:
             raise InputError(f"{source}: refused: {error}") from None
 
 
-def _check(member: tarfile.TarInfo, seen: set[str]) -> None:
-    """Raise InputError unless ``member`` belongs in a bundle."""
+def _check(member: tarfile.TarInfo, seen: set[str], belongs: Callable[[str], bool]) -> None:
+    """Raise InputError unless ``member`` belongs in the archive."""
     name = member.name
     if not member.isreg() or member.issparse():
         raise InputError(f"{name!r} is not a regular file (a link, a folder, a device or a sparse file)")
-    if not is_member(name):
+    if not belongs(name):
         raise InputError(f"{name!r} is not a file of a bundle")
     if name in seen:
         raise InputError(f"{name!r} is in it twice")
@@ -250,7 +254,7 @@ def _check(member: tarfile.TarInfo, seen: set[str]) -> None:
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
-    """Write one new file. Its name has been checked, so that its folder is one of two."""
+    """Write one new file. Its name has been checked, so that its folder is a known one."""
     content = archive.extractfile(member)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
