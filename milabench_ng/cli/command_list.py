@@ -11,7 +11,7 @@ from importlib.resources import files
 
 COMMANDS = {
     "Prepare": ("doctor", "prepare", "list_tests"),
-    "Run": ("jobs", "watch", "check", "resume", "run", "rerun"),
+    "Run": ("jobs", "watch", "check", "resume", "run", "rerun", "fleet"),
     "Read": ("report", "summary", "baseline", "schema"),
     "Tender": ("tender", "bundle", "stamp", "verify", "accept", "bids"),
 }

@@ -77,7 +77,14 @@ class FleetFolder(msgspec.Struct, frozen=True, kw_only=True):
     def standings(self) -> Mapping[Key, Standing]:
         """How it stands with every node's first session, and with the others that were begun or picked."""
         asked = {(node, SCREEN): Standing() for node in self.manifest.nodes}
-        return {**asked, **standings(self.ledger.entries)}
+        found = {**asked, **standings(self.ledger.entries)}
+        if self.going_on:
+            return found
+        gone = "the command that watched it ended"
+        return {
+            key: msgspec.structs.replace(one, state="lost", reason=gone) if one.state == "running" else one
+            for key, one in found.items()
+        }
 
     def of(self, node: NodeName) -> tuple[NodeSession, ...]:
         """The sessions of one node whose folders are here."""

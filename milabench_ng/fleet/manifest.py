@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from milabench_ng.fleet.nodes import NodeName
+from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, convert_json, read_json
-from milabench_ng.model.plain import whole_json
+from milabench_ng.model.plain import plain, whole_json
 from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.origin import require_schema, written_by
 
@@ -49,6 +50,9 @@ def encode_fleet_manifest(manifest: FleetManifest) -> bytes:
 def read_fleet_manifest(folder: Path) -> FleetManifest:
     """The untrusted manifest of the fleet folder ``folder``. Raises InputError if there is none."""
     source = folder / FLEET_MANIFEST
+    if not source.is_file():
+        missing = f"not a fleet folder: it has no {FLEET_MANIFEST}" if folder.is_dir() else "no such folder"
+        raise InputError(f"{plain(folder)}: {missing}. Give the folder that `mnb fleet run` wrote")
     raw: Any = read_json(source, LARGE)
     if isinstance(raw, dict):
         require_schema(raw.get("schema"), "fleet", FLEET_SCHEMA, str(source))

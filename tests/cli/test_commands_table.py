@@ -309,6 +309,17 @@ jobs --resume empty | 2 | mnb: empty/run.json: No such file or directory. Name t
 jobs --resume res | 2 | mnb: res: made by mnb 0.3.0: it cannot be resumed. Start a new run
 jobs quick --resume res --repeat 3 | 2 | mnb: a resumed run keeps the options of its first session. With
 jobs --resume res --tenants 2 | 2 | mnb: a resumed run keeps the options of its first session. With
+fleet run quick --launcher local -o f | 2 | mnb: --launcher local: say how many nodes to start. Try --nodes 2
+fleet run quick --launcher locl --nodes 2 -o f | 2 | mnb: unknown launcher 'locl' (did you mean 'local'?)
+fleet run quick --launcher local --nodes 2 --hosts a -o f | 2 | mnb: --launcher local takes --nodes N, and neither
+fleet run quick --launcher local --nodes 2 --jobs '-o x' -o f | 2 | mnb: the fleet decides where nodes write. Leave -o
+fleet run quick --launcher local --nodes 2 --jobs '--dry-run' -o f | 2 | mnb: the fleet decides where nodes write. Leave
+fleet run quick --launcher local --nodes 2 --jobs '--repat 3' -o f | 2 | mnb jobs: unknown option --repat (did you
+fleet run quck --launcher local --nodes 2 -o f | 2 | mnb: quck: no such file, and no shipped profile has that name
+fleet run quick --launcher local --nodes 2 -o res | 2 | mnb: -o res: already contains
+fleet status res | 2 | mnb: res: not a fleet folder: it has no fleet.json
+fleet resume res | 2 | mnb: res: not a fleet folder: it has no fleet.json
+fleet collect missing | 2 | mnb: missing: no such folder
 resume | 2 | mnb resume: FOLDER is missing. See the example in mnb resume --help
 resume nowhere | 2 | mnb: nowhere/run.json: No such file or directory. Name the folder of a run
 resume res | 2 | mnb: res: made by mnb 0.3.0: it cannot be resumed. Start a new run

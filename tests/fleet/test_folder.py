@@ -100,7 +100,6 @@ def test_how_it_stands_with_a_node_is_the_last_that_happened(tmp_path: Path) -> 
         Retested(session=retest(1), nodes={"gpu2": "slow"}),
     )
     for length, state, collected in (
-        (2, "running", False),
         (4, "lost", False),
         (6, "ended", False),
         (7, "ended", True),
@@ -110,6 +109,8 @@ def test_how_it_stands_with_a_node_is_the_last_that_happened(tmp_path: Path) -> 
         assert (standing.state, standing.collected) == (state, collected)
         assert standing.reason == ("no route" if state == "lost" else "")
         assert fleet.standings["gpu10", "screen"] == Standing()
+    gone = FleetFolder.read(write_fleet(tmp_path / "killed", *events[:2])).standings["gpu2", "screen"]
+    assert (gone.state, gone.reason) == ("lost", "the command that watched it ended")
     fleet = FleetFolder.read(write_fleet(tmp_path / "whole", *events))
     assert fleet.standings["gpu2", "screen"].failed
     assert fleet.standings["gpu2", "retest-1"] == Standing(since_utc=UTC)
@@ -142,10 +143,11 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_fleet_that_is_written_to_is_going_on(tmp_path: Path) -> None:
-    folder = write_fleet(tmp_path / "fleet", BEGUN)
+    folder = write_fleet(tmp_path / "fleet", BEGUN, NodeStarted(node="gpu2", session="screen"))
     with (folder / FLEET_LEDGER).open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert FleetFolder.read(folder).going_on
+        assert FleetFolder.read(folder).standings["gpu2", "screen"].state == "running"
     assert not FleetFolder.read(folder).going_on
 
 

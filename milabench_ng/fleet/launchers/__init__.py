@@ -1,0 +1,1 @@
+"""Launchers: each starts a script on many nodes, through an engine that exists."""

@@ -1,0 +1,96 @@
+"""What a node is told to do, as scripts for its sh. Pure.
+
+A node needs sh, flock, tar, gzip, base64, and the `mnb` that the script names. The results lie on the node's own disk.
+A lost connection does not end a run there, and the same script goes on with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import shlex
+from collections.abc import Sequence
+
+from milabench_ng.fleet.launchers.interface import NODE_WORD
+from milabench_ng.fleet.manifest import FleetManifest
+from milabench_ng.fleet.nodes import SessionName
+from milabench_ng.model.errors import InputError
+
+LARGEST = 100_000
+"""Bytes of a script, which travels as one argument: Linux takes 131,072."""
+WIDTH = 760
+"""Of lines in base64: Slurm breaks those of 1,024."""
+
+
+def checkup_script(mnb: Sequence[str]) -> str:
+    """Print what the node is, as one JSON object."""
+    return f"exec {shlex.join(mnb)} doctor --format json"
+
+
+def run_script(manifest: FleetManifest, session: SessionName, *, begins_at: float | None = None) -> str:
+    """Run a session, or go on with it, and print its folder as `pull_script` does.
+
+    The exit status is that of `mnb jobs`. Raises InputError for a profile that is too long.
+
+    ``begins_at``: wait for this moment of the node's own clock (POSIX time) first.
+    """
+    profile = f"{manifest.suite}.json"
+    packed = base64.b64encode(gzip.compress(manifest.profile.text.encode(), mtime=0)).decode()
+    mnb = shlex.join(manifest.mnb)
+    words = shlex.join((*manifest.mnb, "jobs", f"./{profile}", *manifest.arguments, "-o", session))
+    wait = "" if begins_at is None else f"begin {begins_at:.3f}\n"
+    script = f"""\
+here={shlex.quote(manifest.node_folder)}/{NODE_WORD}
+mkdir -p "$here" && cd "$here" || exit 2
+exec 9>>.lock && flock 9 || exit 2
+child=
+trap 'test -n "$child" && kill -TERM "$child"' TERM INT HUP
+{_BEGIN if wait else ""}{wait}if test -e {session}/ledger.jsonl; then
+    {mnb} resume {session} >>{session}.log 2>&1 &
+else
+    printf %s {packed} | base64 -d | gunzip >{shlex.quote(profile)} || exit 2
+    {words} >>{session}.log 2>&1 &
+fi
+child=$!
+wait "$child"
+status=$?
+while kill -0 "$child" 2>/dev/null; do
+    wait "$child"
+    status=$?
+done
+test "$status" -le 1 || tail -n 4 {session}.log >&2
+{_pull(session)}
+exit "$status"
+"""
+    if len(script) > LARGEST:
+        raise InputError(f"{manifest.profile.file}: the profile is too large for a fleet ({len(script)} bytes packed)")
+    return script
+
+
+_BEGIN = """\
+begin() {
+    left=$(awk -v at="$1" -v now="$(date +%s.%N)" 'BEGIN { left = at - now; print (left > 0) ? left : 0 }')
+    sleep "$left" 9>&- &
+    child=$!
+    wait "$child" || exit 143
+    child=
+}
+"""
+
+
+def pull_script(manifest: FleetManifest, session: SessionName) -> str:
+    """Print the folder of a session and its log as a compressed archive, in base64."""
+    return f"""\
+cd {shlex.quote(manifest.node_folder)}/{NODE_WORD} && test -d {session} || {{ echo 'no results there' >&2; exit 4; }}
+{_pull(session)}
+"""
+
+
+def _pull(session: SessionName) -> str:
+    files = f"find {session} {session}.log -type f ! -name '.*' -print0"
+    return f"{files} | tar --null -T - -c --ignore-failed-read | gzip -1 | base64 -w {WIDTH}"
+
+
+def quoted_for(script: str, node_expression: str) -> str:
+    """``script`` as one word of sh, in which the node's name is what ``node_expression`` gives there."""
+    return shlex.quote(script).replace(NODE_WORD, f"'{node_expression}'")

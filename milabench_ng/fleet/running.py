@@ -1,0 +1,227 @@
+"""Runs a fleet: checks the nodes, has each of them work by itself, and pulls what each of them has made."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from milabench_ng import __version__
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.launchers.interface import Ended, Launcher
+from milabench_ng.fleet.ledger import (
+    Collected,
+    FleetFinished,
+    FleetInterrupted,
+    FleetSession,
+    NodeEnded,
+    NodeLost,
+    NodeStarted,
+)
+from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest
+from milabench_ng.fleet.node_scripts import checkup_script, pull_script, run_script
+from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
+from milabench_ng.fleet.preflight import (
+    LARGEST,
+    NodeFacts,
+    busy,
+    clocks,
+    differences,
+    facts_of,
+    in_words,
+    require_equal,
+    versions_of,
+)
+from milabench_ng.fleet.pulling import Pull, pulling
+from milabench_ng.fleet.writer import FleetWriter, make_fleet, require_new
+from milabench_ng.model.plain import short
+from milabench_ng.model.units import counted, utc_now
+from milabench_ng.records.names import file_digest
+
+Tell = Callable[[str], None]
+"""Called with what the user should know while nodes work."""
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """The nodes as they are before they work."""
+
+    facts: Mapping[NodeName, NodeFacts]
+    lost: Mapping[NodeName, str]
+    """Why a node does not answer."""
+
+
+class Work(msgspec.Struct, frozen=True):
+    """A fleet that is being worked on."""
+
+    folder: Path
+    manifest: FleetManifest
+    launcher: Launcher
+    writer: FleetWriter
+    tell: Tell
+
+
+def new_fleet_id() -> str:
+    """A name that no other fleet has."""
+    return f"{utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def run(folder: Path, manifest: FleetManifest, launcher: Launcher, tell: Tell) -> FleetFolder:
+    """Run a new fleet into ``folder``. Raises InputError if the nodes do not have the same software."""
+    require_new(folder)
+    checked = check(launcher, manifest, manifest.nodes, tell)
+    make_fleet(folder, manifest)
+    with _begun(folder, manifest, launcher, manifest.command_line, tell) as work:
+        _screen(work, checked)
+    return FleetFolder.read(folder)
+
+
+def resume(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...], tell: Tell) -> FleetFolder:
+    """Run and pull what is missing of a fleet, and nothing else."""
+    missing = missing_nodes(fleet)
+    if not missing:
+        tell("nothing left to do: the results of all nodes are here")
+        return fleet
+    checked = check(launcher, fleet.manifest, missing, tell)
+    with _begun(fleet.path, fleet.manifest, launcher, command_line, tell) as work:
+        _screen(work, checked)
+    return FleetFolder.read(fleet.path)
+
+
+def collect(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...], tell: Tell) -> FleetFolder:
+    """Pull the results of all sessions that are not here whole; nothing is run."""
+    by_session: dict[SessionName, list[NodeName]] = {}
+    for (node, session), standing in fleet.standings.items():
+        if standing.state != "pending" and not (standing.state == "ended" and standing.collected):
+            by_session.setdefault(session, []).append(node)
+    with _begun(fleet.path, fleet.manifest, launcher, command_line, tell) as work:
+        for session, nodes in by_session.items():
+            _pull(work, nodes, session)
+    return FleetFolder.read(fleet.path)
+
+
+def missing_nodes(fleet: FleetFolder) -> tuple[NodeName, ...]:
+    """The nodes whose first session did not end, or is not here."""
+    standings = fleet.standings
+    return tuple(
+        node
+        for node in fleet.manifest.nodes
+        if not ((standing := standings[node, SCREEN]).state == "ended" and standing.collected)
+    )
+
+
+def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeName], tell: Tell) -> Checked:
+    """Ask all nodes what they are. Raises InputError if those that answer do not run the same software."""
+    tell(f"checking {counted(len(nodes), 'node')} ...")
+    answers: dict[NodeName, bytes] = dict.fromkeys(nodes, b"")
+    lost: dict[NodeName, str] = {}
+
+    def heard(node: NodeName, line: bytes) -> None:
+        if len(answers[node]) < LARGEST:
+            answers[node] += line + b"\n"
+
+    with launcher.run(nodes, checkup_script(manifest.mnb), heard) as ended:
+        for one in ended:
+            if one.status is None or not answers[one.node].lstrip().startswith(b"{"):
+                lost[one.node] = _why(one, "mnb doctor")
+    versions = {node: versions_of(answers[node], node) for node in nodes if node not in lost}
+    require_equal(versions, __version__)
+    return Checked({node: facts_of(answers[node], node) for node in versions}, lost)
+
+
+@contextlib.contextmanager
+def _begun(
+    folder: Path, manifest: FleetManifest, launcher: Launcher, command_line: tuple[str, ...], tell: Tell
+) -> Iterator[Work]:
+    """The fleet's folder, locked, with a session in its ledger, which also gets its end."""
+    with FleetWriter(folder) as writer:
+        sessions = sum(isinstance(event, FleetSession) for event in FleetFolder.read(folder).ledger.events)
+        writer.tell(
+            FleetSession(
+                number=sessions + 1,
+                hostname=socket.gethostname(),
+                pid=os.getpid(),
+                version=__version__,
+                command_line=command_line,
+                manifest_sha256=file_digest((folder / FLEET_MANIFEST).read_bytes()),
+            )
+        )
+        try:
+            yield Work(folder, manifest, launcher, writer, tell)
+        except SystemExit as ending:  # a signal, see model.signals
+            if isinstance(ending.code, int) and ending.code > 128:
+                writer.tell(FleetInterrupted(by=signal.Signals(ending.code - 128).name))
+            raise
+        writer.tell(FleetFinished(lost=len(missing_nodes(FleetFolder.read(folder)))))
+
+
+def _screen(work: Work, checked: Checked) -> None:
+    """The first session, on all nodes that answer."""
+    for node, reason in checked.lost.items():
+        work.writer.tell(NodeLost(node=node, session=SCREEN, reason=reason))
+        work.tell(f"{node}: lost: {reason}")
+    for difference in differences(checked.facts):
+        work.writer.tell(difference)
+        work.tell(f"nodes differ in {in_words(difference)}")
+    for clock in clocks(checked.facts):
+        work.writer.tell(clock)
+    for node, why in busy(checked.facts).items():
+        work.tell(f"{node}: {why}")
+    run_session(work, tuple(checked.facts), SCREEN)
+
+
+def run_session(work: Work, nodes: Collection[NodeName], session: SessionName) -> None:
+    """Have each of ``nodes`` run a session by itself, all at once, and pull the results of each when it ends."""
+    if not nodes:
+        return
+    lost: list[NodeName] = []
+    script = run_script(work.manifest, session)
+    with pulling(work.folder, session, nodes) as pull:
+        for node in nodes:
+            work.writer.tell(NodeStarted(node=node, session=session))
+        work.tell(f"{session}: {counted(len(nodes), 'node')} at work ...")
+        with work.launcher.run(nodes, script, pull.heard) as ended:
+            for place, one in enumerate(ended, 1):
+                done = f"({place} of {len(nodes)})"
+                if one.status not in (0, 1):
+                    reason = _why(one, "mnb jobs")
+                    work.writer.tell(NodeLost(node=one.node, session=session, reason=reason))
+                    work.tell(f"{one.node}: lost {done}: {reason}")
+                    lost.append(one.node)
+                    continue
+                status = one.status
+                work.writer.tell(NodeEnded(node=one.node, session=session, status=1 if status else 0))
+                work.tell(f"{one.node}: done {done}{', with failed launches' if status else ''}")
+                _unpack(work, pull, one.node)
+    _pull(work, lost, session)
+
+
+def _pull(work: Work, nodes: Collection[NodeName], session: SessionName) -> None:
+    """Pull what nodes have of a session."""
+    if not nodes:
+        return
+    with (
+        pulling(work.folder, session, nodes) as pull,
+        work.launcher.run(nodes, pull_script(work.manifest, session), pull.heard) as ended,
+    ):
+        for one in ended:
+            _unpack(work, pull, one.node, "" if one.status == 0 else _why(one, "the shell"))
+
+
+def _unpack(work: Work, pull: Pull, node: NodeName, problem: str = "") -> None:
+    made = pull.unpack(node, problem)
+    work.writer.tell(made)
+    if not isinstance(made, Collected):
+        work.tell(f"{node}: not collected: {made.reason}")
+
+
+def _why(one: Ended, command: str) -> str:
+    """Why a node has no result."""
+    if one.status is None:
+        return short(one.said)
+    return short(f"{command} ended with status {one.status}: {one.said or 'it said nothing'}")

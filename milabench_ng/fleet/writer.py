@@ -1,0 +1,80 @@
+"""The one writer of a fleet folder's manifest and ledger."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from milabench_ng.fleet.folder import NODES
+from milabench_ng.fleet.ledger import FLEET_LEDGER, AnyFleetEvent, check_fleet_chain, next_line
+from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import LARGE, open_to_write, opened_folder, read_content, write_all
+from milabench_ng.model.units import utc_iso, utc_now
+from milabench_ng.records.names import write_atomically
+
+
+class FleetWriter:
+    """Appends to the ledger, whose lock it holds; every line is on the disk before what it tells of goes on."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises InputError if another process writes, or the ledger was edited."""
+        try:
+            with opened_folder(folder) as opened:
+                self._descriptor = open_to_write(FLEET_LEDGER, opened, os.O_APPEND)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise InputError(f"{folder}: another mnb works on this fleet. Wait until it ends") from None
+        except OSError as error:
+            raise InputError(f"{folder}: {error.strerror}") from None
+        content = read_content(folder / FLEET_LEDGER, LARGE, os.O_NOFOLLOW)
+        chain = check_fleet_chain(content)
+        if chain.problems:
+            os.close(self._descriptor)
+            raise InputError(f"{folder / FLEET_LEDGER}: {chain.problems[0]}. It was edited, so nothing is added to it")
+        os.ftruncate(self._descriptor, len(content) - len(chain.torn))  # what a crash cut short was relied on by nobody
+        self._number, self._head = len(chain.entries), chain.head
+
+    def tell(self, event: AnyFleetEvent) -> None:
+        """Append one event."""
+        self._head, line = next_line(self._number, self._head, utc_iso(utc_now()), event)
+        self._number += 1
+        write_all(self._descriptor, line)
+        os.fsync(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._descriptor)
+
+
+def require_new(folder: Path) -> None:
+    """Raise InputError for a folder that has something in it."""
+    try:
+        taken = next(iter(sorted(folder.iterdir())), None)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(f"-o {folder}: {error.strerror}") from None
+    if taken is not None:
+        raise InputError(
+            f"-o {folder}: already contains {taken.name!r}. Name a new folder, or go on with the fleet in it: "
+            f"mnb fleet resume {folder}"
+        )
+
+
+def make_fleet(folder: Path, manifest: FleetManifest) -> None:
+    """Make a fleet folder, whose ledger is empty yet. Raises InputError if it is taken or cannot be made."""
+    require_new(folder)
+    try:
+        (folder / NODES).mkdir(parents=True)
+        write_atomically(folder.resolve() / FLEET_MANIFEST, encode_fleet_manifest(manifest))
+    except OSError as error:
+        raise InputError(f"-o {folder}: {error.strerror}") from None
