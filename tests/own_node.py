@@ -19,7 +19,9 @@ from typing import NamedTuple
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWNET = 0x0002_0000, 0x0200_0000, 0x4000_0000
 MS_REC, MS_PRIVATE, MNT_DETACH = 0x4000, 0x4_0000, 2
-SIOCSIFFLAGS, IFF_UP = 0x8914, 1
+SIOCSIFFLAGS, SIOCSIFADDR, IFF_UP = 0x8914, 0x8916, 1
+ADDRESS = "192.0.2.1"
+"""Of no machine (RFC 5737). Where all addresses are 127.0.0.1, getaddrinfo(3) may find none (AI_ADDRCONFIG)."""
 PREFIX = "mnb-tests-"
 FENCED = frozenset({"cpu", "cpuset", "io", "memory", "pids"})
 
@@ -80,6 +82,8 @@ class OwnNode:
         _check("mount", b"none", b"/dev/shm", b"tmpfs", 0, None)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
             fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
+            address = struct.pack("H2x4s8x", socket.AF_INET, socket.inet_aton(ADDRESS))
+            fcntl.ioctl(any_socket, SIOCSIFADDR, struct.pack("16s16s", b"lo:0", address))
 
     def close(self) -> None:
         """Go back to where the process was in all hierarchies, and remove its groups."""
