@@ -16,11 +16,14 @@ from milabench_ng.cli.options import FormOption, ProfileOption, Whole
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers import registry
 from milabench_ng.fleet.launchers.interface import Asked, Launcher
+from milabench_ng.fleet.launchers.slurm import in_allocation, submit
 from milabench_ng.fleet.manifest import FleetManifest
+from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.fleet.running import collect as pull_results
 from milabench_ng.fleet.running import missing_nodes, new_fleet_id
 from milabench_ng.fleet.running import resume as go_on
 from milabench_ng.fleet.running import run as run_fleet
+from milabench_ng.fleet.writer import require_new
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text
 from milabench_ng.model.plain import plain
@@ -40,6 +43,25 @@ FleetOutput = Annotated[Path, Parameter(name=["--output", "-o"], help="The fleet
 OWN_OUTPUT = "the fleet decides where nodes write. Leave {} out of --jobs"
 
 
+render = cyclopts.App(name="render", help="Print what a batch system would be given, and submit nothing.")
+fleet.command(render)
+
+JobsOption = Annotated[
+    str,
+    Parameter(
+        allow_leading_hyphen=True,
+        help="Options of `mnb jobs` for every node, as one word, such as '--repeat 3 --isolation full'.",
+    ),
+]
+MnbOption = Annotated[
+    str | None,
+    Parameter(help="The command that starts mnb on the nodes. Default: this one, by its path."),
+]
+NodeFolder = Annotated[
+    str, Parameter(help="Folder on each node's own disk that holds its results until they are collected.")
+]
+
+
 @fleet.command
 def run(
     profile: ProfileOption,
@@ -49,15 +71,17 @@ def run(
     output: FleetOutput,
     nodes: Whole | None = None,
     hosts: str | None = None,
-    jobs: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
-    mnb: str | None = None,
-    node_folder: str = "/var/tmp",
+    jobs: JobsOption = "",
+    mnb: MnbOption = None,
+    node_folder: NodeFolder = "/var/tmp",
 ) -> int:
     """Run a profile on every node, all at once, and collect the results.
 
+    Outside an allocation of Slurm, --launcher slurm submits a job that does so, and ends.
+
     Exit code: 0, 1 if a node is lost or a launch failed, 2 for bad input and unequal software.
 
-    Example: mnb fleet run standard --launcher ssh --hosts 'gpu[001-016]' --jobs '--repeat 3' -o acceptance
+    Example: mnb fleet run standard --launcher slurm --nodes 16 --jobs '--repeat 3' -o acceptance -- --partition=gpu
 
     Parameters
     ----------
@@ -66,18 +90,12 @@ def run(
     nodes
         Number of nodes.
     hosts
-        The nodes by name, such as 'gpu[001-512]', or '@rack1' for a group.
-    jobs
-        Options of `mnb jobs` for every node, such as '--repeat 3 --isolation full'.
-    mnb
-        The command that starts mnb on the nodes (default: this one, which must have the same path there).
-    node_folder
-        Folder on each node's own disk for its results, until they are collected.
+        The nodes by name.
     """
-    file = profile_file(profile)
-    text = read_text(file)
-    parse_profile(file.stem, text, plain(file))
-    _require_jobs(file, jobs)
+    asked = _Asked(profile, output, jobs, mnb, node_folder)
+    if launcher == "slurm" and not in_allocation():
+        require_new(output)
+        return submit(_slurm_script(asked, nodes, engine))
     reached = registry.make(launcher, Asked(count=nodes, hosts=hosts, engine=engine))
     fleet_id = new_fleet_id()
     manifest = FleetManifest(
@@ -85,8 +103,8 @@ def run(
         version=__version__,
         created_utc=utc_iso(utc_now()),
         command_line=tuple(sys.argv),
-        suite=file.stem,
-        profile=ProfileText(file=str(file), sha256=file_digest(text.encode()), text=text),
+        suite=asked.file.stem,
+        profile=ProfileText(file=str(asked.file), sha256=file_digest(asked.text.encode()), text=asked.text),
         arguments=(*shlex.split(jobs), *reached.arguments),
         nodes=reached.nodes,
         launcher=launcher,
@@ -97,9 +115,39 @@ def run(
     return _ended(run_fleet(output, manifest, reached, _tell))
 
 
+@render.command
+def slurm(
+    profile: ProfileOption,
+    /,
+    *engine: str,
+    output: FleetOutput,
+    nodes: Whole | None = None,
+    jobs: JobsOption = "",
+    mnb: MnbOption = None,
+    node_folder: NodeFolder = "/var/tmp",
+) -> int:
+    """Print the script that `mnb fleet run --launcher slurm` submits.
+
+    Exit code: 0, 2 for bad input.
+
+    Example: mnb fleet render slurm standard --nodes 16 -o acceptance -- --partition=gpu > job.sbatch
+
+    Parameters
+    ----------
+    engine
+        Options of sbatch, after "--", such as --partition=gpu.
+    nodes
+        Number of nodes.
+    """
+    print(_slurm_script(_Asked(profile, output, jobs, mnb, node_folder), nodes, engine), end="")
+    return 0
+
+
 @fleet.command
 def resume(folder: Path, /) -> int:
     """Run what is missing of a fleet, with its own options: nodes that were lost, and results that are not here.
+
+    Outside an allocation of Slurm, a fleet of Slurm is submitted again, with the nodes that are missing.
 
     Exit code: as `mnb fleet run`.
 
@@ -111,6 +159,11 @@ def resume(folder: Path, /) -> int:
         A fleet folder.
     """
     found = FleetFolder.read(folder)
+    missing = missing_nodes(found)
+    if missing and found.manifest.launcher == "slurm" and not in_allocation():
+        command = (*_own_command(), "fleet", "resume", str(folder.absolute()))
+        options = (*found.manifest.engine, f"--nodelist={','.join(missing)}")
+        return submit(slurm_script(len(missing), command, options, f"{folder.absolute()}-%j.log"))
     return _ended(go_on(found, _reached(found.manifest), tuple(sys.argv), _tell))
 
 
@@ -147,8 +200,29 @@ def status(folder: Path, /, *, form: FormOption = "table") -> int:
     return _ended(FleetFolder.read(folder), form)
 
 
+class _Asked:
+    """What a fleet is to run, found to be valid before any node is reached."""
+
+    def __init__(self, profile: Path, output: Path, jobs: str, mnb: str | None, node_folder: str) -> None:
+        self.file = profile_file(profile)
+        self.text = read_text(self.file)
+        parse_profile(self.file.stem, self.text, plain(self.file))
+        _require_jobs(self.file, jobs)
+        self.output = output.absolute()
+        given = {"--jobs": jobs, "--mnb": mnb, "--node-folder": "" if node_folder == "/var/tmp" else node_folder}
+        self.options = tuple(f"{name}={value}" for name, value in given.items() if value)
+
+
+def _slurm_script(asked: _Asked, nodes: int | None, options: tuple[str, ...]) -> str:
+    if nodes is None or nodes < 1:
+        raise InputError("--launcher slurm: say how many nodes to ask for. Try --nodes 16")
+    given = ("--", *options) if options else ()  # to be recorded, for a resume
+    words = (str(asked.file.absolute()), "--launcher=slurm", f"--output={asked.output}", *asked.options, *given)
+    return slurm_script(nodes, (*_own_command(), "fleet", "run", *words), options, f"{asked.output}-%j.log")
+
+
 def _require_jobs(profile: Path, words: str) -> None:
-    """Find mistakes in --jobs before any node is reached."""
+    """Find mistakes in --jobs."""
     from milabench_ng.cli import app
 
     _, bound, _ = app.parse_args(["jobs", str(profile), *shlex.split(words)], exit_on_error=False, print_error=False)

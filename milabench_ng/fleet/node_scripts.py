@@ -23,8 +23,8 @@ WIDTH = 760
 
 
 def checkup_script(mnb: Sequence[str]) -> str:
-    """Print what the node is, as one JSON object."""
-    return f"exec {shlex.join(mnb)} doctor --format json"
+    """Print what the node is: one JSON object, in base64."""
+    return f"{shlex.join(mnb)} doctor --format json | base64 -w {WIDTH}\n"
 
 
 def run_script(manifest: FleetManifest, session: SessionName, *, begins_at: float | None = None) -> str:
@@ -89,8 +89,3 @@ cd {shlex.quote(manifest.node_folder)}/{NODE_WORD} && test -d {session} || {{ ec
 def _pull(session: SessionName) -> str:
     files = f"find {session} {session}.log -type f ! -name '.*' -print0"
     return f"{files} | tar --null -T - -c --ignore-failed-read | gzip -1 | base64 -w {WIDTH}"
-
-
-def quoted_for(script: str, node_expression: str) -> str:
-    """``script`` as one word of sh, in which the node's name is what ``node_expression`` gives there."""
-    return shlex.quote(script).replace(NODE_WORD, f"'{node_expression}'")

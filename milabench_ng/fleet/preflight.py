@@ -5,6 +5,8 @@ A node tells by `mnb doctor --format json`. Of another version of `mnb`, only th
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Iterator, Mapping
 from statistics import mode
 
@@ -47,6 +49,14 @@ class _OtherMnb(msgspec.Struct, frozen=True):
 
 
 Facts = Mapping[NodeName, NodeFacts]
+
+
+def answer(lines: bytes) -> bytes:
+    """What a node has said in lines of base64; empty if it is something else."""
+    try:
+        return base64.b64decode(lines, validate=False)
+    except binascii.Error:
+        return b""
 
 
 def versions_of(content: bytes, node: NodeName) -> Mapping[str, str]:

@@ -30,6 +30,7 @@ from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
 from milabench_ng.fleet.preflight import (
     LARGEST,
     NodeFacts,
+    answer,
     busy,
     clocks,
     differences,
@@ -118,18 +119,21 @@ def missing_nodes(fleet: FleetFolder) -> tuple[NodeName, ...]:
 def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeName], tell: Tell) -> Checked:
     """Ask all nodes what they are. Raises InputError if those that answer do not run the same software."""
     tell(f"checking {counted(len(nodes), 'node')} ...")
-    answers: dict[NodeName, bytes] = dict.fromkeys(nodes, b"")
+    lines: dict[NodeName, bytes] = dict.fromkeys(nodes, b"")
+    answers: dict[NodeName, bytes] = {}
     lost: dict[NodeName, str] = {}
 
     def heard(node: NodeName, line: bytes) -> None:
-        if len(answers[node]) < LARGEST:
-            answers[node] += line + b"\n"
+        if len(lines[node]) < LARGEST:
+            lines[node] += line
 
     with launcher.run(nodes, checkup_script(manifest.mnb), heard) as ended:
         for one in ended:
-            if one.status is None or not answers[one.node].lstrip().startswith(b"{"):
-                lost[one.node] = _why(one, "mnb doctor")
-    versions = {node: versions_of(answers[node], node) for node in nodes if node not in lost}
+            if content := answer(lines[one.node]):
+                answers[one.node] = content
+            else:
+                lost[one.node] = short(one.said or "mnb doctor said nothing")
+    versions = {node: versions_of(content, node) for node, content in answers.items()}
     require_equal(versions, __version__)
     return Checked({node: facts_of(answers[node], node) for node in versions}, lost)
 
@@ -224,4 +228,15 @@ def _why(one: Ended, command: str) -> str:
     """Why a node has no result."""
     if one.status is None:
         return short(one.said)
-    return short(f"{command} ended with status {one.status}: {one.said or 'it said nothing'}")
+    if one.status > 128:
+        how = f"was ended by a signal ({_signal(one.status - 128)})"
+    else:
+        how = f"ended with status {one.status}"
+    return short(f"{command} {how}{one.said and ': '}{one.said}")
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

@@ -1,4 +1,4 @@
-"""A Slurm cluster of one node: this machine, for as long as a test needs it, listening on the loopback device only."""
+"""A Slurm cluster on this machine, for as long as a test needs it, listening on the loopback device only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,9 +32,9 @@ CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType={track}
 TaskPlugin={task}
 JobAcctGatherType=jobacct_gather/none
@@ -44,10 +44,12 @@ SelectTypeParameters=CR_Core_Memory
 MpiDefault=none
 ReturnToService=2
 KillWait=5
+MessageTimeout=5
 GresTypes=gpu
-NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={node_port} CPUs=2 RealMemory={memory} Gres=gpu:2
-PartitionName=test Nodes={node} Default=YES MaxTime=INFINITE State=UP
 """
+_NODE = (
+    "NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory} Gres=gpu:2\n"
+)
 _CGROUPS = """\
 CgroupPlugin=cgroup/v1
 CgroupMountpoint=/sys/fs/cgroup
@@ -63,6 +65,8 @@ class Cluster(msgspec.Struct, frozen=True):
 
     folder: Path
     environment: Mapping[str, str]
+    daemons: Mapping[str, int] = {}
+    """The process of each node's slurmd."""
 
     def run(self, script: str, *options: str, limit_s: float = 300) -> tuple[int, str]:
         """A job with both CPUs; its exit status and all that it said."""
@@ -80,8 +84,11 @@ def build() -> Path:
 
 
 @contextlib.contextmanager
-def cluster(programs: Path, folder: Path, task: str) -> Iterator[Cluster]:
-    """munged, slurmctld and slurmd with these task plugins; stopped afterwards, and their groups removed."""
+def cluster(programs: Path, folder: Path, task: str, names: Sequence[str] = (NODE,)) -> Iterator[Cluster]:
+    """munged, slurmctld and a slurmd for each node with these task plugins; stopped afterwards, their groups removed.
+
+    One node has both CPUs and all memory; of several, each has one CPU, which they share.
+    """
     libraries = programs / "usr/lib/x86_64-linux-gnu"
     environment = {
         **os.environ,
@@ -89,68 +96,84 @@ def cluster(programs: Path, folder: Path, task: str) -> Iterator[Cluster]:
         "PATH": f"{programs}/usr/bin:{os.environ['PATH']}",
         "SLURM_CONF": str(folder / "slurm.conf"),
     }
-    port, node_port = _free_ports()
-    _configure(folder, task, libraries / "slurm-wlm", port, node_port)
+    _configure(folder, task, libraries / "slurm-wlm", names)
     sbin = programs / "usr/sbin"
-    names = {"key-file": "munge.key", "socket": "munge.sock", "pid-file": "munged.pid"}
-    files = [f"--{option}={folder / name}" for option, name in names.items()]
+    of_munge = {"key-file": "munge.key", "socket": "munge.sock", "pid-file": "munged.pid"}
+    files = [f"--{option}={folder / name}" for option, name in of_munge.items()]
     logs = [f"--log-file={folder}/munged.log", f"--seed-file={folder}/munged.seed"]
     commands = [
         [sbin / "munged", "--foreground", "--force", *files, *logs],
         [sbin / "slurmctld", "-D", "-f", folder / "slurm.conf"],
-        [sbin / "slurmd", "-D", "-N", NODE, "-f", folder / "slurm.conf", "-d", sbin / "slurmstepd"],
+        *(
+            [sbin / "slurmd", "-D", "-N", name, "-f", folder / "slurm.conf", "-d", sbin / "slurmstepd"]
+            for name in names
+        ),
     ]
     daemons: list[subprocess.Popen[bytes]] = []
     try:
         for command in commands:
-            with (folder / f"{Path(command[0]).name}.out").open("wb") as said:
+            with (folder / f"{Path(command[0]).name}.out").open("ab") as said:
                 daemons.append(
                     subprocess.Popen(command, env=environment, stdout=said, stderr=said, start_new_session=True)
                 )
             if len(daemons) == 1:
                 _wait(lambda: (folder / "munge.sock").exists(), folder)
-        _wait(lambda: "idle" in _sinfo(environment), folder)
-        yield Cluster(folder, environment)
+        _wait(lambda: _sinfo(environment).split() == ["idle"] * len(names), folder)
+        pids = (daemon.pid for daemon in daemons[-len(names) :])
+        yield Cluster(folder, environment, dict(zip(names, pids, strict=True)))
     finally:
         for daemon in reversed(daemons):
+            daemon.send_signal(signal.SIGCONT)
             daemon.send_signal(signal.SIGTERM)
+        for daemon in reversed(daemons):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                daemon.wait(5)
+            daemon.kill()  # a slurmd waits for its slurmctld
             daemon.wait(_PATIENCE_S)
         _remove_groups()
 
 
-def _configure(folder: Path, task: str, plugins: Path, port: int, node_port: int) -> None:
+def _configure(folder: Path, task: str, plugins: Path, names: Sequence[str]) -> None:
     (folder / "state").mkdir(parents=True)
     folder.chmod(0o755)
     for number in range(2):  # Slurm wants character devices for GPUs; these are like /dev/null
         os.mknod(folder / f"nvidia{number}", 0o666 | 0o020000, os.makedev(1, 3))
+    host, (port, *node_ports) = socket.gethostname(), _free_ports(1 + len(names))
+    cpus, memory = (2, MEMORY_MIB) if len(names) == 1 else (1, MEMORY_MIB // len(names))
+    nodes = (
+        _NODE.format(node=name, host=host, port=node_port, cpus=cpus, memory=memory)
+        for name, node_port in zip(names, node_ports, strict=True)
+    )
     (folder / "slurm.conf").write_text(
         _CONFIGURATION.format(
-            host=socket.gethostname(),
+            host=host,
             port=port,
-            node_port=node_port,
             plugins=plugins,
             folder=folder,
             task=task,
             track="proctrack/cgroup" if "task/cgroup" in task else "proctrack/linuxproc",
-            node=NODE,
-            memory=MEMORY_MIB,
         )
+        + "".join((*nodes, "PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"))
     )
     (folder / "cgroup.conf").write_text(_CGROUPS)
-    (folder / "gres.conf").write_text(f"NodeName={NODE} Name=gpu File={folder}/nvidia[0-1]\n")
+    gres = (f"NodeName={name} Name=gpu File={folder}/nvidia[0-1]\n" for name in names)
+    (folder / "gres.conf").write_text("".join(gres))
     (folder / "munge.key").write_bytes(os.urandom(1024))
     (folder / "munge.key").chmod(0o400)
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        for made in (one, other):
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for made in sockets:
             made.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
+        return [made.getsockname()[1] for made in sockets]
 
 
 def _sinfo(environment: Mapping[str, str]) -> str:
-    return subprocess.run(["sinfo", "-h"], env=environment, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(
+        ["sinfo", "-h", "-N", "-o", "%T"], env=environment, capture_output=True, text=True, check=False
+    ).stdout
 
 
 def _wait(condition: object, folder: Path) -> None:

@@ -62,6 +62,17 @@ Maker = Callable[[Asked], Launcher]
 """What an entry point leads to. Raises InputError for what it cannot do."""
 
 
-def last_words(said: bytes) -> str:
-    """The end of an error output as text."""
-    return said[-MOST_SAID:].decode(errors="backslashreplace").strip()
+class Said:
+    """The end of an error output."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+
+    def add(self, line: bytes) -> None:
+        """One line."""
+        self._kept = (self._kept + line + b"\n")[-MOST_SAID:]
+
+    @property
+    def text(self) -> str:
+        """What is kept."""
+        return self._kept.decode(errors="backslashreplace").strip()

@@ -9,7 +9,10 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.similar import meant_or_all
 
 GROUP = "milabench_ng.launchers"
-BUILT_IN = (EntryPoint("local", "milabench_ng.fleet.launchers.local:make", GROUP),)
+BUILT_IN = (
+    EntryPoint("local", "milabench_ng.fleet.launchers.local:make", GROUP),
+    EntryPoint("slurm", "milabench_ng.fleet.launchers.slurm:make", GROUP),
+)
 
 
 def names() -> tuple[str, ...]:

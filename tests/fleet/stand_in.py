@@ -1,0 +1,101 @@
+"""A stand-in for `mnb` on nodes: it leaves a whole result folder at once, or hangs in the middle of it.
+
+For tests of what reaches nodes; that `mnb` does its part there, tests of `local` show.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+sys.path.append(str(Path(__file__).parents[1] / "report"))
+
+import make_records
+
+from milabench_ng.fleet.preflight import NodeFacts
+from milabench_ng.node.conditions import read_conditions
+from milabench_ng.node.gpus import open_nvml
+from milabench_ng.node.inventory import read_inventory
+
+PROFILE = '{"toy_reg": {"workload": "toy_reg"}}'
+_SCRIPT = """\
+#!/bin/sh
+here={here}
+case $1 in
+doctor)
+    cat "$here/doctor.json" ;;
+jobs | resume)
+    for last; do :; done
+    mkdir -p "$last/logs"
+    echo "mnb $*"
+    echo "$1" >>called
+    if test -e "$here/hang-$(basename "$PWD")"; then
+        head -n 3 "$here/results/ledger.jsonl" >"$last/ledger.jsonl"
+        exec sleep 600
+    fi
+    cp -r "$here/results/." "$last" ;;
+*)
+    exit 2 ;;
+esac
+"""
+
+
+class StandIn(msgspec.Struct, frozen=True):
+    """Where it lies."""
+
+    folder: Path
+
+    @property
+    def command(self) -> str:
+        """What starts it."""
+        return str(self.folder / "mnb")
+
+    def hang(self, node: str, hangs: bool = True) -> None:
+        """Whether it hangs on this node."""
+        file = self.folder / f"hang-{node}"
+        file.touch() if hangs else file.unlink()
+
+
+def make_stand_in(folder: Path) -> StandIn:
+    """A stand-in that tells of this machine, and leaves a run of two launches."""
+    folder.mkdir()
+    make_records.write_run(folder / "results", make_records.plan("tiny", {"toy_reg": make_records.PER_GPU}, 1, 2))
+    with open_nvml() as nvml:
+        facts = NodeFacts(inventory=read_inventory(), tier="full", conditions=read_conditions(nvml, ()))
+    (folder / "doctor.json").write_bytes(msgspec.json.encode(facts))
+    (folder / "mnb").write_text(_SCRIPT.format(here=folder))
+    (folder / "mnb").chmod(0o755)
+    (folder / "tiny.json").write_text(PROFILE)
+    return StandIn(folder)
+
+
+def kill_all_in(folder: Path, limit_s: float = 60.0) -> None:
+    """Kill every process that works in ``folder``, as soon as one hangs there."""
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        there = {int(one.name): _command(one) for one in Path("/proc").glob("[0-9]*") if _cwd(one) == folder}
+        if any("sleep" in command for command in there.values()):
+            for pid in there:
+                os.kill(pid, signal.SIGKILL)
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"nothing hangs in {folder}")
+
+
+def _cwd(process: Path) -> Path | None:
+    try:
+        return Path(os.readlink(process / "cwd"))
+    except OSError:
+        return None
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "comm").read_text()
+    except OSError:
+        return ""
