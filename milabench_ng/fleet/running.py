@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.folder import FleetFolder, session_folder
 from milabench_ng.fleet.launchers.interface import Ended, Launcher
 from milabench_ng.fleet.ledger import (
     Collected,
@@ -43,7 +43,9 @@ from milabench_ng.fleet.pulling import Pull, pulling
 from milabench_ng.fleet.writer import FleetWriter, make_fleet, require_new
 from milabench_ng.model.plain import short
 from milabench_ng.model.units import counted, utc_now
+from milabench_ng.records.ledger import Finished
 from milabench_ng.records.names import file_digest
+from milabench_ng.records.reading import read_ledger
 
 Tell = Callable[[str], None]
 """Called with what the user should know while nodes work."""
@@ -198,10 +200,8 @@ def run_session(work: Work, nodes: Collection[NodeName], session: SessionName) -
                     work.tell(f"{one.node}: lost {done}: {reason}")
                     lost.append(one.node)
                     continue
-                status = one.status
-                work.writer.tell(NodeEnded(node=one.node, session=session, status=1 if status else 0))
-                work.tell(f"{one.node}: done {done}{', with failed launches' if status else ''}")
-                _unpack(work, pull, one.node)
+                work.tell(f"{one.node}: done {done}{', with failed launches' if one.status else ''}")
+                _unpack(work, pull, one.node, status=one.status)
     _pull(work, lost, session)
 
 
@@ -217,11 +217,24 @@ def _pull(work: Work, nodes: Collection[NodeName], session: SessionName) -> None
             _unpack(work, pull, one.node, "" if one.status == 0 else _why(one, "the shell"))
 
 
-def _unpack(work: Work, pull: Pull, node: NodeName, problem: str = "") -> None:
+def _unpack(work: Work, pull: Pull, node: NodeName, problem: str = "", status: int | None = None) -> None:
+    """Unpack what a node has sent; ``status``: with which its session ended, if it said so."""
     made = pull.unpack(node, problem)
+    if status is None and isinstance(made, Collected):
+        status = _finished(work.folder, node, pull.session)
+    if status is not None:
+        work.writer.tell(NodeEnded(node=node, session=pull.session, status=1 if status else 0))
     work.writer.tell(made)
     if not isinstance(made, Collected):
         work.tell(f"{node}: not collected: {made.reason}")
+
+
+def _finished(folder: Path, node: NodeName, session: SessionName) -> int | None:
+    """How a session ended whose folder is here, by its own ledger; None if launches are missing."""
+    last = next((one for one in reversed(read_ledger(session_folder(folder, node, session)).events)), None)
+    if not isinstance(last, Finished) or last.missing:
+        return None
+    return int(last.failed > 0)
 
 
 def _why(one: Ended, command: str) -> str:

@@ -11,6 +11,7 @@ from milabench_ng.model.similar import meant_or_all
 GROUP = "milabench_ng.launchers"
 BUILT_IN = (
     EntryPoint("local", "milabench_ng.fleet.launchers.local:make", GROUP),
+    EntryPoint("ssh", "milabench_ng.fleet.launchers.ssh:make", GROUP),
     EntryPoint("slurm", "milabench_ng.fleet.launchers.slurm:make", GROUP),
 )
 
@@ -29,6 +30,10 @@ def make(name: str, asked: Asked) -> Launcher:
         raise InputError(f"two launchers are called {name!r}. Uninstall the package of one")
     try:
         maker: Maker = found[0].load()
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f'launcher {name!r}: the package {error.name} is not installed; pip install "milabench_ng[fleet]"'
+        ) from None
     except (ImportError, AttributeError) as error:
         raise InputError(f"launcher {name!r} ({found[0].value}) cannot be imported: {error}") from error
     return maker(asked)

@@ -1,0 +1,159 @@
+"""Fleets through a real server of ssh on this machine: nodes that work, one that dies, one that is away."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.cli import call
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.launchers import registry
+from milabench_ng.fleet.launchers.interface import Asked, Ended
+from milabench_ng.fleet.launchers.ssh import Ssh, make
+from milabench_ng.model.errors import InputError
+from tests.fleet.ssh_server import SSHD, ssh_server
+from tests.fleet.stand_in import StandIn, kill_all_in, make_stand_in
+
+needs_sshd = pytest.mark.skipif(SSHD is None, reason="no sshd: scripts/ensure-packages sshd openssh-server")
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sequence[str]]:
+    with ssh_server(tmp_path_factory.mktemp("ssh") / "server") as made:
+        yield made
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> StandIn:
+    return make_stand_in(tmp_path / "mnb")
+
+
+def test_sets_of_nodes_are_those_of_clustershell() -> None:
+    assert make(Asked(hosts="gpu[08-10,12],login")).nodes == ("gpu08", "gpu09", "gpu10", "gpu12", "login")
+    for hosts, why in (
+        ("gpu[1-", "gpu"),
+        ("", "no node"),
+        ("a!a", "no node"),
+        ("-oProxyCommand=x", "expected letters"),
+    ):
+        with pytest.raises(InputError, match=why):
+            make(Asked(hosts=hosts))
+    with pytest.raises(InputError, match="takes --hosts"):
+        make(Asked(count=2))
+
+
+def test_without_clustershell_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ClusterShell.Event", None)
+    monkeypatch.delitem(sys.modules, "milabench_ng.fleet.launchers.ssh")
+    with pytest.raises(InputError, match=r"pip install \"milabench_ng\[fleet\]\""):
+        registry.make("ssh", Asked(hosts="a"))
+
+
+@needs_sshd
+def test_nodes_tell_lines_and_how_they_ended(options: Sequence[str]) -> None:
+    heard: dict[str, list[bytes]] = {"one": [], "two": [], "away": []}
+    script = "printf '%s\\n' {node} \"it's %h\"; echo why >&2; test {node} = one; exit $?"
+    launcher = Ssh(("one", "two", "away"), tuple(options))
+    with launcher.run(launcher.nodes, script, lambda node, line: heard[node].append(line)) as ended:
+        found = {one.node: one for one in ended}
+    assert heard == {"one": [b"one", b"it's %h"], "two": [b"two", b"it's %h"], "away": []}
+    assert (found["one"], found["two"]) == (Ended("one", 0, "why"), Ended("two", 1, "why"))
+    assert found["away"].status is None
+    assert "Connection refused" in found["away"].said
+
+
+@needs_sshd
+def test_a_fleet_of_which_one_node_dies_and_one_is_away(
+    options: Sequence[str], stand_in: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "fleet"
+    stand_in.hang("n3")
+
+    def kill_n3() -> None:
+        until = time.monotonic() + 60
+        while not (found := list(tmp_path.glob("there/*/n3"))) and time.monotonic() < until:
+            time.sleep(0.05)
+        kill_all_in(found[0])
+
+    killer = threading.Thread(target=kill_n3)
+    killer.start()
+    words = ("--mnb", stand_in.command, "--node-folder", str(tmp_path / "there"), "-o", str(folder), "--", *options)
+    profile = str(stand_in.folder / "tiny.json")
+    assert call(("fleet", "run", profile, "--launcher", "ssh", "--hosts", "n[1-4],away", *words)) == 1
+    killer.join()
+    said = capsys.readouterr()
+    assert "complete  3 of 5 nodes" in said.out
+    assert f"mnb fleet resume {folder}" in said.out
+    standings = FleetFolder.read(folder).standings
+    lost = {node: one.reason for (node, _), one in standings.items() if one.state == "lost"}
+    assert lost.keys() == {"n3", "away"}
+    assert "Connection refused" in lost["away"]
+    assert standings["n3", "screen"].collected, "what it had is here"
+    stand_in.hang("n3", False)
+    assert call(("fleet", "resume", str(folder))) == 1
+    found = FleetFolder.read(folder)
+    assert [len(one.read().records) for one in found.sessions] == [2] * 4
+    assert [node for (node, _), one in found.standings.items() if one.state == "lost"] == ["away"]
+    capsys.readouterr()
+    assert call(("fleet", "status", str(folder), "--format", "json")) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [one["standing"]["state"] for one in told["nodes"]] == ["lost"] + ["ended"] * 4
+
+
+def forget_the_end(folder: Path) -> None:
+    """Make it as if the command had been killed before the only node ended."""
+    ledger = folder / "fleet.jsonl"
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    begun = next(place for place, line in enumerate(lines) if b"NodeStarted" in line)
+    ledger.write_bytes(b"".join(lines[: begun + 1]))
+
+
+@needs_sshd
+def test_what_nodes_did_by_themselves_is_collected_and_nothing_here_is_lost(
+    options: Sequence[str], stand_in: StandIn, tmp_path: Path
+) -> None:
+    folder = tmp_path / "fleet"
+    words = ("--mnb", stand_in.command, "--node-folder", str(tmp_path / "there"), "-o", str(folder), "--", *options)
+    profile = str(stand_in.folder / "tiny.json")
+    assert call(("fleet", "run", profile, "--launcher", "ssh", "--hosts", "n1", *words)) == 0
+    (node,) = tmp_path.glob("there/*/n1")
+    forget_the_end(folder)
+    assert call(("fleet", "status", str(folder))) == 1
+    assert call(("fleet", "collect", str(folder))) == 0, "its own ledger says that nothing is missing"
+    assert (node / "called").read_text() == "jobs\n"
+    (node / "screen" / "ledger.jsonl").write_bytes(b"another run\n")
+    forget_the_end(folder)
+    assert call(("fleet", "collect", str(folder))) == 1
+    assert (folder / "nodes/n1/screen/ledger.jsonl").read_bytes() == b"another run\n"
+    assert FleetFolder.read(folder).strangers == ("n1/screen.aside-1",)
+
+
+@needs_sshd
+def test_a_command_that_is_interrupted_leaves_nodes_to_themselves(options: Sequence[str], tmp_path: Path) -> None:
+    began = time.monotonic()
+    launcher = Ssh(("one", "two"), tuple(options))
+    with launcher.run(launcher.nodes, f"sleep 2; touch {tmp_path}/{{node}}", lambda *_: None):
+        time.sleep(1)
+    assert time.monotonic() - began < 60
+    until = time.monotonic() + 20
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < until:
+        time.sleep(0.1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+
+
+@needs_sshd
+@pytest.mark.slow
+def test_64_nodes_are_reached_in_30_s(options: Sequence[str]) -> None:
+    nodes = make(Asked(hosts="n[01-64]")).nodes
+    began = time.monotonic()
+    with Ssh(nodes, tuple(options)).run(nodes, "exit 0", lambda *_: None) as ended:
+        assert {one.status for one in ended} == {0}
+    took = time.monotonic() - began
+    print(f"64 nodes by ssh: {took:.1f} s")
+    assert took < 30
