@@ -1,0 +1,1 @@
+"""Which nodes of a fleet are slow, and how sure that is. Pure: values in, values out."""

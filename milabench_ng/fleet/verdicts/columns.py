@@ -1,0 +1,96 @@
+"""What a node is judged by: one number a question, each relative to the fleet. Pure.
+
+Tests of one kind share the node and the day: a cooler room or a better chip moves all GPU-bound tests together. So
+there are three sorts of questions. Is the node slow in all tests of a kind? The median over these tests answers it. Is
+it slow in one test? Its distance from the node's other tests of the kind answers that, in which the node and the day
+cancel. Is one device slow? Its distance from the other devices of its node answers that, in which both cancel, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal, get_args
+
+import msgspec
+import numpy as np
+
+from milabench_ng.fleet.verdicts.measured import Array, Kind, Measured, average, middle, places_of, without
+
+Scope = Literal["all", "test", "device"]
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """One question."""
+
+    scope: Scope
+    kind: Kind
+    test: str | None = None
+    device: str | None = None
+
+
+class Columns(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The answers of all nodes, as differences of logarithms; below 0 is slower. NaN is not measured."""
+
+    columns: tuple[Column, ...]
+    screen: Array
+    """By node and column."""
+    retests: Array
+    """By retest session, node and column."""
+
+
+def columns_of(fleet: Measured) -> Columns:
+    """All questions about ``fleet``, and their answers.
+
+    The reference of every session is the fleet's screen.
+    """
+    asked = _asked(fleet)
+    of_nodes = middle(average(fleet.screen, 2), 0)
+    between = middle(_between_devices(fleet.screen), 0)
+    retests = np.full((len(fleet.retests), len(fleet.nodes), len(asked)), np.nan)
+    for answers, rates in zip(retests, fleet.retests, strict=True):
+        there = ~np.isnan(rates).all(axis=(1, 2))  # few nodes do retests
+        answers[there] = _answers(rates[there], fleet, asked, of_nodes, between)
+    return Columns(columns=asked, screen=_answers(fleet.screen, fleet, asked, of_nodes, between), retests=retests)
+
+
+def _asked(fleet: Measured) -> tuple[Column, ...]:
+    counts = Counter(fleet.kinds)
+    kinds = [kind for kind in get_args(Kind) if counts[kind]]
+    alone = {kind: fleet.tests[fleet.kinds.index(kind)] for kind in kinds if counts[kind] == 1}
+    whole = [Column(scope="all", kind=kind, test=alone.get(kind)) for kind in kinds]
+    tests = [
+        Column(scope="test", kind=kind, test=test)
+        for test, kind in zip(fleet.tests, fleet.kinds, strict=True)
+        if counts[kind] > 1
+    ]
+    kind: Kind = "gpu" if counts["gpu"] else "host"
+    several = len(fleet.devices) > 1 and counts[kind]
+    devices = [Column(scope="device", kind=kind, device=device) for device in fleet.devices if several]
+    return (*whole, *tests, *devices)
+
+
+def _answers(
+    rates: Array, fleet: Measured, asked: tuple[Column, ...], of_nodes: Array, between_devices: Array
+) -> Array:
+    """By node and column. ``of_nodes``, ``between_devices``: the fleet's medians, which are subtracted."""
+    beside = average(rates, 2) - of_nodes
+    apart = _between_devices(rates) - between_devices
+    found = np.full((len(rates), len(asked)), np.nan)
+    for place, column in enumerate(asked):
+        same = places_of(fleet.kinds, column.kind)
+        if column.scope == "all":
+            found[:, place] = middle(beside[:, same], 1)
+        elif column.scope == "device":
+            found[:, place] = middle(apart[:, same, fleet.devices.index(column.device or "")], 1)
+        else:
+            own = fleet.tests.index(column.test or "")
+            found[:, place] = beside[:, own] - middle(beside[:, [other for other in same if other != own]], 1)
+    return found
+
+
+def _between_devices(rates: Array) -> Array:
+    """Each device's distance from the median of the node's others."""
+    if rates.shape[2] < 2:
+        return np.full_like(rates, np.nan)
+    others = [middle(without(rates, device, 2), 2) for device in range(rates.shape[2])]
+    return np.asarray(rates - np.stack(others, axis=2))
