@@ -37,6 +37,7 @@ from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.names import file_digest
 
 fleet = cyclopts.App(name="fleet", help="Run the same profile on many nodes, and judge each of them.")
+fleet.command("milabench_ng.cli.fleet_plan:plan")
 
 LauncherOption = Annotated[str, Parameter(help=f"How nodes are reached: {', '.join(registry.names())}.")]
 FleetOutput = Annotated[Path, Parameter(name=["--output", "-o"], help="The fleet folder, which must be new.")]

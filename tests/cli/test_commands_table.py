@@ -317,6 +317,11 @@ fleet run quick --launcher local --nodes 2 --jobs '--dry-run' -o f | 2 | mnb: th
 fleet run quick --launcher local --nodes 2 --jobs '--repat 3' -o f | 2 | mnb jobs: unknown option --repat (did you
 fleet run quck --launcher local --nodes 2 -o f | 2 | mnb: quck: no such file, and no shipped profile has that name
 fleet run quick --launcher local --nodes 2 -o res | 2 | mnb: -o res: already contains
+fleet plan | 2 | mnb fleet plan: --nodes is missing
+fleet plan --nodes 3 | 2 | mnb: --nodes 3 --devices 8: expected 4 to 100,000 nodes of 1 to 1,000 devices
+fleet plan --nodes 512 --slow 500% | 2 | mnb: --slow: expected a share above 0% and below 100%, got 500%
+fleet plan quck --nodes 512 | 2 | mnb: quck: no such file, and no shipped profile has that name
+fleet plan --nodes 512 --repeat-time soon | 2 | mnb: --repeat-time: expected a duration, got 'soon'. Try 30min
 fleet status res | 2 | mnb: res: not a fleet folder: it has no fleet.json
 fleet resume res | 2 | mnb: res: not a fleet folder: it has no fleet.json
 fleet collect missing | 2 | mnb: missing: no such folder

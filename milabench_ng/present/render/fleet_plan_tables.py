@@ -1,0 +1,111 @@
+"""Tables of ``mnb fleet plan``."""
+
+from __future__ import annotations
+
+from milabench_ng.fleet.verdicts.planning import FleetPlan, Sampled
+from milabench_ng.model.units import counted
+from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, whole
+from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
+
+
+def plan_document(made: FleetPlan) -> Document:
+    """The choices before a fleet is measured."""
+    efforts = _efforts(made)
+    told = tuple(_facts(made))
+    parts = (Facts(facts=told), efforts, _samples(made))
+    return Document(title="mnb fleet plan", parts=parts, table=efforts, aside=told, whole=made)
+
+
+def _facts(made: FleetPlan) -> list[Fact]:
+    wanted, strict = made.wanted, made.wanted.strict
+    best = made.cheapest
+    choice = (
+        f"--repeat {best.repeats}, then {counted(best.retests, 'retest')}: {_hours(best.node_hours)} node-hours, the "
+        "least that keeps the risk"
+        if best
+        else f"none of these keeps a risk of {_percent(wanted.risk)}: look for slower nodes (--slow), or accept more"
+    )
+    tests = ", ".join(f"{count} {_KINDS[kind]}" for kind, count in wanted.kinds.items())
+    return [
+        Fact("fleet", f"{wanted.nodes:,} nodes of {counted(wanted.devices, 'GPU')}; tests: {tests}"),
+        Fact(
+            "sought",
+            f"a node {_percent(wanted.slow)} slower than the fleet's median, missed with {_percent(wanted.risk)}",
+        ),
+        Fact(
+            "false alarms",
+            f"any in {_percent(strict.false_alarms)} of healthy fleets, at a margin of {_percent(strict.margin)}",
+        ),
+        Fact("choose", choice, "good" if best else "fair"),
+    ]
+
+
+def _efforts(made: FleetPlan) -> Section:
+    def tone(cell: Cell) -> Tone:
+        return "good" if isinstance(cell, float) and cell <= made.wanted.risk else "plain"
+
+    rows = [
+        (one.repeats, one.retests, one.missed, one.missed_in_one, one.false_alarms, one.node_hours)
+        for one in made.efforts
+    ]
+    return table(
+        f"risk of accepting a node that is {_percent(made.wanted.slow)} slow, if all nodes are tested",
+        rows,
+        Heading("repeats", "", whole, True),
+        Heading("retests", "", whole, True),
+        Heading("slow in all tests: missed", "", _risk, True, tone, key="missed, slow in all tests"),
+        Heading("slow in one GPU-bound test: missed", "", _risk, True, tone, key="missed, slow in one test"),
+        Heading("false alarms per fleet", "", _small, True),
+        Heading("node-hours", "", _hours, True),
+        notes=(_NOTE,),
+    )
+
+
+def _samples(made: FleetPlan) -> Section:
+    bad, nodes = made.wanted.bad, made.wanted.nodes
+    repeats = list(made.samples[0].accepted)
+    rows = [_sample(one, repeats) for one in made.samples]
+    return table(
+        f"risk of accepting a fleet of which {_percent(bad)} ({counted(round(bad * nodes), 'node')}) are so slow",
+        rows,
+        Heading("nodes tested", "", whole, True),
+        *(Heading(counted(each, "repeat"), "", _risk, True) for each in repeats),
+        Heading("node-hours of each", words=60),
+    )
+
+
+def _sample(one: Sampled, repeats: list[int]) -> tuple[Cell, ...]:
+    hours = " / ".join(_hours(one.node_hours[each]) for each in repeats)
+    return (one.tested, *(one.accepted[each] for each in repeats), hours)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}%"
+
+
+def _risk(cell: Cell) -> str:
+    """A probability in percent; very small ones as such."""
+    if not isinstance(cell, float):
+        return NOT_MEASURED
+    return "<0.01%" if cell < 1e-4 else f"{100 * cell:.2g}%" if cell < 0.1 else f"{100 * cell:.0f}%"
+
+
+def _small(cell: Cell) -> str:
+    return f"{cell:.2g}" if isinstance(cell, float) else NOT_MEASURED
+
+
+def _hours(cell: Cell) -> str:
+    return (
+        f"{cell:,.0f}"
+        if isinstance(cell, float) and cell >= 10
+        else f"{cell:.1f}"
+        if isinstance(cell, float)
+        else NOT_MEASURED
+    )
+
+
+_KINDS = {"gpu": "GPU-bound", "host": "host-bound", "storage": "of storage", "link": "of links"}
+_NOTE = (
+    "Declared spread: launches 1% (host 3%), days 0.5% (5%), nodes 0.85% in all GPU-bound tests and 0.5% in each of "
+    "them (3% and 1%)."
+)

@@ -1,0 +1,55 @@
+"""What repeats, retests and tested nodes find, before anything is measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from milabench_ng.cli import call
+from milabench_ng.fleet.verdicts.planning import Wanted, accepted_with, plan
+
+FLEET = Wanted(nodes=1000, kinds={"gpu": 7, "host": 11}, hours_per_repeat=0.15)
+
+
+def test_the_risk_of_missing_all_slow_nodes_is_that_of_drawing_none_or_missing_those_drawn() -> None:
+    """4 nodes, 2 slow, 2 tested: none drawn in 1 of 6, one in 4 of 6, both in 1 of 6."""
+    assert accepted_with(4, 2, 2, 0.0) == pytest.approx(1 / 6)
+    assert accepted_with(4, 2, 2, 0.1) == pytest.approx((1 + 4 * 0.1 + 0.01) / 6)
+    assert accepted_with(4, 2, 4, 0.1) == pytest.approx(0.01)
+    assert accepted_with(4, 0, 4, 0.1) == 1
+
+
+def test_more_repeats_and_more_retests_miss_less_and_cost_more() -> None:
+    by_effort = {(one.repeats, one.retests): one for one in plan(FLEET).efforts}
+    for (repeats, retests), one in by_effort.items():
+        for more in ((repeats, retests + 1), (2 * repeats + (repeats == 1), retests)):
+            if more in by_effort:
+                assert by_effort[more].missed <= one.missed
+                assert by_effort[more].missed_in_one <= one.missed_in_one
+                assert by_effort[more].node_hours > one.node_hours
+        assert one.false_alarms <= 0.01
+
+
+def test_the_cheapest_that_keeps_the_risk_is_chosen() -> None:
+    made = plan(FLEET)
+    assert made.cheapest is not None
+    assert max(made.cheapest.missed, made.cheapest.missed_in_one) <= 0.01
+    cheaper = [one for one in made.efforts if one.node_hours < made.cheapest.node_hours]
+    assert all(max(one.missed, one.missed_in_one) > 0.01 for one in cheaper)
+
+
+def test_the_hours_are_those_of_screen_retests_and_controls() -> None:
+    """1,000 nodes, 20 retested for nothing and 10 controls, twice: 1,060 sessions of one repeat."""
+    first = plan(FLEET).efforts[0]
+    assert (first.repeats, first.retests) == (1, 2)
+    assert first.node_hours == pytest.approx(1060 * 0.15)
+
+
+def test_the_command_prints_what_to_choose(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["fleet", "plan", "--nodes", "512", "--slow", "5%", "--risk", "1%"]) == 0
+    printed = capsys.readouterr().out
+    assert "choose        --repeat" in printed
+    assert "512 nodes of 8 GPUs" in printed
+    assert call(["fleet", "plan", "--nodes", "8", "--slow", "3.1%", "--format", "csv"]) == 0
+    told = capsys.readouterr()
+    assert "missed, slow in all tests" in told.out.splitlines()[0]
+    assert "none of these keeps a risk of 1%" in told.err
