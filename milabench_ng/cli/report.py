@@ -12,7 +12,9 @@ from typing import Annotated
 from cyclopts import Parameter, Token
 
 from milabench_ng.analysis.scoring.cost import PricePer
+from milabench_ng.analysis.statistics.effects import MARGIN
 from milabench_ng.cli.options import FILES, RATIOS, RULES, Force, FormOption, Html, Money, Output, Switch, WeightsOption
+from milabench_ng.fleet.folder import is_fleet
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
 from milabench_ng.model.shipped import names
@@ -60,17 +62,21 @@ def report(
     nonce: Annotated[str | None, RULES] = None,
     allowed_signers: Annotated[Path | None, RULES] = None,
     tsa_certs: Annotated[Path | None, RULES] = None,
-    margin: Annotated[str, RATIOS] = "2%",
+    margin: Annotated[str | None, RATIOS] = None,
     per_gpu: Annotated[Switch, RATIOS, Parameter(alias="--compare-gpus")] = False,
     price_per: Annotated[PricePer | None, RATIOS] = None,
     penalize_variance: Annotated[bool, RATIOS] = True,
     layout: Annotated[SuiteName | None, FILES] = None,
     tables: Annotated[Path | None, FILES] = None,
+    groups: Annotated[Path | None, FILES] = None,
     force: Annotated[Force, FILES] = False,
 ) -> int:
     """Print score, table and comparisons of a result folder (even during the run), bundle or summary.
 
-    Exit code: 0, 1 if a launch failed, the score is invalid or a rule is broken, 2 for bad input.
+    Of a fleet folder, print the verdict on every node.
+
+    Exit code: 0, 1 if a launch failed, the score is invalid or a rule is broken, 2 for bad input. Of a fleet: 1 if a
+    node is slow, faulty or lost, 3 if one is undecided.
 
     Example: mnb report results --compare baselines/v100.json --price 15000
 
@@ -84,8 +90,8 @@ def report(
         (v100, rtx8000, h200, a100; for unet3d unet3d-a100, unet3d-v100 and others; for lambda lambda-v100, lambda-h100
         and others; for io io-rtx4090). Put FOLDER before --compare, or last.
     margin
-        Largest difference that does not matter. A ratio is equivalent if its interval is inside 1 ± this, and better or
-        worse if it is outside.
+        Largest difference that does not matter (default: 2%). A ratio is equivalent if its interval is inside 1 ± this,
+        and better or worse if it is outside. Of a fleet: how much slower than the median a node may be (default: 3%).
     per_gpu
         Print tests by device, relative to the best device: mean, min and max over launches.
     rules
@@ -109,8 +115,21 @@ def report(
         Print the columns of a public suite.
     tables
         Also write every table as a CSV file into this folder.
+    groups
+        Of a fleet: racks or switches, a file with lines such as "rack1: gpu[001-016]".
     """
     folders, baselines = _sides(folders, compare, layout)
+    if len(folders) == 1 and is_fleet(folders[0]):
+        from milabench_ng.cli.fleet_report import make_fleet_report, print_fleet_report  # numpy
+
+        given = {"--compare": baselines, "--rules": rules, "--nonce": nonce, "--layout": layout, "--tables": tables}
+        switches = {"--price-per": price_per, "--per-gpu": per_gpu, "--full": full}
+        _refuse_of_fleet(folders[0], [option for option, value in (*given.items(), *switches.items()) if value])
+        refuse_same(html, output)
+        of_fleet = make_fleet_report(folders[0], weights=weights, price=price, groups=groups, margin=margin)
+        return print_fleet_report(of_fleet, form=form, html=html, output=output, force=force)
+    if groups is not None:
+        raise InputError(f"--groups {plain(groups)}: {plain(folders[0])} is no fleet folder, and has one node")
     if price_per is not None and price is None:
         raise InputError("--price-per needs a price. Add --price")
     refuse_same(html, output)
@@ -120,7 +139,7 @@ def report(
         price=price,
         price_per=price_per or "node",
         penalize_variance=penalize_variance,
-        margin=parse_share(margin, "--margin"),
+        margin=MARGIN if margin is None else parse_share(margin, "--margin"),
         per_gpu=per_gpu,
         series=html is not None,
     )
@@ -184,6 +203,14 @@ def _refuse_no_study(folders: Sequence[Path], layout: SuiteName | None, of_one: 
         raise InputError(f"{named} needs --layout interference. To compare with it, use --compare {plain(folders[1])}")
     if of_one:
         raise InputError(f"{named} cannot be combined with {of_one[0]}, which needs a single folder")
+
+
+def _refuse_of_fleet(folder: Path, options: Sequence[str]) -> None:
+    """Say where an option of one node's results can be used."""
+    if options:
+        raise InputError(
+            f"{options[0]}: not for a fleet. Report on one of its nodes: mnb report {plain(folder)}/nodes/NODE/screen"
+        )
 
 
 def _refuse_baseline(folder: Path) -> None:

@@ -93,7 +93,7 @@ class FleetFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_fleet(path: Path) -> bool:
     """Whether it is a fleet folder, and not one of a run."""
-    return (path / FLEET_MANIFEST).is_file()
+    return os.path.isfile(path / FLEET_MANIFEST)  # which no name makes raise
 
 
 def session_folder(path: Path, node: NodeName, session: SessionName) -> Path:

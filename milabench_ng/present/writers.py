@@ -23,6 +23,10 @@ from milabench_ng.records.output_files import written
 from milabench_ng.report.report import Report
 from milabench_ng.tender.tender import Tender
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # numpy, which other reports do not need
+    from milabench_ng.fleet.report import FleetReport
+
 SuiteName = Literal["cv", "interference", "io", "lambda", "unet3d"]
 """Suites whose users know other columns."""
 LAYOUTS: dict[SuiteName, str] = {
@@ -128,6 +132,14 @@ def write_tender_page(tender: Tender, file: Path, *, force: bool = False) -> Non
     html = _html()
     with written(file, "--html", force=force) as stream:
         html.write_tender(tender, stream)
+    _say_written(file)
+
+
+def write_fleet_page(report: FleetReport, file: Path, *, force: bool = False) -> None:
+    """Write ``report`` as one HTML file."""
+    html = _html()
+    with written(file, "--html", force=force) as stream:
+        html.write_fleet(report, stream)
     _say_written(file)
 
 

@@ -9,8 +9,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from milabench_ng.model.catalogue import Bound
-
 Array = NDArray[np.float64]
 
 SCREEN = "screen"
@@ -19,7 +17,7 @@ SCREEN = "screen"
 Kind = Literal["gpu", "host", "storage", "link"]
 """What part of a node a test depends on."""
 
-_KINDS: Mapping[Bound, Kind] = {
+_KINDS: Mapping[str, Kind] = {
     "gpu-compute": "gpu",
     "gpu-memory": "gpu",
     "cpu": "host",
@@ -29,9 +27,9 @@ _KINDS: Mapping[Bound, Kind] = {
 }
 
 
-def kind_of(bound: Bound | None) -> Kind:
-    """The part that ``bound``, as the workload declares it, depends on; the host if it declares nothing."""
-    return "host" if bound is None else _KINDS[bound]
+def kind_of(bound: str | None) -> Kind:
+    """The part that ``bound``, as the workload declares it, depends on; the host if it declares nothing known."""
+    return _KINDS.get(bound or "", "host")
 
 
 class NodeSample(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,11 +12,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from milabench_ng import __version__
+from milabench_ng.fleet.report import FleetReport
 from milabench_ng.model.plain import plain_lines, printed_json
 from milabench_ng.present.html.charts import summary_charts
 from milabench_ng.present.html.conditions_chart import conditions_charts
 from milabench_ng.present.html.details_tables import fence_section, plan_section, telemetry_section
 from milabench_ng.present.html.figures import Chart
+from milabench_ng.present.html.fleet_chart import fleet_charts
 from milabench_ng.present.html.folder_details import FolderDetails, details_of
 from milabench_ng.present.html.html_tables import HtmlTable, of_section, of_tests
 from milabench_ng.present.html.loading_charts import loading_charts
@@ -28,6 +30,7 @@ from milabench_ng.present.html.svg import drawing, swatch
 from milabench_ng.present.layouts import interference
 from milabench_ng.present.render.cells import Fact, figure
 from milabench_ng.present.render.first_screen import Answer, FirstScreen, first_screen
+from milabench_ng.present.render.fleet_report_tables import all_nodes, fleet_facts, fleet_sections
 from milabench_ng.present.render.statements import details
 from milabench_ng.present.render.tables import other_tables
 from milabench_ng.present.render.tender_facts import tender_facts, winner
@@ -98,6 +101,22 @@ def write_tender(tender: Tender, stream: TextIO) -> None:
             charts=tuple(chart for chart in charts if chart),
             tables=tuple(of_section(section) for section in sections if not section.key.startswith(_EXPLAIN)),
             folded=tuple(of_section(section) for section in sections if section.key.startswith(_EXPLAIN)),
+        ),
+        stream,
+    )
+
+
+def write_fleet(report: FleetReport, stream: TextIO) -> None:
+    """Write ``report`` to ``stream``."""
+    every = all_nodes(report)
+    _write(
+        Page(
+            title=f"{len(report.manifest.nodes):,} nodes, {report.manifest.suite}",
+            subtitle=report.source,
+            facts=tuple(fleet_facts(report)),
+            charts=tuple(fleet_charts(report)),
+            tables=tuple(map(of_section, fleet_sections(report))),
+            folded=(of_section(msgspec.structs.replace(every, title="all nodes")),),
         ),
         stream,
     )

@@ -1,0 +1,56 @@
+"""``mnb report`` on a fleet folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from milabench_ng.analysis.scoring.scale import Scale, load_scale, shipped_scale
+from milabench_ng.analysis.scoring.weights import read_weights
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.groups import read_groups
+from milabench_ng.fleet.measuring import results_of
+from milabench_ng.fleet.report import FleetReport, Judging, build_fleet_report
+from milabench_ng.fleet.summaries import summaries
+from milabench_ng.fleet.verdicts.limits import Strictness
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain
+from milabench_ng.model.units import parse_share
+from milabench_ng.present.render.fleet_report_tables import fleet_document
+from milabench_ng.present.render.sections import Form
+from milabench_ng.present.writers import open_output, write, write_fleet_page
+
+
+def make_fleet_report(
+    folder: Path, *, weights: Path | None, price: float | None, groups: Path | None, margin: str | None
+) -> FleetReport:
+    """The report on a fleet folder."""
+    fleet = FleetFolder.read(folder)
+    scale = _scale(weights, fleet.manifest.suite)
+    asked = Judging(
+        strict=Strictness() if margin is None else Strictness(margin=_margin(margin)),
+        groups=read_groups(groups, fleet.manifest.nodes) if groups else None,
+        price=price,
+    )
+    results = results_of(fleet, summaries(fleet), scale)
+    return build_fleet_report(plain(folder), fleet, results, asked)
+
+
+def print_fleet_report(report: FleetReport, *, form: Form, html: Path | None, output: Path | None, force: bool) -> int:
+    """Write it; the exit code."""
+    if html is not None:
+        write_fleet_page(report, html, force=force)
+    with open_output(output, sys.stdout, force=force) as stream:
+        write(fleet_document(report), form, stream)
+    return report.exit_code
+
+
+def _margin(text: str) -> float:
+    share = parse_share(text, "--margin")
+    if not 0 < share < 1:
+        raise InputError(f"--margin {share:.4g}: it must be above 0 and below 100%, for example 3%")
+    return share
+
+
+def _scale(weights: Path | None, suite: str) -> Scale:
+    return shipped_scale(suite) if weights is None else load_scale(read_weights(weights, suite))

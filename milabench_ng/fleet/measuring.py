@@ -1,0 +1,183 @@
+"""From the summaries of all sessions to what nodes are judged by, and to a row for each node. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.analysis.scoring.scale import Scale
+from milabench_ng.analysis.scoring.score import score
+from milabench_ng.analysis.summary.summary import Summary, TestSummary
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.nodes import SCREEN, NodeName
+from milabench_ng.fleet.summaries import SessionSummary
+from milabench_ng.fleet.verdicts.measured import Kind, Measured, NodeSample, kind_of, measured
+
+_RETEST = "retest-"
+ScoreStatus = Literal["complete", "partial", "invalid", "none"]
+
+
+class TestOfNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A test of one session: what the report of a fleet needs of it."""
+
+    __test__ = False  # not a pytest class
+
+    unit: str
+    kind: Kind
+    logs: dict[str, float]
+    """Mean logarithm of the rate by device."""
+    failures: int
+    launches: int
+    device_hours: float
+
+
+class SessionOfNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A session, reduced: a summary takes thirty times as much memory."""
+
+    node: NodeName
+    session: str
+    tests: dict[str, TestOfNode]
+    traits: dict[str, str]
+    """Hardware, software and settings, in words."""
+    marks: tuple[str, ...]
+    """The kinds of its comparability warnings."""
+    per_node: float | None
+    """The score of the node; None without one."""
+    status: ScoreStatus
+    unit: str
+    """Of the score."""
+
+    @property
+    def device_hours(self) -> float:
+        """Of all launches."""
+        return math.fsum(test.device_hours for test in self.tests.values())
+
+
+class FleetResults(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the nodes of a fleet measured."""
+
+    sessions: tuple[SessionOfNode, ...]
+    measured: Measured
+    units: Mapping[str, str]
+    """By test."""
+    pending: tuple[NodeName, ...]
+    """Nodes whose screen is not over."""
+    problems: tuple[str, ...]
+    """Sessions that cannot be read, and why."""
+
+
+def results_of(fleet: FleetFolder, found: Iterable[SessionSummary], scale: Scale) -> FleetResults:
+    """Reduce every summary as it comes."""
+    sessions: list[SessionOfNode] = []
+    unread: dict[tuple[str, str], str] = {}
+    for one in found:
+        if one.summary is None:
+            unread[one.session.node, one.session.session] = one.problem
+        else:
+            sessions.append(_reduced(one.session.node, one.session.session, one.summary, scale))
+    lost, pending = _without(fleet, {one.node for one in sessions if one.session == SCREEN}, unread)
+    there = [one for one in sessions if one.node not in pending and one.node not in lost]
+    judged = [one for one in there if one.session == SCREEN or one.session.startswith(_RETEST)]
+    rows = {label: test for one in reversed(there) for label, test in one.tests.items()}
+    return FleetResults(
+        sessions=tuple(sessions),
+        measured=measured(_samples(judged), _kinds(judged), _failed(judged), lost),
+        units={label: test.unit for label, test in rows.items()},
+        pending=tuple(pending),
+        problems=tuple(f"{node} {session}: {why}" for (node, session), why in unread.items()),
+    )
+
+
+def _without(
+    fleet: FleetFolder, screened: set[NodeName], unread: Mapping[tuple[str, str], str]
+) -> tuple[dict[NodeName, str], list[NodeName]]:
+    """The nodes that are lost, with the reason, and those whose screen is still to come."""
+    lost: dict[NodeName, str] = {}
+    pending: list[NodeName] = []
+    standings = fleet.standings
+    for node in fleet.manifest.nodes:
+        standing = standings[node, SCREEN]
+        if standing.state == "lost":
+            lost[node] = standing.reason
+        elif (node, SCREEN) in unread:
+            lost[node] = f"its results cannot be read: {unread[node, SCREEN]}"
+        elif fleet.going_on and standing.state != "ended":
+            pending.append(node)
+        elif node not in screened:
+            lost[node] = standing.reason or f"no results are here ({standing.state})"
+    return lost, pending
+
+
+def _reduced(node: NodeName, session: str, summary: Summary, scale: Scale) -> SessionOfNode:
+    scored = score(summary, scale.weights, scale.reference) if scale.weights and not summary.suites else None
+    return SessionOfNode(
+        node=node,
+        session=session,
+        tests={label: _test(row) for label, row in summary.tests.items()},
+        traits=_traits(summary),
+        marks=tuple(dict.fromkeys(mark.kind for row in summary.tests.values() for mark in row.marks)),
+        per_node=scored.per_node if scored else None,
+        status=scored.status if scored else "none",
+        unit=scored.unit if scored else "",
+    )
+
+
+def _test(row: TestSummary) -> TestOfNode:
+    return TestOfNode(
+        unit=row.work.unit,
+        kind=kind_of(row.work.bound),
+        logs=_logs(row),
+        failures=row.failures,
+        launches=row.n,
+        device_hours=_device_hours(row),
+    )
+
+
+def _logs(row: TestSummary) -> dict[str, float]:
+    """Mean logarithms by device, of the launches that have a rate; a launch over several counts for its last."""
+    found: dict[str, list[float]] = {}
+    for job, rate in row.launches.items():
+        device = job.partition(".")[2].partition("#")[0]
+        if rate > 0:
+            found.setdefault(device, []).append(math.log(rate))
+    return {device: math.fsum(logs) / len(logs) for device, logs in found.items()}
+
+
+def _device_hours(row: TestSummary) -> float:
+    if row.total is None:
+        return 0.0
+    width = row.devices if row.work.scheme.spreads else 1
+    return row.total.mean * row.total.n * width / 3600
+
+
+def _traits(summary: Summary) -> dict[str, str]:
+    made = summary.provenance
+    isolation = {"isolation": summary.isolation} if summary.isolation else {}
+    return {"GPUs": made.hardware, **made.node, **made.software, **isolation}
+
+
+def _kinds(sessions: Iterable[SessionOfNode]) -> dict[str, Kind]:
+    kinds: dict[str, Kind] = {}
+    for one in sessions:
+        for label, test in one.tests.items():
+            kinds.setdefault(label, test.kind)
+    return kinds
+
+
+def _samples(sessions: Iterable[SessionOfNode]) -> Iterator[NodeSample]:
+    for one in sessions:
+        for label, test in one.tests.items():
+            for device, log in test.logs.items():
+                yield NodeSample(node=one.node, session=one.session, test=label, device=device, repeat="", log_rate=log)
+
+
+def _failed(sessions: Iterable[SessionOfNode]) -> dict[str, dict[str, tuple[str, ...]]]:
+    failed: dict[str, dict[str, tuple[str, ...]]] = {}
+    for one in sessions:
+        tests = tuple(label for label, test in one.tests.items() if test.failures)
+        if tests:
+            failed.setdefault(one.node, {})[one.session] = tests
+    return failed

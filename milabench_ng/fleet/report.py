@@ -1,0 +1,226 @@
+"""The report on a fleet: everything that is printed, as one value. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.manifest import FleetManifest
+from milabench_ng.fleet.measuring import FleetResults, ScoreStatus, SessionOfNode
+from milabench_ng.fleet.nodes import SCREEN, NodeName
+from milabench_ng.fleet.verdicts.judging import judge
+from milabench_ng.fleet.verdicts.limits import USUAL, Strictness
+from milabench_ng.fleet.verdicts.measured import Kind, Measured, average, middle
+from milabench_ng.fleet.verdicts.verdict import FleetVerdict, NodeVerdict
+
+
+class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of the report."""
+
+    verdict: NodeVerdict
+    group: str
+    """Empty without groups."""
+    per_node: float | None
+    """Its score in the screen."""
+    device_hours: float
+    ratios: tuple[float | None, ...]
+    """Of the screen: its rate over the fleet's median, one per test."""
+
+
+class TestOfFleet(msgspec.Struct, frozen=True, kw_only=True):
+    """A test over all nodes, in items per second and device, from the screen."""
+
+    __test__ = False  # not a pytest class
+
+    test: str
+    unit: str
+    kind: Kind
+    nodes: int
+    median: float
+    low: float
+    """Five percent of the nodes are slower."""
+    high: float
+    """Five percent are faster."""
+    worst: float
+    worst_node: NodeName
+
+
+class FleetScore(msgspec.Struct, frozen=True, kw_only=True):
+    """The scores of the nodes that have one, from the screen."""
+
+    unit: str
+    nodes: int
+    of: int
+    worst: float
+    worst_node: NodeName
+    median: float
+    total: float
+    price_per_node: float | None = None
+
+    def per_point(self, score: float) -> float | None:
+        """What a point costs on a node of this score."""
+        return None if self.price_per_node is None else self.price_per_node / score
+
+    @property
+    def total_per_point(self) -> float | None:
+        """What a point costs over all nodes, those without a score included."""
+        return None if self.price_per_node is None else self.price_per_node * self.of / self.total
+
+
+class Differing(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that should be the same on all nodes: its values, the most frequent first."""
+
+    what: str
+    values: tuple[tuple[str, tuple[NodeName, ...]], ...]
+
+
+class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a fleet."""
+
+    source: str
+    manifest: FleetManifest
+    verdict: FleetVerdict
+    lines: tuple[NodeLine, ...]
+    tests: tuple[TestOfFleet, ...]
+    score: FleetScore | None
+    differing: tuple[Differing, ...]
+    device_hours: float
+    grouped: bool
+    pending: tuple[NodeName, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Sessions that cannot be read, and what breaks the fleet's ledger."""
+    going_on: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """That of the verdict; a fleet that is not whole is undecided."""
+        return self.verdict.exit_code or (3 if self.pending else 0)
+
+
+class Judging(msgspec.Struct, frozen=True, kw_only=True):
+    """How a fleet is judged, by the user's choice."""
+
+    strict: Strictness = USUAL
+    groups: Mapping[NodeName, str] | None = None
+    price: float | None = None
+    """Of a node."""
+
+
+def build_fleet_report(source: str, folder: FleetFolder, results: FleetResults, asked: Judging) -> FleetReport:
+    """The report on what the nodes measured."""
+    fleet = results.measured
+    verdict = judge(fleet, asked.strict)
+    screens = {one.node: one for one in results.sessions if one.session == SCREEN}
+    hours = _hours_by_node(results.sessions)
+    ratios = _ratios(fleet)
+    return FleetReport(
+        source=source,
+        manifest=folder.manifest,
+        verdict=verdict,
+        lines=tuple(
+            NodeLine(
+                verdict=one,
+                group=asked.groups.get(one.node, "") if asked.groups else "",
+                per_node=screens[one.node].per_node if one.node in screens else None,
+                device_hours=hours.get(one.node, 0.0),
+                ratios=tuple(None if math.isnan(value) else float(value) for value in row),
+            )
+            for one, row in zip(verdict.nodes, ratios, strict=True)
+        ),
+        tests=_tests(fleet, results.units),
+        score=_score(list(screens.values()), len(fleet.nodes), asked.price),
+        differing=_differing(screens.values()),
+        device_hours=math.fsum(hours.values()),
+        grouped=asked.groups is not None,
+        pending=results.pending,
+        problems=(*(f"fleet.jsonl: {one}" for one in folder.ledger.problems), *results.problems),
+        going_on=folder.going_on,
+    )
+
+
+def _hours_by_node(sessions: Iterable[SessionOfNode]) -> dict[NodeName, float]:
+    hours: dict[NodeName, float] = {}
+    for one in sessions:
+        hours[one.node] = hours.get(one.node, 0.0) + one.device_hours
+    return hours
+
+
+def _ratios(fleet: Measured) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """By node and test."""
+    logs = average(fleet.screen, 2)
+    return np.asarray(np.exp(logs - middle(logs, 0)))
+
+
+def _tests(fleet: Measured, units: Mapping[str, str]) -> tuple[TestOfFleet, ...]:
+    rates = np.exp(average(fleet.screen, 2))
+    made = []
+    for place, (test, kind) in enumerate(zip(fleet.tests, fleet.kinds, strict=True)):
+        known = np.flatnonzero(~np.isnan(rates[:, place]))
+        if not known.size:
+            continue
+        column = rates[known, place]
+        low, median, high = np.quantile(column, (0.05, 0.5, 0.95))
+        worst = int(np.argmin(column))
+        made.append(
+            TestOfFleet(
+                test=test,
+                unit=units[test],
+                kind=kind,
+                nodes=known.size,
+                median=float(median),
+                low=float(low),
+                high=float(high),
+                worst=float(column[worst]),
+                worst_node=fleet.nodes[known[worst]],
+            )
+        )
+    return tuple(made)
+
+
+_SCORED: tuple[ScoreStatus, ...] = ("complete", "partial")
+
+
+def _score(screens: Sequence[SessionOfNode], nodes: int, price: float | None) -> FleetScore | None:
+    """Of the nodes that ran the same tests; None if no node has a score."""
+    scored = sorted((one.per_node, one.node, one.unit) for one in screens if one.per_node and one.status in _SCORED)
+    if not scored:
+        return None
+    values = [value for value, *_ in scored]
+    return FleetScore(
+        unit=scored[0][2],
+        nodes=len(scored),
+        of=nodes,
+        worst=values[0],
+        worst_node=scored[0][1],
+        median=float(np.median(values)),
+        total=math.fsum(values),
+        price_per_node=price,
+    )
+
+
+def _differing(screens: Iterable[SessionOfNode]) -> tuple[Differing, ...]:
+    """What has more than one value, or is known of some nodes only; and warnings that not all nodes have."""
+    traits: dict[str, dict[str, list[NodeName]]] = {}
+    every = list(screens)
+    for what in dict.fromkeys(what for one in every for what in one.traits):
+        for one in every:
+            traits.setdefault(what, {}).setdefault(one.traits.get(what, "not recorded"), []).append(one.node)
+    for mark in dict.fromkeys(mark for one in every for mark in one.marks):
+        for one in every:
+            traits.setdefault(f"warning: {mark}", {}).setdefault("yes" if mark in one.marks else "no", []).append(
+                one.node
+            )
+    return tuple(
+        Differing(
+            what=what,
+            values=tuple(
+                (value, tuple(nodes)) for value, nodes in sorted(values.items(), key=lambda item: -len(item[1]))
+            ),
+        )
+        for what, values in traits.items()
+        if len(values) > 1
+    )

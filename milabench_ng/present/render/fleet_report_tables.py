@@ -1,0 +1,226 @@
+"""The report on a fleet, as statements and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.fleet.report import FleetReport, NodeLine
+from milabench_ng.fleet.verdicts.columns import Column
+from milabench_ng.fleet.verdicts.measured import Kind
+from milabench_ng.fleet.verdicts.verdict import VERDICTS
+from milabench_ng.model.plain import plain
+from milabench_ng.model.units import counted
+from milabench_ng.present.render.cells import (
+    Cell,
+    Fact,
+    Tone,
+    exact_ratio,
+    four_digits,
+    money,
+    number,
+    one_decimal,
+    unit_told,
+    whole,
+)
+from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, table
+
+_FEWEST = 0.001
+MOST_NAMED = 8
+"""So many nodes are named in a line; a file has all."""
+
+
+def fleet_document(report: FleetReport) -> Document:
+    """The report in every form; CSV has a row for each node."""
+    told = tuple(fleet_facts(report))
+    parts: tuple[Part, ...] = (Facts(facts=told), *fleet_sections(report))
+    return Document(title="mnb report: fleet", parts=parts, table=all_nodes(report), aside=told, whole=_whole(report))
+
+
+def fleet_sections(report: FleetReport) -> tuple[Section, ...]:
+    """The tables for people; empty ones are left out."""
+    made = (not_passed(report), _groups(report), _tests(report), _differing(report), _noticed(report))
+    return tuple(section for section in made if section.rows)
+
+
+def fleet_facts(report: FleetReport) -> Iterator[Fact]:
+    """What is known of the fleet as a whole, the expected false alarms above all tables."""
+    verdict, manifest = report.verdict, report.manifest
+    counts = {name: verdict.count(name) for name in VERDICTS}
+    told = ", ".join(f"{count:,} {_TOLD[name]}" for name, count in counts.items() if count)
+    yield Fact("verdict", told or "no node has results", _VERDICT_TONES[report.exit_code])
+    yield Fact("false alarms", _false_alarms(report))
+    yield Fact("fleet", f"{len(manifest.nodes):,} nodes, {manifest.suite}, launcher {manifest.launcher}")
+    if report.pending:
+        yield Fact("pending", f"{counted(len(report.pending), 'node')}: {named(report.pending)}", "fair")
+    yield from (Fact("problem", problem, "bad") for problem in report.problems)
+    yield Fact("GPU-hours", f"{report.device_hours:,.1f} in launches")
+    yield from _scores(report)
+
+
+def cause_of(cause: Column | None) -> str | None:
+    """In what a node is slow, in words."""
+    if cause is None:
+        return None
+    if cause.scope == "device":
+        return f"device {cause.device}"
+    if cause.test is not None:
+        return name_of_row(cause.test)
+    return f"all {TESTS[cause.kind]} tests"
+
+
+def not_passed(report: FleetReport) -> Section:
+    """The nodes that a buyer has to look at."""
+    order = {name: place for place, name in enumerate(VERDICTS)}
+    lines = [line for line in report.lines if line.verdict.verdict != "pass"]
+    lines.sort(key=lambda line: (order[line.verdict.verdict], line.verdict.ratio.value if line.verdict.ratio else 0.0))
+    rows = [_row(line) for line in lines]
+    notes = ("ratio: to the fleet's median, with its 95% interval; of the retests alone, or of the screen without any",)
+    return table("nodes that do not pass", rows, *_NODE_HEADINGS, notes=notes if rows else ())
+
+
+def all_nodes(report: FleetReport) -> Section:
+    """Every node, with its ratio in every test."""
+    tests = (Heading(name_of_row(one.test), "", exact_ratio, True, key=one.test) for one in report.tests)
+    more = (Heading("score", "", number, True), Heading("GPU-hours", "", one_decimal, True))
+    rows = [(*_row(line), line.per_node, line.device_hours, *line.ratios) for line in report.lines]
+    return table("nodes", rows, *_NODE_HEADINGS, *more, *tests)
+
+
+def named(nodes: Sequence[str]) -> str:
+    """The first nodes by name, and how many there are more."""
+    more = f" and {len(nodes) - MOST_NAMED:,} more" if len(nodes) > MOST_NAMED else ""
+    return ", ".join(map(plain, nodes[:MOST_NAMED])) + more
+
+
+def _row(line: NodeLine) -> tuple[Cell, ...]:
+    one = line.verdict
+    ratio = (one.ratio.value, one.ratio.low, one.ratio.high) if one.ratio else (None, None, None)
+    why = "; ".join(filter(None, (one.why, f"failed: {', '.join(map(name_of_row, one.failed))}" if one.failed else "")))
+    also = ", ".join(told for cause in one.also[:MOST_NAMED] if (told := cause_of(cause)))
+    return (
+        one.node,
+        line.group or None,
+        one.verdict,
+        *ratio,
+        cause_of(one.cause),
+        PARTS[one.cause.kind] if one.cause else None,
+        one.retests,
+        "; ".join(filter(None, (why, f"also {also}" if also else ""))) or None,
+    )
+
+
+def _groups(report: FleetReport) -> Section:
+    """How each rack or switch does."""
+    groups = dict.fromkeys(line.group for line in report.lines) if report.grouped else {}
+    rows = []
+    for group in groups:
+        lines = [line for line in report.lines if line.group == group]
+        ratios = sorted(line.verdict.ratio.value for line in lines if line.verdict.ratio)
+        counts = (sum(line.verdict.verdict == name for line in lines) for name in VERDICTS)
+        rows.append((group, len(lines), *counts, ratios[len(ratios) // 2] if ratios else None))
+    verdicts = (Heading(_TOLD[name], "", whole, True) for name in VERDICTS)
+    middle = Heading("median ratio", "", exact_ratio, True)
+    return table("groups", rows, "group", Heading("nodes", "", whole, True), *verdicts, middle)
+
+
+def _tests(report: FleetReport) -> Section:
+    rows = [
+        (
+            one.test,
+            one.unit,
+            one.nodes,
+            one.median,
+            one.low,
+            one.high,
+            one.worst,
+            one.worst / one.median,
+            one.worst_node,
+        )
+        for one in report.tests
+    ]
+    rates = (Heading(title, "unit/s", number, True) for title in ("median", "5% of nodes below", "5% above", "worst"))
+    return table(
+        "tests over all nodes, per device, from the screen",
+        rows,
+        "test",
+        "unit",
+        Heading("nodes", "", whole, True),
+        *rates,
+        Heading("worst / median", "", exact_ratio, True),
+        "worst node",
+    )
+
+
+def _differing(report: FleetReport) -> Section:
+    rows = [
+        (one.what if not place else "", value, len(nodes), named(nodes) if place else None)
+        for one in report.differing
+        for place, (value, nodes) in enumerate(one.values)
+    ]
+    title = "what differs between nodes, the most frequent value first"
+    return table(title, rows, "what", "value", Heading("nodes", "", whole, True), "which")
+
+
+def _noticed(report: FleetReport) -> Section:
+    scopes = {"all": "all {} tests", "test": "one of the {} tests", "device": "one device, in {} tests"}
+    rows = [
+        (scopes[one.scope].format(TESTS[one.kind]), 100 * one.spread, 100 * one.found if one.found < 1 else None)
+        for one in report.verdict.noticed
+    ]
+    return table(
+        "what this fleet's spread lets be found",
+        rows,
+        "a node is slow in",
+        Heading("nodes differ by", "% (std)", one_decimal, True),
+        Heading("found with 95% from", "% slower", one_decimal, True),
+    )
+
+
+def _false_alarms(report: FleetReport) -> str:
+    expected, strict = report.verdict.expected_false_alarms, report.verdict.strictness
+    told = f"{expected:.2g}" if expected >= _FEWEST else f"fewer than {_FEWEST}"
+    return (
+        f"{told} expected in a healthy fleet of this spread "
+        f"(limit: any in {100 * strict.false_alarms:g}% of fleets); margin {100 * strict.margin:g}%"
+    )
+
+
+def _scores(report: FleetReport) -> Iterator[Fact]:
+    if (made := report.score) is None:
+        return
+    covered = "" if made.nodes == made.of else f", over {made.nodes:,} of {counted(made.of, 'node')}"
+    worst = f"worst {four_digits(made.worst)} ({plain(made.worst_node)})"
+    yield Fact("score per node", f"{worst}, median {four_digits(made.median)} {unit_told(made.unit)}{covered}")
+    yield Fact("score of all", f"{four_digits(made.total)} {unit_told(made.unit)}{covered}")
+    prices = {"worst node": made.per_point(made.worst), "median": made.per_point(made.median)}
+    prices["sum over all nodes"] = made.total_per_point
+    if told := ", ".join(f"by the {of} {money(price)}" for of, price in prices.items() if price is not None):
+        yield Fact("price / score", told)
+
+
+def _whole(report: FleetReport) -> object:
+    return {"schema": 1, "exit_code": report.exit_code, "tests": [one.test for one in report.tests], "report": report}
+
+
+def _tone(cell: Cell) -> Tone:
+    tones: dict[Cell, Tone] = {"pass": "good", "inconclusive": "fair", "slow": "bad", "faulty": "bad", "lost": "bad"}
+    return tones.get(cell, "plain")
+
+
+PARTS: dict[Kind, str] = {"gpu": "GPU", "host": "host", "storage": "storage", "link": "links"}
+TESTS: dict[Kind, str] = {"gpu": "GPU-bound", "host": "host-bound", "storage": "storage", "link": "link"}
+_TOLD = {"slow": "slow", "faulty": "faulty", "lost": "lost", "inconclusive": "inconclusive", "pass": "pass"}
+_VERDICT_TONES: dict[int, Tone] = {0: "good", 1: "bad", 3: "fair"}
+_NODE_HEADINGS = (
+    Heading("node"),
+    Heading("group"),
+    Heading("verdict", tone=_tone),
+    Heading("ratio", "", exact_ratio, True),
+    Heading("at least", "", exact_ratio, True),
+    Heading("at most", "", exact_ratio, True),
+    Heading("slow in"),
+    Heading("part", spare=1),
+    Heading("retests", "", whole, True),
+    Heading("because", words=60),
+)

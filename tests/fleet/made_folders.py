@@ -1,0 +1,162 @@
+"""Fleet folders of made-up result folders, with exact rates.
+
+python tests/fleet/made_folders.py FOLDER [--nodes 1000]: one of the size of a cluster, of which only summaries and
+ledgers are there; n7 is 10 % slow in all tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+sys.path.append(str(Path(__file__).parents[1] / "report"))
+
+from make_records import PER_GPU, PROGRESSION, plan, write_run
+
+from milabench_ng.analysis.summary.folder import encode_summary, load
+from milabench_ng.analysis.summary.summary import Stat, Summary, TestSummary
+from milabench_ng.fleet.folder import session_folder
+from milabench_ng.fleet.ledger import (
+    FLEET_LEDGER,
+    AnyFleetEvent,
+    Collected,
+    FleetSession,
+    NodeEnded,
+    NodeStarted,
+    next_line,
+)
+from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
+from milabench_ng.fleet.summaries import KeptSummary
+from milabench_ng.model.plain import whole_json
+from milabench_ng.model.plan import Launch
+from milabench_ng.records.ledger import FIRST
+from milabench_ng.records.manifest import ProfileText
+from milabench_ng.records.names import LEDGER, file_digest
+
+UTC = "2026-01-06T16:00:00Z"
+TESTS = ("convnet", "fast_style", "wlm", "toy_reg", "vae")
+"""Three that the GPU bounds and two that the host does."""
+Factor = Callable[[str, str, str], float]
+"""How fast a node is, by its name, the session and the test."""
+
+
+def write_fleet(
+    folder: Path,
+    nodes: Sequence[str],
+    factor: Factor = lambda *_: 1.0,
+    *,
+    retests: Mapping[str, Sequence[str]] | None = None,
+    more: Sequence[AnyFleetEvent] = (),
+    without: Sequence[str] = (),
+) -> Path:
+    """A fleet of nodes with two devices each; ``without``: nodes that left nothing."""
+    sessions = {"screen": [node for node in nodes if node not in without], **(retests or {})}
+    for session, there in sessions.items():
+        for node in there:
+            write_session(session_folder(folder, node, session), node, session, factor)
+    done = [event for session, there in sessions.items() for node in there for event in _events(node, session)]
+    write_frame(folder, nodes, (*done, *more))
+    return folder
+
+
+def write_session(folder: Path, node: str, session: str, factor: Factor) -> None:
+    """A result folder whose rates differ a little between nodes and repeats."""
+
+    def rate(launch: Launch, rank: int) -> float:
+        luck = random.Random(f"{node} {session} {launch.test} {launch.job_id} {rank}").gauss(0, 0.003)
+        return 100_000 * factor(node, session, launch.workload) * math.exp(luck)
+
+    write_run(folder, plan("standard", dict.fromkeys(TESTS, PER_GPU), 2, 2), rate, slices=24)
+
+
+def write_frame(folder: Path, nodes: Sequence[str], events: Sequence[AnyFleetEvent]) -> None:
+    """Manifest and ledger."""
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = FleetManifest(
+        fleet_id="f",
+        version="1",
+        created_utc=UTC,
+        command_line=("mnb", "fleet", "run"),
+        suite="standard",
+        profile=ProfileText(file="standard.json", sha256="0", text="{}"),
+        nodes=tuple(nodes),
+        launcher="local",
+        mnb=("mnb",),
+        node_folder="/var/tmp/f",
+    )
+    (folder / FLEET_MANIFEST).write_bytes(encode_fleet_manifest(manifest))
+    begun = FleetSession(number=1, hostname="h", pid=1, version="1", command_line=("mnb",), manifest_sha256="0")
+    head, content = FIRST, []
+    for number, event in enumerate((begun, *events)):
+        head, line = next_line(number, head, UTC, event)
+        content.append(line)
+    (folder / FLEET_LEDGER).write_bytes(b"".join(content))
+
+
+def _events(node: str, session: str) -> Iterator[AnyFleetEvent]:
+    yield NodeStarted(node=node, session=session)
+    yield NodeEnded(node=node, session=session, status=0)
+    yield Collected(node=node, session=session, files=1, ledger_sha256="0")
+
+
+def write_cluster(folder: Path, count: int) -> None:
+    """The profile standard on 8 devices, 3 repeats, on ``count`` nodes, as kept summaries."""
+    whole = folder.with_name(f"{folder.name}-node")
+    profile = msgspec.json.decode((Path(__file__).parents[2] / "profiles" / "standard.json").read_bytes())
+    tests = {name: PROGRESSION if name == "scaling" else PER_GPU for name in profile if name != "*"}
+    write_run(whole, plan("standard", tests, 8, 3), slices=90)
+    summary, ledger = load(whole), (whole / LEDGER).read_bytes()
+    nodes = [f"n{number}" for number in range(count)]
+    rng = random.Random(1)
+    for node in nodes:
+        session = session_folder(folder, node, "screen")
+        session.mkdir(parents=True)
+        (session / LEDGER).write_bytes(ledger)
+        slow = 0.9 if node == "n7" else 1.0
+        made = scaled(summary, {label: slow * math.exp(rng.gauss(0, 0.01)) for label in summary.tests})
+        kept = KeptSummary(ledger_sha256=file_digest(ledger), summary=msgspec.Raw(encode_summary(made).encode()))
+        session.with_name("screen.summary.json").write_bytes(whole_json(kept))
+    write_frame(folder, nodes, [event for node in nodes for event in _events(node, "screen")])
+    shutil.rmtree(whole)
+
+
+def scaled(summary: Summary, factors: Mapping[str, float]) -> Summary:
+    """The summary of a node that is so many times as fast, by test."""
+    rows = {label: _scaled(row, factors[label]) for label, row in summary.tests.items()}
+    return msgspec.structs.replace(summary, tests=rows)
+
+
+def _scaled(row: TestSummary, by: float) -> TestSummary:
+    return msgspec.structs.replace(
+        row,
+        train=row.train and _stat(row.train, by),
+        pergpu=row.pergpu and {device: _stat(stat, by) for device, stat in row.pergpu.items()},
+        launches={job: by * rate for job, rate in row.launches.items()},
+        repeats={repeat: by * rate for repeat, rate in row.repeats.items()},
+        ranks={rank: by * rate for rank, rate in row.ranks.items()},
+        log_perf=row.log_perf and row.log_perf.shifted(by),
+    )
+
+
+def _stat(stat: Stat, by: float) -> Stat:
+    return Stat(stat.n, by * stat.min, by * stat.max, by * stat.mean, by * stat.std)
+
+
+def main() -> None:
+    """Make the cluster."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--nodes", type=int, default=1000)
+    given = parser.parse_args()
+    write_cluster(given.folder, given.nodes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""The report on a fleet folder, in all forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made_folders import write_fleet, write_frame, write_session
+
+from milabench_ng.cli import call
+from milabench_ng.fleet.folder import FleetFolder, session_folder
+from milabench_ng.fleet.ledger import NodeLost
+from milabench_ng.fleet.summaries import keep_summaries, kept_file, summaries
+
+NODES = tuple(f"gpu{number}" for number in range(1, 13))
+RETESTS = {f"retest-{number}": ("gpu3", "gpu5", "gpu6", "gpu7") for number in (1, 2, 3)}
+Read = Callable[..., tuple[int, str, str]]
+
+
+def slow(node: str, _: str, test: str) -> float:
+    """``gpu3`` is 12 % slow in one test."""
+    return 0.88 if (node, test) == ("gpu3", "convnet") else 1.0
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve nodes, of which the last was not reached."""
+    lost = NodeLost(node="gpu12", session="screen", reason="no route to host")
+    return write_fleet(
+        tmp_path_factory.mktemp("made") / "fleet", NODES, slow, retests=RETESTS, more=[lost], without=["gpu12"]
+    )
+
+
+@pytest.fixture
+def read(capsys: pytest.CaptureFixture[str]) -> Read:
+    """Call ``mnb report``: exit code, output, error output."""
+
+    def called(*words: object) -> tuple[int, str, str]:
+        code = call(["report", *map(str, words)])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return called
+
+
+def test_the_verdicts_come_first_with_the_false_alarms_that_are_expected(fleet: Path, read: Read) -> None:
+    code, printed, _ = read(fleet)
+    assert code == 1
+    first, second, *_ = printed.splitlines()
+    assert first.split(maxsplit=1) == ["verdict", "1 slow, 1 lost, 10 pass"]
+    assert second.startswith("false alarms  fewer than 0.001 expected")
+    rows = [line.split() for line in printed.splitlines() if line.startswith("gpu")]
+    assert [row[:2] for row in rows] == [["gpu3", "slow"], ["gpu12", "lost"]]
+    assert "convnet" in rows[0]
+    assert "no route to host" in printed
+
+
+def test_csv_has_a_row_for_every_node_with_its_ratio_in_every_test(fleet: Path, read: Read) -> None:
+    code, printed, told = read(fleet, "--format", "csv")
+    rows = {row["node"]: row for row in csv.DictReader(io.StringIO(printed))}
+    assert (code, tuple(rows)) == (1, NODES)
+    assert float(rows["gpu3"]["standard.convnet"]) == pytest.approx(0.88, abs=0.01)
+    assert float(rows["gpu3"]["ratio"]) == pytest.approx(0.88, abs=0.01)
+    assert (rows["gpu3"]["retests"], rows["gpu3"]["part"], rows["gpu4"]["verdict"]) == ("3", "GPU", "pass")
+    assert rows["gpu12"]["standard.convnet"] == ""
+    assert "mnb: verdict: 1 slow" in told
+
+
+def test_json_is_the_whole_report(fleet: Path, read: Read) -> None:
+    code, printed, _ = read(fleet, "--format", "json")
+    whole = json.loads(printed)
+    assert (code, whole["exit_code"], whole["schema"]) == (1, 1, 1)
+    verdicts = {one["verdict"]["node"]: one["verdict"] for one in whole["report"]["lines"]}
+    assert verdicts["gpu3"]["cause"]["test"] == "standard.convnet"
+    assert verdicts["gpu12"] | {"verdict": "lost", "why": "no route to host"} == verdicts["gpu12"]
+
+
+def test_racks_have_a_table_of_their_own(fleet: Path, read: Read, tmp_path: Path) -> None:
+    groups = tmp_path / "groups"
+    groups.write_text("rack1: gpu1,gpu2 gpu3  # the first\n\nrack2: gpu4 gpu5\n")
+    _, printed, _ = read(fleet, "--groups", groups)
+    table = printed[printed.index("\ngroups\n") :]
+    rows = {line.split()[0]: line.split()[1:7] for line in table.splitlines() if line.startswith(("rack", "no group"))}
+    assert rows["rack1"] == ["3", "1", "0", "0", "0", "2"]
+    assert rows["rack2"] == ["2", "0", "0", "0", "0", "2"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("rack1 gpu1\n", "line 1: expected GROUP: NODES"),
+        ("rack1: gpu1\nrack2: gpu1\n", "line 2: gpu1 is also in rack1"),
+        ("rack1: cpu1\n", "no node of the fleet is in a group"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(fleet: Path, read: Read, tmp_path: Path, lines: str, why: str) -> None:
+    (tmp_path / "groups").write_text(lines)
+    code, _, told = read(fleet, "--groups", tmp_path / "groups")
+    assert code == 2
+    assert why in told
+
+
+def test_options_of_one_nodes_results_are_refused_and_those_of_a_fleet_elsewhere(
+    fleet: Path, read: Read, tmp_path: Path
+) -> None:
+    assert read(fleet, "--rules", "standard")[::2] == (
+        2,
+        f"mnb: --rules: not for a fleet. Report on one of its nodes: mnb report {fleet}/nodes/NODE/screen\n",
+    )
+    (tmp_path / "groups").write_text("")
+    code, _, told = read(fleet / "nodes" / "gpu1" / "screen", "--groups", tmp_path / "groups")
+    assert (code, "is no fleet folder" in told) == (2, True)
+    assert read(fleet, "--margin", "0%")[0] == 2
+
+
+def test_a_wider_margin_lets_a_slow_node_pass(fleet: Path, read: Read) -> None:
+    _, printed, _ = read(fleet, "--margin", "20%")
+    assert printed.splitlines()[0].split(maxsplit=1)[1] == "1 lost, 11 pass"
+
+
+def test_scores_and_prices_are_by_the_worst_the_median_and_the_sum(read: Read, tmp_path: Path) -> None:
+    fleet = write_fleet(tmp_path / "fleet", NODES[:5], lambda node, *_: 0.5 if node == "gpu2" else 1.0)
+    weights = tmp_path / "weights.json"
+    weights.write_text(
+        json.dumps({f"standard.{test}": {"weight": 1} for test in ("convnet", "fast_style", "wlm", "toy_reg", "vae")})
+    )
+    code, printed, told = read(fleet, "--weights", weights, "--price", 1000, "--format", "json")
+    assert code == 3, told
+    score = json.loads(printed)["report"]["score"]
+    assert (score["worst_node"], score["nodes"], score["of"]) == ("gpu2", 5, 5)
+    assert score["worst"] / score["median"] == pytest.approx(0.5, abs=0.02)
+    assert score["total"] / score["median"] == pytest.approx(4.5, abs=0.1)
+    _, printed, _ = read(fleet, "--weights", weights, "--price", 1000)
+    assert "price / score   by the worst node" in printed
+
+
+def test_what_differs_between_nodes_is_listed_with_the_nodes(read: Read, tmp_path: Path) -> None:
+    fleet = write_fleet(tmp_path / "fleet", NODES[:5])
+    manifest = session_folder(fleet, "gpu4", "screen") / "run.json"
+    manifest.write_text(manifest.read_text().replace('"6.18"', '"6.12"'))
+    _, printed, _ = read(fleet)
+    assert [line.split() for line in printed.splitlines() if "6.1" in line] == [
+        ["kernel", "6.18", "4", "-"],
+        ["6.12", "1", "gpu4"],
+    ]
+
+
+def test_results_that_cannot_be_read_make_a_node_lost(read: Read, tmp_path: Path) -> None:
+    fleet = write_fleet(tmp_path / "fleet", NODES[:6])
+    (session_folder(fleet, "gpu2", "screen") / "run.json").write_text("{")
+    code, printed, _ = read(fleet)
+    assert (code, printed.splitlines()[0].split(maxsplit=1)[1]) == (1, "1 lost, 5 pass")
+    assert "its results cannot be read" in printed
+
+
+def test_a_kept_summary_counts_as_long_as_the_ledger_is_the_same(tmp_path: Path) -> None:
+    folder = write_fleet(tmp_path / "fleet", NODES[:2])
+    fleet = FleetFolder.read(folder)
+    before = [one.summary for one in summaries(fleet)]
+    assert (keep_summaries(fleet), keep_summaries(fleet)) == (2, 0)
+    assert FleetFolder.read(folder).strangers == ()
+    first = fleet.sessions[0]
+    assert kept_file(first).name == "screen.summary.json"
+    for record in first.path.glob("*.J*.json"):
+        record.unlink()
+    assert [one.summary for one in summaries(fleet)] == before
+    write_session(first.path, "gpu1", "screen", lambda *_: 2.0)
+    (first.path / "ledger.jsonl").write_bytes((first.path / "ledger.jsonl").read_bytes() + b"\n")
+    doubled, other = (one.summary for one in summaries(fleet))
+    assert doubled != before[0]
+    assert other == before[1]
+    kept_file(fleet.sessions[1]).write_text("{}")
+    assert [one.summary for one in summaries(fleet)][1] == before[1]
+
+
+def test_a_fleet_without_results_says_so(read: Read, tmp_path: Path) -> None:
+    write_frame(tmp_path / "fleet", NODES[:3], [])
+    code, printed, _ = read(tmp_path / "fleet")
+    assert (code, printed.splitlines()[0].split(maxsplit=1)[1]) == (1, "3 lost")
+
+
+def test_the_page_has_a_heat_map_and_all_nodes(fleet: Path, read: Read, tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    page = tmp_path / "fleet.html"
+    read(fleet, "--html", page)
+    text = page.read_text()
+    assert "12 nodes, standard" in text
+    assert "<title>gpu3 convnet 0.8" in text
+    assert text.count('data-key="gpu') > len(NODES)
