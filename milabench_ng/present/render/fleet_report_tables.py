@@ -23,6 +23,7 @@ from milabench_ng.present.render.cells import (
     unit_told,
     whole,
 )
+from milabench_ng.present.render.draining import drain_facts
 from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, table
 
 _FEWEST = 0.001
@@ -33,7 +34,8 @@ MOST_NAMED = 8
 def fleet_document(report: FleetReport) -> Document:
     """The report in every form; CSV has a row for each node."""
     told = tuple(fleet_facts(report))
-    parts: tuple[Part, ...] = (Facts(facts=told), *fleet_sections(report))
+    drain = tuple(drain_facts(report.verdict.nodes))
+    parts: tuple[Part, ...] = (Facts(facts=told), *fleet_sections(report), *([Facts(facts=drain)] if drain else []))
     return Document(title="mnb report: fleet", parts=parts, table=all_nodes(report), aside=told, whole=_whole(report))
 
 

@@ -1,0 +1,32 @@
+"""The lines that take nodes out of service: printed, for somebody to run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.fleet.verdicts.verdict import NodeVerdict
+from milabench_ng.model.plain import short
+from milabench_ng.present.render.cells import Fact
+
+DRAINED = ("slow", "faulty", "lost")
+"""Verdicts of nodes that nobody should get a job on."""
+
+
+def drain_facts(verdicts: Sequence[NodeVerdict]) -> Iterator[Fact]:
+    """What Slurm would be told of every node that should not work."""
+    for place, one in enumerate(one for one in verdicts if one.verdict in DRAINED):
+        reason = short(f"mnb: {one.verdict}{_detail(one)}")
+        words = ("scontrol", "update", f"nodename={one.node}", "state=drain", f"reason={reason}")
+        yield Fact("" if place else "to drain", shlex.join(words))
+
+
+def _detail(one: NodeVerdict) -> str:
+    if one.cause is not None and one.ratio is not None:
+        cause = one.cause
+        where = name_of_row(cause.test) if cause.test else f"all {cause.kind} tests"
+        device = f" on device {cause.device}" if cause.device else ""
+        return f", {100 * (1 - one.ratio.value):.1f}% in {where}{device}"
+    failed = f"{', '.join(map(name_of_row, one.failed))} failed" if one.failed else ""
+    return f", {one.why or failed}" if one.why or failed else ""
