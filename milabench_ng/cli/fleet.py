@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import cyclopts
 from cyclopts import Parameter
@@ -17,24 +20,26 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers import registry
 from milabench_ng.fleet.launchers.interface import Asked, Launcher
 from milabench_ng.fleet.launchers.slurm import in_allocation, submit
-from milabench_ng.fleet.manifest import FleetManifest
+from milabench_ng.fleet.manifest import MOST_RETESTS, FleetManifest
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
+from milabench_ng.fleet.retesting import missing_nodes
 from milabench_ng.fleet.running import collect as pull_results
-from milabench_ng.fleet.running import missing_nodes, new_fleet_id
+from milabench_ng.fleet.running import new_fleet_id
 from milabench_ng.fleet.running import resume as go_on
 from milabench_ng.fleet.running import run as run_fleet
 from milabench_ng.fleet.writer import require_new
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text
 from milabench_ng.model.plain import plain
-from milabench_ng.model.profile import parse_profile
+from milabench_ng.model.profile import AnyProfile, parse_profile
 from milabench_ng.model.shipped import profile_file
-from milabench_ng.model.units import utc_iso, utc_now
+from milabench_ng.model.units import parse_seconds, utc_iso, utc_now
 from milabench_ng.present.render.fleet_tables import standing_document
 from milabench_ng.present.render.sections import Form
 from milabench_ng.present.writers import write
 from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.names import file_digest
+from milabench_ng.records.window import MEASURED_BY
 
 fleet = cyclopts.App(name="fleet", help="Run the same profile on many nodes, and judge each of them.")
 fleet.command("milabench_ng.cli.fleet_plan:plan")
@@ -74,6 +79,9 @@ def run(
     hosts: str | None = None,
     jobs: JobsOption = "",
     mnb: MnbOption = None,
+    retests: Whole = 3,
+    common_start: str | None = None,
+    burn_in: Annotated[str | None, Parameter(name="--for")] = None,
     node_folder: NodeFolder = "/var/tmp",
 ) -> int:
     """Run a profile on every node, all at once, and collect the results.
@@ -92,8 +100,15 @@ def run(
         Number of nodes.
     hosts
         The nodes by name.
+    retests
+        How many sessions the nodes do again that are suspicious after the first, with some others for comparison.
+    common_start
+        Have all nodes begin at the same moment of their clocks, this long after the check, such as 60s. Their power
+        and cooling are then loaded all at once.
+    burn_in
+        Repeat the profile on every node until this time is over, such as 12h, and go on through failures.
     """
-    asked = _Asked(profile, output, jobs, mnb, node_folder)
+    asked = _Asked(profile, output, jobs, mnb, node_folder, retests, common_start, burn_in)
     if launcher == "slurm" and not in_allocation():
         require_new(output)
         return submit(_slurm_script(asked, nodes, engine))
@@ -106,11 +121,14 @@ def run(
         command_line=tuple(sys.argv),
         suite=asked.file.stem,
         profile=ProfileText(file=str(asked.file), sha256=file_digest(asked.text.encode()), text=asked.text),
-        arguments=(*shlex.split(jobs), *reached.arguments),
+        arguments=(*asked.arguments, *reached.arguments),
         nodes=reached.nodes,
         launcher=launcher,
         engine=engine,
         mnb=tuple(shlex.split(mnb)) if mnb else _own_command(),
+        common_start_s=asked.common_start_s,
+        burn_in_s=asked.burn_in_s,
+        retests=retests,
         node_folder=f"{node_folder}/mnb-fleet-{fleet_id}",
     )
     return _ended(run_fleet(output, manifest, reached, _tell))
@@ -125,6 +143,9 @@ def slurm(
     nodes: Whole | None = None,
     jobs: JobsOption = "",
     mnb: MnbOption = None,
+    retests: Whole = 3,
+    common_start: str | None = None,
+    burn_in: Annotated[str | None, Parameter(name="--for")] = None,
     node_folder: NodeFolder = "/var/tmp",
 ) -> int:
     """Print the script that `mnb fleet run --launcher slurm` submits.
@@ -139,8 +160,18 @@ def slurm(
         Options of sbatch, after "--", such as --partition=gpu.
     nodes
         Number of nodes.
+    retests
+        How many sessions the nodes do again that are suspicious after the first, with some others for comparison.
+    common_start
+        Have all nodes begin at the same moment of their clocks, this long after the check, such as 60s. Their power
+        and cooling are then loaded all at once.
+    burn_in
+        Repeat the profile on every node until this time is over, such as 12h, and go on through failures.
     """
-    print(_slurm_script(_Asked(profile, output, jobs, mnb, node_folder), nodes, engine), end="")
+    print(
+        _slurm_script(_Asked(profile, output, jobs, mnb, node_folder, retests, common_start, burn_in), nodes, engine),
+        end="",
+    )
     return 0
 
 
@@ -204,14 +235,39 @@ def status(folder: Path, /, *, form: FormOption = "table") -> int:
 class _Asked:
     """What a fleet is to run, found to be valid before any node is reached."""
 
-    def __init__(self, profile: Path, output: Path, jobs: str, mnb: str | None, node_folder: str) -> None:
+    def __init__(
+        self,
+        profile: Path,
+        output: Path,
+        jobs: str,
+        mnb: str | None,
+        node_folder: str,
+        retests: int,
+        common_start: str | None,
+        burn_in: str | None,
+    ) -> None:
         self.file = profile_file(profile)
         self.text = read_text(self.file)
-        parse_profile(self.file.stem, self.text, plain(self.file))
-        _require_jobs(self.file, jobs)
+        parsed = parse_profile(self.file.stem, self.text, plain(self.file))
+        if not 0 <= retests <= MOST_RETESTS:
+            raise InputError(f"--retests: expected 0 to {MOST_RETESTS}, got {retests}")
+        self.retests = retests
+        self.common_start_s = parse_seconds(common_start, "--common-start") if common_start else 0.0
+        self.burn_in_s = parse_seconds(burn_in, "--for") if burn_in else 0.0
+        self.arguments = tuple(shlex.split(jobs))
+        given = _given_to_jobs(self.file, self.arguments)
+        if burn_in:
+            self.arguments += ("--repeat", str(_repeats(given, parsed, self.burn_in_s)), "--budget", burn_in)
         self.output = output.absolute()
-        given = {"--jobs": jobs, "--mnb": mnb, "--node-folder": "" if node_folder == "/var/tmp" else node_folder}
-        self.options = tuple(f"{name}={value}" for name, value in given.items() if value)
+        options = {
+            "--jobs": jobs,
+            "--mnb": mnb,
+            "--retests": "" if retests == 3 else str(retests),
+            "--common-start": common_start,
+            "--for": burn_in,
+            "--node-folder": "" if node_folder == "/var/tmp" else node_folder,
+        }
+        self.options = tuple(f"{name}={value}" for name, value in options.items() if value)
 
 
 def _slurm_script(asked: _Asked, nodes: int | None, options: tuple[str, ...]) -> str:
@@ -222,17 +278,31 @@ def _slurm_script(asked: _Asked, nodes: int | None, options: tuple[str, ...]) ->
     return slurm_script(nodes, (*_own_command(), "fleet", "run", *words), options, f"{asked.output}-%j.log")
 
 
-def _require_jobs(profile: Path, words: str) -> None:
-    """Find mistakes in --jobs."""
+def _given_to_jobs(profile: Path, words: Sequence[str]) -> Mapping[str, Any]:
+    """The options of --jobs by name. Raises what `mnb jobs` would, and InputError for those that the fleet decides."""
     from milabench_ng.cli import app
 
-    _, bound, _ = app.parse_args(["jobs", str(profile), *shlex.split(words)], exit_on_error=False, print_error=False)
-    node = bound.arguments.get("node")
+    _, bound, _ = app.parse_args(["jobs", str(profile), *words], exit_on_error=False, print_error=False)
+    given = bound.arguments
     for name in ("resume", "dry_run"):
-        if bound.arguments.get(name):
+        if given.get(name):
             raise InputError(OWN_OUTPUT.format(f"--{name.replace('_', '-')}"))
-    if node is not None and node.output is not None:
+    if "node" in given and given["node"].output is not None:
         raise InputError(OWN_OUTPUT.format("-o"))
+    return given
+
+
+def _repeats(given: Mapping[str, Any], profile: AnyProfile, burn_in_s: float) -> int:
+    """So many repeats that they do not end before the burn-in does: launches of no more than their window and 3 s."""
+    twice = [f"--{name}" for name in ("repeat", "budget", "target_ci", "sessions") if name in given]
+    if twice:
+        raise InputError(
+            f"--for says how often the profile is repeated. Leave {twice[0].replace('_', '-')} out of --jobs"
+        )
+    names = given.get("name", ())
+    tests = sum(not names or any(fnmatch(test, name) for name in names) for test in profile.tests)
+    window_s = (given["node"].window if "node" in given else None) or MEASURED_BY.length_s
+    return math.ceil(burn_in_s / (max(1, tests) * (window_s + 3))) + 1
 
 
 def _reached(manifest: FleetManifest) -> Launcher:

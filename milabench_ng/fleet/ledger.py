@@ -51,6 +51,13 @@ class Clock(FleetEvent, frozen=True, kw_only=True):
     """The most that the clock is off, as its kernel estimates."""
 
 
+class CommonStart(FleetEvent, frozen=True, kw_only=True):
+    """All nodes are to begin a session at one moment of their own clocks."""
+
+    session: SessionName
+    at_utc: str
+
+
 class NodeStarted(FleetEvent, frozen=True, kw_only=True):
     """A node was told to run a session, or to go on with it."""
 
@@ -117,6 +124,7 @@ AnyFleetEvent = (
     FleetSession
     | Differed
     | Clock
+    | CommonStart
     | NodeStarted
     | NodeEnded
     | NodeLost

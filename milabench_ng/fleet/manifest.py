@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -16,6 +16,7 @@ from milabench_ng.records.origin import require_schema, written_by
 
 FLEET_SCHEMA = 1
 FLEET_MANIFEST = "fleet.json"
+MOST_RETESTS = 20
 
 
 class FleetManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +39,12 @@ class FleetManifest(msgspec.Struct, frozen=True, kw_only=True):
     """What was passed on to the launcher's engine, such as ``--partition=gpu``."""
     mnb: tuple[str, ...]
     """The command on the nodes."""
+    common_start_s: float = 0.0
+    """After so many seconds all nodes begin at one moment of their clocks; 0: each as soon as it can."""
+    burn_in_s: float = 0.0
+    """How long the profile is repeated on every node; 0: as often as the arguments say."""
+    retests: Annotated[int, msgspec.Meta(ge=0, le=MOST_RETESTS)] = 0
+    """How many sessions the suspicious nodes run again."""
     node_folder: str
     """Where the nodes keep their results until they are pulled: a folder for each node, named after it, is below."""
 

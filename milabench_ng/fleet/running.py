@@ -8,21 +8,26 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 
 from milabench_ng import __version__
+from milabench_ng.fleet.common_start import loose_clocks
 from milabench_ng.fleet.folder import FleetFolder, session_folder
 from milabench_ng.fleet.launchers.interface import Ended, Launcher
 from milabench_ng.fleet.ledger import (
+    Clock,
     Collected,
+    CommonStart,
     FleetFinished,
     FleetInterrupted,
     FleetSession,
     NodeEnded,
     NodeLost,
     NodeStarted,
+    Retested,
 )
 from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest
 from milabench_ng.fleet.node_scripts import checkup_script, pull_script, run_script
@@ -40,9 +45,11 @@ from milabench_ng.fleet.preflight import (
     versions_of,
 )
 from milabench_ng.fleet.pulling import Pull, pulling
+from milabench_ng.fleet.retesting import missing_nodes, picked, retests_left
+from milabench_ng.fleet.summaries import keep_summaries
 from milabench_ng.fleet.writer import FleetWriter, make_fleet, require_new
 from milabench_ng.model.plain import short
-from milabench_ng.model.units import counted, utc_now
+from milabench_ng.model.units import counted, utc_iso, utc_now
 from milabench_ng.records.ledger import Finished
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.reading import read_ledger
@@ -81,19 +88,22 @@ def run(folder: Path, manifest: FleetManifest, launcher: Launcher, tell: Tell) -
     make_fleet(folder, manifest)
     with _begun(folder, manifest, launcher, manifest.command_line, tell) as work:
         _screen(work, checked)
-    return FleetFolder.read(folder)
+        _retest(work)
+    return _summed_up(folder)
 
 
 def resume(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...], tell: Tell) -> FleetFolder:
     """Run and pull what is missing of a fleet, and nothing else."""
     missing = missing_nodes(fleet)
-    if not missing:
+    if not missing and not retests_left(fleet):
         tell("nothing left to do: the results of all nodes are here")
         return fleet
-    checked = check(launcher, fleet.manifest, missing, tell)
+    checked = check(launcher, fleet.manifest, missing, tell) if missing else None
     with _begun(fleet.path, fleet.manifest, launcher, command_line, tell) as work:
-        _screen(work, checked)
-    return FleetFolder.read(fleet.path)
+        if checked is not None:
+            _screen(work, checked)
+        _retest(work)
+    return _summed_up(fleet.path)
 
 
 def collect(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...], tell: Tell) -> FleetFolder:
@@ -105,17 +115,14 @@ def collect(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...
     with _begun(fleet.path, fleet.manifest, launcher, command_line, tell) as work:
         for session, nodes in by_session.items():
             _pull(work, nodes, session)
-    return FleetFolder.read(fleet.path)
+    return _summed_up(fleet.path)
 
 
-def missing_nodes(fleet: FleetFolder) -> tuple[NodeName, ...]:
-    """The nodes whose first session did not end, or is not here."""
-    standings = fleet.standings
-    return tuple(
-        node
-        for node in fleet.manifest.nodes
-        if not ((standing := standings[node, SCREEN]).state == "ended" and standing.collected)
-    )
+def _summed_up(folder: Path) -> FleetFolder:
+    """The fleet, with what a report needs of each node beside its results."""
+    found = FleetFolder.read(folder)
+    keep_summaries(found)
+    return found
 
 
 def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeName], tell: Tell) -> Checked:
@@ -174,19 +181,46 @@ def _screen(work: Work, checked: Checked) -> None:
     for difference in differences(checked.facts):
         work.writer.tell(difference)
         work.tell(f"nodes differ in {in_words(difference)}")
-    for clock in clocks(checked.facts):
+    known = tuple(clocks(checked.facts))
+    for clock in known:
         work.writer.tell(clock)
     for node, why in busy(checked.facts).items():
         work.tell(f"{node}: {why}")
-    run_session(work, tuple(checked.facts), SCREEN)
+    run_session(work, tuple(checked.facts), SCREEN, begins_at=_common_start(work, known))
 
 
-def run_session(work: Work, nodes: Collection[NodeName], session: SessionName) -> None:
+def _common_start(work: Work, known: Collection[Clock]) -> float | None:
+    """The moment at which the nodes begin, if it is to be one."""
+    if not work.manifest.common_start_s:
+        return None
+    for loose in loose_clocks(known):
+        work.tell(f"common start: {loose}")
+    begins = utc_now() + timedelta(seconds=work.manifest.common_start_s)
+    work.writer.tell(CommonStart(session=SCREEN, at_utc=utc_iso(begins)))
+    work.tell(f"all nodes begin at {begins:%H:%M:%S} UTC")
+    return begins.timestamp()
+
+
+def _retest(work: Work) -> None:
+    """Run the suspicious nodes and the controls again, each time in a session of its own."""
+    fleet = FleetFolder.read(work.folder)
+    nodes = picked(fleet) if work.manifest.retests else {}
+    for session, missing in retests_left(fleet).items():
+        if not any(isinstance(event, Retested) and event.session == session for event in fleet.ledger.events):
+            work.writer.tell(Retested(session=session, nodes=dict(nodes)))
+        for node in missing:
+            work.tell(f"{session}: {node}: {nodes[node]}")
+        run_session(work, missing, session)
+
+
+def run_session(
+    work: Work, nodes: Collection[NodeName], session: SessionName, *, begins_at: float | None = None
+) -> None:
     """Have each of ``nodes`` run a session by itself, all at once, and pull the results of each when it ends."""
     if not nodes:
         return
     lost: list[NodeName] = []
-    script = run_script(work.manifest, session)
+    script = run_script(work.manifest, session, begins_at=begins_at)
     with pulling(work.folder, session, nodes) as pull:
         for node in nodes:
             work.writer.tell(NodeStarted(node=node, session=session))

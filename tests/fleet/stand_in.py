@@ -34,11 +34,14 @@ jobs | resume)
     mkdir -p "$last/logs"
     echo "mnb $*"
     echo "$1" >>called
+    date +%s.%N >>at
     if test -e "$here/hang-$(basename "$PWD")"; then
         head -n 3 "$here/results/ledger.jsonl" >"$last/ledger.jsonl"
         exec sleep 600
     fi
-    cp -r "$here/results/." "$last" ;;
+    of_node="$here/results-$(basename "$PWD")-$last"
+    test -e "$of_node" || of_node="$here/results"
+    cp -r "$of_node/." "$last" ;;
 *)
     exit 2 ;;
 esac
@@ -59,6 +62,10 @@ class StandIn(msgspec.Struct, frozen=True):
         """Whether it hangs on this node."""
         file = self.folder / f"hang-{node}"
         file.touch() if hangs else file.unlink()
+
+    def leaves(self, node: str, session: str) -> Path:
+        """Where results lie that this node leaves in this session, instead of those of all."""
+        return self.folder / f"results-{node}-{session}"
 
 
 def make_stand_in(folder: Path) -> StandIn:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 
+from milabench_ng.fleet.burn_in import burn_in
 from milabench_ng.fleet.folder import FleetFolder
-from milabench_ng.fleet.running import missing_nodes
+from milabench_ng.fleet.nodes import SCREEN
+from milabench_ng.fleet.retesting import missing_nodes
 from milabench_ng.model.plain import plain
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Cell, Tone
 from milabench_ng.present.render.sections import Document, Heading, facts, in_one_table, table
+from milabench_ng.records.reading import read_ledger
 
 
 def standing_document(found: FleetFolder) -> Document:
@@ -33,6 +37,7 @@ def standing_document(found: FleetFolder) -> Document:
     nodes = table("", rows, "node", "session", state, "collected", "failed launches", reason, since)
     count = len(found.manifest.nodes)
     told = [("fleet", plain(found.path)), ("complete", f"{count - len(missing)} of {counted(count, 'node')}")]
+    told += [("burn-in", line) for line in _burn_in(found)]
     if missing and not found.going_on:
         told.append(("next", f"mnb fleet resume {shlex.quote(plain(found.path))}"))
     parts = (nodes, facts("", told))
@@ -42,6 +47,18 @@ def standing_document(found: FleetFolder) -> Document:
         "nodes": [{"node": node, "session": session, "standing": one} for (node, session), one in standings.items()],
     }
     return Document(title="mnb fleet", parts=parts, table=in_one_table(parts), whole=whole)
+
+
+def _burn_in(found: FleetFolder) -> Iterator[str]:
+    """How often launches failed, and whether that became rarer."""
+    screens = (one for one in found.sessions if one.session == SCREEN)
+    shown = burn_in(read_ledger(one.path).entries for one in screens) if found.manifest.burn_in_s else None
+    if shown is None:
+        return
+    low, high = shown.interval
+    failures, hours = counted(shown.failures, "failure"), f"{shown.node_hours:,.2f} node-hours"
+    yield f"{failures} in {hours}: {shown.rate:.3g} per node-hour (95% CI {low:.3g} to {high:.3g})"
+    yield f"first half of the time {shown.early}, second half {shown.late} (p = {shown.chance:.2g})"
 
 
 _TONES: dict[Cell, Tone] = {"ended": "good", "lost": "bad"}

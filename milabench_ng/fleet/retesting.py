@@ -1,0 +1,59 @@
+"""Which nodes a fleet runs again, and why: the suspicious ones of its screen, with some others as controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from milabench_ng.analysis.scoring.scale import Scale
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.ledger import Key, Retested
+from milabench_ng.fleet.measuring import results_of
+from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName, retest
+from milabench_ng.fleet.summaries import summaries
+from milabench_ng.fleet.verdicts.screening import Suspicion, suspicious
+
+CONTROL = "control"
+"""Why a node that is not suspicious is run again."""
+
+
+def picked(fleet: FleetFolder) -> Mapping[NodeName, str]:
+    """The nodes to run again, each with its reason: those of the ledger if they were picked before."""
+    before = next((event.nodes for event in fleet.ledger.events if isinstance(event, Retested)), None)
+    if before is not None:
+        return before
+    screening = suspicious(results_of(fleet, summaries(fleet), Scale()).measured)
+    return {one.node: _why(one) for one in screening.suspicious} | dict.fromkeys(screening.controls, CONTROL)
+
+
+def retests_left(fleet: FleetFolder) -> Mapping[SessionName, tuple[NodeName, ...]]:
+    """The sessions that are missing of the nodes that are run again."""
+    nodes = picked(fleet) if fleet.manifest.retests else {}
+    sessions = map(retest, range(1, fleet.manifest.retests + 1))
+    left = {session: tuple(node for node in nodes if not is_here(fleet, (node, session))) for session in sessions}
+    return {session: missing for session, missing in left.items() if missing}
+
+
+def is_here(fleet: FleetFolder, key: Key) -> bool:
+    """Whether a session ended, and its results are here."""
+    standing = fleet.standings.get(key)
+    return standing is not None and standing.state == "ended" and standing.collected
+
+
+def missing_nodes(fleet: FleetFolder) -> tuple[NodeName, ...]:
+    """The nodes whose first session did not end, or is not here."""
+    standings = fleet.standings
+    return tuple(
+        node
+        for node in fleet.manifest.nodes
+        if not ((standing := standings[node, SCREEN]).state == "ended" and standing.collected)
+    )
+
+
+def _why(one: Suspicion) -> str:
+    """``may be slow in vae, device 3, and 2 more; failed: lstm``."""
+    told = [f"failed: {', '.join(one.failed)}"] if one.failed else []
+    if one.columns:
+        first, more = one.columns[0], len(one.columns) - 1
+        where = first.test or (f"device {first.device}" if first.device else f"all {first.kind} tests")
+        told.insert(0, f"may be slow in {where}{f', and {more} more' if more else ''}")
+    return "; ".join(told)

@@ -1,0 +1,111 @@
+"""What a fleet does after its first session: suspicious nodes run again, and what was interrupted is made up for."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.cli import call
+from milabench_ng.fleet.common_start import loose_clocks
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.ledger import Clock, CommonStart, Retested
+from tests.fleet.made_folders import write_session
+from tests.fleet.stand_in import StandIn, make_stand_in
+
+SLOW = "local-3"
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
+    """Eight nodes, of which one is slow in all tests, always."""
+    made = make_stand_in(tmp_path_factory.mktemp("stand-in") / "mnb")
+    for number in range(1, 9):
+        node = f"local-{number}"
+        for session in ("screen", "retest-1", "retest-2"):
+            factor = 0.85 if node == SLOW else 1.0
+            write_session(made.leaves(node, session), node, session, lambda *_, factor=factor: factor)
+    return made
+
+
+def fleet(stand_in: StandIn, folder: Path, *words: str) -> int:
+    profile = str(stand_in.folder / "tiny.json")
+    common = ("--mnb", stand_in.command, "--node-folder", str(folder / "there"), "-o", str(folder / "fleet"))
+    return call(("fleet", "run", profile, "--launcher", "local", *common, *words))
+
+
+def test_a_slow_node_and_some_others_run_again_in_sessions_of_their_own(
+    stand_in: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fleet(stand_in, tmp_path, "--nodes", "8", "--retests", "2") == 0
+    found = FleetFolder.read(tmp_path / "fleet")
+    picked = [event for event in found.ledger.events if isinstance(event, Retested)]
+    assert [event.session for event in picked] == ["retest-1", "retest-2"]
+    reasons = dict(picked[0].nodes)
+    assert reasons.pop(SLOW).startswith("may be slow in all ")
+    assert set(reasons.values()) == {"control"}
+    assert len(reasons) == 3
+    for node in picked[0].nodes:
+        assert [one.session for one in found.of(node)] == ["screen", "retest-1", "retest-2"]
+    assert {one.node for one in found.sessions if one.session != "screen"} == set(picked[0].nodes)
+    assert re.search(rf"retest-1: {SLOW}: may be slow in all", capsys.readouterr().err)
+    assert call(("report", str(tmp_path / "fleet"))) == 1
+    said = capsys.readouterr().out
+    drains = [line.partition("scontrol")[2] for line in said.splitlines() if "scontrol" in line]
+    assert [shlex.split(line)[:3] for line in drains] == [["update", f"nodename={SLOW}", "state=drain"]]
+
+    fleet_ledger = tmp_path / "fleet" / "fleet.jsonl"
+    lines = fleet_ledger.read_bytes().splitlines(keepends=True)
+    cut = next(place for place, line in enumerate(lines) if b'"session":"retest-2"' in line)
+    fleet_ledger.write_bytes(b"".join(lines[: cut + 1]))  # as if it had been killed before the second retest
+    assert call(("fleet", "resume", str(tmp_path / "fleet"))) == 0
+    again = FleetFolder.read(tmp_path / "fleet")
+    assert again.standings[SLOW, "retest-2"].collected
+    called = next(tmp_path.glob(f"there/*/{SLOW}/called")).read_text().split()
+    assert called == ["jobs", "jobs", "jobs", "resume"], "the first two are not done again"
+
+
+def test_without_suspicion_nothing_runs_again(stand_in: StandIn, tmp_path: Path) -> None:
+    assert fleet(stand_in, tmp_path, "--nodes", "2") == 0
+    found = FleetFolder.read(tmp_path / "fleet")
+    assert {one.session for one in found.sessions} == {"screen"}
+
+
+def test_all_nodes_begin_at_one_moment(stand_in: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fleet(stand_in, tmp_path, "--nodes", "4", "--retests", "0", "--common-start", "3s") == 0
+    (common,) = (e for e in FleetFolder.read(tmp_path / "fleet").ledger.events if isinstance(e, CommonStart))
+    moments = [float(path.read_text()) for path in tmp_path.glob("there/*/*/at")]
+    assert len(moments) == 4
+    assert max(moments) - min(moments) < 1.5, "a busy machine starts four shells in much less"
+    assert "all nodes begin at" in capsys.readouterr().err
+    assert common.session == "screen"
+
+
+def test_clocks_that_may_be_off_are_named() -> None:
+    good = Clock(node="a", synchronized=True, offset_s=-0.001, error_s=0.1)
+    off = Clock(node="b", synchronized=True, offset_s=-0.3, error_s=0.9)
+    wild = Clock(node="c", synchronized=False, offset_s=0.0, error_s=16.0)
+    assert loose_clocks((good, off, wild)) == (
+        "b: its clock may be off by 1.2 s",
+        "c: no NTP client sets its clock",
+    )
+
+
+def test_a_burn_in_repeats_until_its_time_is_over(
+    stand_in: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fleet(stand_in, tmp_path, "--nodes", "1", "--for", "1h", "--jobs", "--window 1 --tenants 1") == 0
+    manifest = FleetFolder.read(tmp_path / "fleet").manifest
+    assert manifest.arguments[:8] == ("--window", "1", "--tenants", "1", "--repeat", "901", "--budget", "1h")
+    assert manifest.burn_in_s == 3600
+    said = capsys.readouterr().out
+    assert re.search(r"burn-in +0 failures in \d\.\d\d node-hours: 0 per node-hour \(95% CI 0 to ", said)
+    for words, why in (
+        (("--for", "1h", "--jobs", "--repeat 3"), "Leave --repeat out of --jobs"),
+        (("--for", "soon"), "--for: expected a duration"),
+        (("--retests", "99"), "--retests: expected 0 to 20"),
+    ):
+        assert fleet(stand_in, tmp_path / "other", "--nodes", "1", *words) == 2
+        assert why in capsys.readouterr().err
