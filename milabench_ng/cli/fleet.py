@@ -16,11 +16,13 @@ from cyclopts import Parameter
 
 from milabench_ng import __version__
 from milabench_ng.cli.options import FormOption, ProfileOption, Whole
+from milabench_ng.fleet.adopting import adopt as adopt_results
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers import registry
 from milabench_ng.fleet.launchers.interface import Asked, Launcher
 from milabench_ng.fleet.launchers.slurm import in_allocation, submit
 from milabench_ng.fleet.manifest import MOST_RETESTS, FleetManifest
+from milabench_ng.fleet.rendering.indexed_job import JobRequest, indexed_job
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.fleet.retesting import missing_nodes
 from milabench_ng.fleet.running import collect as pull_results
@@ -173,6 +175,82 @@ def slurm(
         end="",
     )
     return 0
+
+
+@render.command
+def k8s(
+    profile: ProfileOption,
+    /,
+    *,
+    nodes: Whole,
+    image: str,
+    claim: str,
+    gpus: Whole = 8,
+    jobs: JobsOption = "",
+    name: str = "mnb-fleet",
+) -> int:
+    """Print an Indexed Job of Kubernetes (1.33 or later) that runs a profile on every node, as JSON for kubectl.
+
+    Its pods are privileged, since they isolate tenants by cgroups. When it is done, give the volume with the results to
+    `mnb fleet adopt`.
+
+    Exit code: 0, 2 for bad input.
+
+    Example: mnb fleet render k8s standard --nodes 16 --image registry/mnb:0.3 --claim results | kubectl apply -f -
+
+    Parameters
+    ----------
+    nodes
+        Number of nodes: one pod runs on each.
+    image
+        The image of the pods, which has mnb.
+    claim
+        The PersistentVolumeClaim for the results, which all nodes can write to.
+    gpus
+        Number of GPUs of a node; 0 on nodes without.
+    name
+        Name of the Job.
+    """
+    file = profile_file(profile)
+    text = read_text(file)
+    parse_profile(file.stem, text, plain(file))
+    arguments = tuple(shlex.split(jobs))
+    _given_to_jobs(file, arguments)
+    if nodes < 1 or gpus < 0:
+        raise InputError("--nodes: expected at least 1, and --gpus at least 0")
+    asked = JobRequest(
+        name=name,
+        nodes=nodes,
+        gpus=gpus,
+        image=image,
+        claim=claim,
+        suite=file.stem,
+        profile=text,
+        arguments=arguments,
+    )
+    print(indexed_job(asked), end="")
+    return 0
+
+
+@fleet.command
+def adopt(folder: Path, /, *, hosts: str | None = None) -> int:
+    """Make a fleet folder of results that something else brought together, such as Kubernetes or Ansible.
+
+    The result folder of each node must be FOLDER/nodes/NODE/screen.
+
+    Exit code: as `mnb fleet run`.
+
+    Example: mnb fleet adopt results --hosts 'gpu[001-016]'
+
+    Parameters
+    ----------
+    folder
+        The folder with all results.
+    hosts
+        The nodes that should be there: one without results is lost.
+    """
+    expected = registry.make("ssh", Asked(hosts=hosts)).nodes if hosts else ()
+    return _ended(adopt_results(folder, expected, tuple(sys.argv)))
 
 
 @fleet.command

@@ -96,6 +96,11 @@ def is_fleet(path: Path) -> bool:
     return os.path.isfile(path / FLEET_MANIFEST)  # which no name makes raise
 
 
+def listed_sessions(path: Path) -> Iterator[NodeSession]:
+    """The sessions of all nodes whose folders are there, whatever a manifest says."""
+    return (one for one in _found(path / NODES) if isinstance(one, NodeSession))
+
+
 def session_folder(path: Path, node: NodeName, session: SessionName) -> Path:
     """Where the folder of a node's session lies, or will lie."""
     return path / NODES / node / session

@@ -1,0 +1,80 @@
+"""Kubernetes: the Job is this one and its client knows every key; what pods leave becomes a fleet folder."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client import ApiClient
+
+from milabench_ng.cli import call
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.rendering.indexed_job import JobRequest, indexed_job
+from tests.fleet.made_folders import write_session
+from tests.fleet.stand_in import make_stand_in
+
+GOLDEN = Path(__file__).parent / "data" / "indexed_job.json"
+ASKED = JobRequest(
+    name="acceptance",
+    nodes=16,
+    gpus=8,
+    image="registry/mnb:0.3",
+    claim="results",
+    suite="tiny",
+    profile='{"vae": {"workload": "vae"}}',
+    arguments=("--repeat", "3", "--nonce", "it's"),
+)
+
+
+def test_the_job_is_this_one() -> None:
+    assert indexed_job(ASKED) == GOLDEN.read_text()
+
+
+def test_the_client_of_kubernetes_knows_every_key() -> None:
+    api = ApiClient()
+    for made in json.loads(GOLDEN.read_text())["items"]:
+        found: Any = api.deserialize(json.dumps(made), f"V1{made['kind']}", "application/json")
+        assert api.sanitize_for_serialization(found) == made, "a key that it does not know would be missing"
+
+
+def test_a_node_without_gpus_asks_for_none(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("quick", "--nodes", "2", "--image", "i", "--claim", "c", "--gpus", "0")
+    assert call(("fleet", "render", "k8s", *words)) == 0
+    job = json.loads(capsys.readouterr().out)["items"][1]
+    assert job["spec"]["template"]["spec"]["containers"][0]["resources"] == {}
+    assert call(("fleet", "render", "k8s", *words, "--jobs", "-o x")) == 2
+
+
+def test_what_pods_leave_becomes_a_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in = make_stand_in(tmp_path / "mnb")
+    script = json.loads(GOLDEN.read_text())["items"][1]["spec"]["template"]["spec"]["containers"][0]["command"][2]
+    folder = tmp_path / "results"
+    for node in ("gpu1", "gpu2"):
+        scratch = tmp_path / node
+        scratch.mkdir()
+        here = script.replace("/scratch", str(scratch)).replace("/results", str(folder))
+        environment = {"PATH": f"{stand_in.folder}:/usr/bin:/bin", "NODE": node}
+        subprocess.run(["sh", "-c", here], env=environment, cwd=scratch, check=True)
+    write_session(folder / "nodes" / "gpu3" / "screen", "gpu3", "screen", lambda *_: 1.0)
+    ledger = folder / "nodes" / "gpu3" / "screen" / "ledger.jsonl"
+    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-1]))
+    assert call(("fleet", "adopt", str(folder), "--hosts", "gpu[1-4]")) == 1
+    found = FleetFolder.read(folder)
+    assert found.manifest.nodes == ("gpu1", "gpu2", "gpu3", "gpu4")
+    assert {node: (one.state, one.collected) for (node, _), one in found.standings.items()} == {
+        "gpu1": ("ended", True),
+        "gpu2": ("ended", True),
+        "gpu3": ("lost", True),
+        "gpu4": ("lost", False),
+    }
+
+    assert "--nonce it's" in (folder / "nodes/gpu1/screen.log").read_text()
+    assert call(("report", str(folder))) == 1, "lost nodes do not pass"
+    capsys.readouterr()
+    assert call(("fleet", "adopt", str(folder))) == 2
+    assert "it is a fleet folder already" in capsys.readouterr().err
+    assert call(("fleet", "adopt", str(tmp_path / "mnb"))) == 2
+    assert "no results of nodes" in capsys.readouterr().err
