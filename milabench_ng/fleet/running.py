@@ -142,7 +142,7 @@ def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeNam
                 answers[one.node] = content
             else:
                 lost[one.node] = short(one.said or "mnb doctor said nothing")
-    versions = {node: versions_of(content, node) for node, content in answers.items()}
+    versions = {node: versions_of(answers[node], node) for node in nodes if node in answers}
     require_equal(versions, __version__)
     return Checked({node: facts_of(answers[node], node) for node in versions}, lost)
 
