@@ -135,7 +135,9 @@ def test_gauges_have_base_units_and_end_with_the_session(tmp_path: Path) -> None
     assert found["mnb_device_memory_used_bytes", "GPU 0"] == 70112 * 2**20
     assert found["mnb_device_power_watts", "GPU 3"] == 611.6
     assert found["mnb_run_in_progress", ""] == 1.0
+    assert found["mnb_run_launch_groups_done", ""] == 5.0
     sink.receive(stamped((END,), start_s=1e3)[0])
+    assert metrics(file)["mnb_run_launch_groups_done", ""] == 20.0
     assert ("mnb_device_power_watts", "GPU 3") not in metrics(file)
     if (promtool := shutil.which("promtool")) is None:
         pytest.skip("promtool is not installed: apt-get install prometheus")
