@@ -336,11 +336,14 @@ def test_weights_are_drawn_uniformly_but_for_the_scale_of_the_attention() -> Non
     assert not model.decoder.attention.bias.any()
 
 
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
 def test_batches_are_of_one_class_of_length_each_sample_at_most_once() -> None:
-    generator = torch.Generator().manual_seed(3)
-    classes = torch.randint(0, 5, (500,), generator=generator)
+    classes = torch.randint(0, 5, (500,), generator=seeded(3))
     chosen = torch.arange(500) * 2
-    order = LengthClasses(chosen, classes, 8, generator)
+    order = LengthClasses(chosen, classes, 8, seeded(3), seeded(3))
     first, second = list(order), list(order)
     assert len(first) == sum(int((classes == each).sum()) // 8 * 8 for each in range(5))
     assert len(set(first)) == len(first)
@@ -349,6 +352,22 @@ def test_batches_are_of_one_class_of_length_each_sample_at_most_once() -> None:
     kinds = classes[torch.tensor(first) // 2].view(-1, 8)
     assert bool((kinds == kinds[:, :1]).all())
     assert len(set(kinds[:20, 0].tolist())) > 2  # the classes are mixed
+
+
+def test_with_equal_turns_batches_of_other_samples_are_of_the_same_classes() -> None:
+    classes = torch.randint(0, 5, (500,), generator=seeded(3))
+    orders = [LengthClasses(torch.arange(500), classes, 8, seeded(rank), seeded(7)) for rank in range(2)]
+    for _ in range(2):
+        first, second = (torch.tensor(list(order)) for order in orders)
+        assert first.tolist() != second.tolist()
+        assert classes[first].tolist() == classes[second].tolist()
+
+
+def test_classes_of_length_that_fill_no_batch_are_refused() -> None:
+    with pytest.raises(InputError, match=r"--batch-size 4: no class of length has more than 3 sentences"):
+        LengthClasses(torch.arange(5), torch.tensor([0, 1, 1, 1, 2]), 4, seeded(0), seeded(0))
+    with pytest.raises(InputError, match=r"no class of length has more than 0"):
+        LengthClasses(torch.arange(0), torch.arange(0), 1, seeded(0), seeded(0))
 
 
 def test_tokens_of_a_batch_are_those_that_are_read_and_those_that_are_predicted() -> None:
@@ -362,6 +381,25 @@ def test_gnmt_counts_tokens_of_classes_of_length(place: Callable[[str], Path]) -
     """Sentences of 8 letters, with beginning and end: 10 tokens are read, 9 predicted."""
     channel = run("gnmt", place, 3, longest=20)
     assert [entry.count for entry in channel.all(Slice)] == [4 * 19] * 3
+
+
+def test_in_each_step_all_tenants_of_gnmt_have_sentences_of_the_same_class(tmp_path: Path) -> None:
+    """Half of the sentences have 4 letters, half 14, of a longest of 20: tokens tell the class."""
+    data_set = registry.find("news-commentary")
+    folder = tmp_path / data_set.folder
+    folder.mkdir()
+    text = "".join(f"{' '.join(LETTERS[at % 6 : at % 6 + (4 if at % 2 else 14)])}\n" for at in range(64))
+    for file, content in zip(data_set.texts, (text, text, "\n".join(LETTERS) + "\n"), strict=True):
+        (folder / file).write_text(content)
+    path = prepare(data_set, tmp_path, 1.0, lambda _done, _total: None, 1).path
+    told = []
+    for tenant in range(2):
+        channel = Recording(last=12)
+        bench = bench_on(channel, data_set=data_set, data_path=path, tenant=tenant)
+        WORKLOADS["gnmt"](bench, **SMALL["gnmt"], longest=20)
+        told.append([entry.count for entry in channel.all(Slice)])
+    assert set(told[0]) == {4 * 11, 4 * 31}
+    assert told[0] == told[1]
 
 
 # NCF

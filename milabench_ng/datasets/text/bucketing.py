@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Sampler
 
 from milabench_ng.datasets.text.parallel_text import PAD
+from milabench_ng.model.errors import InputError
 
 SHARD = 80  # batches
 
@@ -37,12 +38,26 @@ class Buckets(Sampler[int]):
 class LengthClasses(Sampler[int]):
     """Whole batches of samples of one class of length each, shuffled; what fills no batch of its class is left out."""
 
-    def __init__(self, chosen: Tensor, classes: Tensor, batch_size: int, generator: torch.Generator) -> None:
-        """``classes``: the number of one for each of the ``chosen`` samples."""
+    def __init__(
+        self, chosen: Tensor, classes: Tensor, batch_size: int, generator: torch.Generator, turns: torch.Generator
+    ) -> None:
+        """``classes``: the number of one for each of the ``chosen`` samples.
+
+        ``generator`` mixes the samples, ``turns`` the batches. Where ``turns`` are equal, all batches are of the same
+        classes: ranks that average their gradients would wait for the longest batch otherwise. Raises InputError if no
+        class fills a batch.
+        """
         self.chosen = chosen
         self.classes = classes
         self.batch_size = batch_size
         self.generator = generator
+        self.turns = turns
+        most = int(torch.bincount(classes).max()) if len(classes) else 0
+        if most < batch_size:
+            raise InputError(
+                f"--batch-size {batch_size}: no class of length has more than {most:,} sentences; choose at most as "
+                "many, or a larger data scale"
+            )
 
     def __iter__(self) -> Iterator[int]:
         mixed = torch.randperm(len(self.chosen), generator=self.generator)
@@ -51,7 +66,7 @@ class LengthClasses(Sampler[int]):
             members = mixed[self.classes[mixed] == each]
             whole.append(members[: len(members) // self.batch_size * self.batch_size].view(-1, self.batch_size))
         batches = torch.cat(whole)
-        for batch in torch.randperm(len(batches), generator=self.generator).tolist():
+        for batch in torch.randperm(len(batches), generator=self.turns).tolist():
             yield from self.chosen[batches[batch]].tolist()
 
 

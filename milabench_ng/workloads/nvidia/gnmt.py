@@ -41,9 +41,9 @@ def gnmt(
 
     The network of `translator`, 159,605,817 parameters, with dropout before every LSTM layer and weights drawn from
     -0.1 to 0.1. Cross entropy with label smoothing; Adam in its fused form, whose learning rate rises; gradients
-    clipped. Batches of sentences of one class of length, the longest first. An item is one token that is not padding:
-    of the source, or predicted of the target. Timed: the wait for the loader processes, copy, forward, backward,
-    clipping, step.
+    clipped. Batches of sentences of one class of length, the longest first; in each step all devices have the same
+    class. An item is one token that is not padding: of the source, or predicted of the target. Timed: the wait for the
+    loader processes, copy, forward, backward, clipping, step.
 
     Options:
         batch_size: sentence pairs per step.
@@ -60,10 +60,11 @@ def gnmt(
     pairs = bench.data()
     chosen = pairs.up_to(longest)
     longer = pairs.lengths[:, chosen].amax(0)
+    turns = torch.Generator().manual_seed(bench.seed)
     batches = bench.loader(
         batch_size,
         samples=pairs,
-        order=lambda generator: LengthClasses(chosen, (longer - 1) * classes // longest, batch_size, generator),
+        order=lambda generator: LengthClasses(chosen, (longer - 1) * classes // longest, batch_size, generator, turns),
         collate=collate_counted,
     )
     model = bench.place(drawn_uniformly(GNMT(pairs.vocabulary, hidden, layers, dropout, entering=dropout)))
