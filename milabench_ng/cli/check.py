@@ -43,8 +43,11 @@ PROFILE = Path("check")
 REPEATS = 5
 """As many as a verdict takes."""
 WINDOW_S = 3.0
-BUDGET_S = 120.0
-"""Of the repeats: with the start and the comparison of the code, a check stays below three minutes."""
+BUDGET_S = 150.0
+"""Of the repeats: with the start and the comparison of the code, a check stays below three minutes.
+
+Five take 132 s on two H200 of a virtual machine.
+"""
 LAUNCH_S = 40.0
 """After which a launch is killed: a first repeat that hangs in all its tests is over in two minutes."""
 

@@ -71,7 +71,8 @@ def test_the_same_work_at_every_check_in_three_minutes(
     made = check._request(NodeOptions(dataroot=data_root))
     assert (made.profile.suite, made.repeat, made.rule.length_s, made.rule.settle_s) == ("check", 5, 3.0, 2 / 3)
     assert made.stopping is not None
-    assert made.stopping.budget_s == 120
+    assert made.stopping.budget_s is not None
+    assert 5 * 26.4 < made.stopping.budget_s < 180 - 12, "a repeat took 26.4 s on two H200, all around the repeats 12 s"
 
 
 def test_it_is_held_against_what_was_stored(
