@@ -35,6 +35,7 @@ OWN: dict[str, dict[str, str]] = {
         "R22": "its GPU during one test, and its record says so",
         "R26": "the processes of that run were on its GPU",
     },
+    "interference-recom-2xH200-20261126": {"R22": "nobody's CPU time beside `process_storm`, and its records say so"},
     "modern-1xH200-20261124": {"R22": "it ran in the order of the file, and says so"},
     "unfenced-loader-2xH100-20261125": UNFENCED,
     "unfenced-toy_lstm-2xH100-20261125": UNFENCED,
