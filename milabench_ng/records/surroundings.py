@@ -46,7 +46,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     contested: tuple[str, ...]
     """CPUs and GPUs of this run that another run claims too."""
     machinery_cpu_s: float
-    """CPU time of orchestrator, worker server and sampler since they started."""
+    """CPU time of orchestrator, worker server and sampler, with those that were lost and replaced: it only rises."""
 
 
 def tightest(limits: tuple[CpuLimit, ...], cpus: int) -> CpuLimit | None:

@@ -272,7 +272,8 @@ def _close_logs(tenants: Sequence[Tenant], context: RunContext) -> list[FileCont
 def _surroundings(shares: Mapping[str, tuple[int, ...]], context: RunContext) -> Surroundings:
     planned = context.facts.planned
     group = above(planned.capabilities, planned.isolation)
-    return read_surroundings(group, shares, context.claim, (*context.own_pids, *context.starter.pids))
+    used = context.machinery.cpu_s((*context.own_pids, *context.starter.pids))
+    return read_surroundings(group, shares, context.claim, used)
 
 
 async def _probe_io(runner: BatchRunner, context: RunContext) -> None:

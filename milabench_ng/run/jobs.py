@@ -34,6 +34,7 @@ from milabench_ng.run.batches import run
 from milabench_ng.run.display.json_lines import JsonLines
 from milabench_ng.run.events.bus import Bus
 from milabench_ng.run.events.run_events import RunBegins, RunEnds
+from milabench_ng.run.execution.edges import Machinery
 from milabench_ng.run.execution.environment import PYCACHE, site_hooks, worker_environment
 from milabench_ng.run.execution.interruption import Interrupted, interruptions
 from milabench_ng.run.execution.node_reader import NodeReader, nvml_session
@@ -154,6 +155,7 @@ async def jobs(
             progress=progress_of(planned.plan, writer, request),
             judge=judge,
             own_pids=(os.getpid(), sampler.pid),
+            machinery=Machinery(),
             foreign=foreign,
             interrupted=interrupted,
         )

@@ -90,6 +90,13 @@ def test_a_lost_worker_server_is_named_and_replaced(
     why = "was killed by SIGKILL" if number == signal.SIGKILL else "2 s"
     assert all("the worker server" in detail and why in detail for detail in details(finished))
     assert [note for note in finished.notes if note.startswith("the worker server") and "restarted" in note]
+    edges = sorted(
+        (around.time_s, around.machinery_cpu_s)
+        for record in finished.records
+        for around in record.mnb.surroundings.values()
+    )
+    used = [cpu_s for _, cpu_s in edges]
+    assert used == sorted(used), "a counter that falls breaks R27, for a run that is honest"
 
 
 @pytest.mark.parametrize("start", ["warm", "cold"])

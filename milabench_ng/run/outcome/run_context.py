@@ -16,6 +16,7 @@ from milabench_ng.records.isolation import Share
 from milabench_ng.records.names import ResultFolder
 from milabench_ng.records.stopping import Headline
 from milabench_ng.run.execution.caching import PreparedFiles
+from milabench_ng.run.execution.edges import Machinery
 from milabench_ng.run.execution.interruption import Interruption
 from milabench_ng.run.execution.node_reader import NodeReader
 from milabench_ng.run.execution.sampling import Sampler
@@ -46,6 +47,7 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     progress: RunProgress
     judge: Judge
     own_pids: tuple[int, ...]
+    machinery: Machinery
     foreign: tuple[Family, ...]
     """Processes below this one that were there before the run, as those of a shell script that became mnb (`exec`)."""
     interrupted: Interruption
