@@ -30,6 +30,7 @@ _MADE_BY_USERS = frozenset(
             "tender.json",
             "weights-modern.json",
             "logs/",
+            "series/",
             "weights/SUITE.json",
             "bundle.json",
             "bundle.json.sig",
