@@ -41,6 +41,9 @@ SLOW = Check("script", "takes seconds, and needs the network or Chromium")
 WATCH = Check("parse", "test_watch runs it")
 BY_PACKAGE = Check("elsewhere", "test_third_party")
 
+FLEET = Check("elsewhere", "test_cluster_guide runs its like on two nodes of this machine")
+RENDERED = Check("elsewhere", "test_cluster_guide runs it")
+
 TABLE: dict[str, Check] = {
     "mkdir -p /etc/systemd/system/user@.service.d": ADMIN,
     'mnb baseline build results --note "rack 7, 2026-11" -o mine.json': PARSE,
@@ -62,6 +65,12 @@ TABLE: dict[str, Check] = {
     "mnb bundle results --sign ~/.ssh/id_ed25519": Check(
         "elsewhere", "test_a_key_of_nobody_who_may_sign_fails_without_rules_too signs, with a key of its own"
     ),
+    "mnb fleet run standard --launcher slurm --nodes 16 --jobs '--repeat 3' -o acceptance -- --partition=gpu": FLEET,
+    "mnb fleet adopt results --hosts 'gpu[001-016]'": FLEET,
+    "mnb fleet render slurm standard --nodes 16 -o acceptance -- --partition=gpu > job.sbatch": RENDERED,
+    "mnb fleet render k8s standard --nodes 16 --image registry/mnb:0.3 --claim results | kubectl apply -f -": RENDERED,
+    "mnb fleet plan --nodes 512 --slow 5% --risk 1%": RUN,
+    "mnb doctor --format json": Check("run", codes=(0, 1)),
     "mnb doctor": Check("run", codes=(0, 1)),
     "mnb doctor --rules standard": PARSE,
     "mnb list standard": RUN,
@@ -345,10 +354,10 @@ TABLE: dict[str, Check] = {
     "mnb tender init tender-2026-17 --vendor acme=300000 --key acme=acme.pub": PARSE,
 }
 
-FOLLOWED = ("submit-a-bid.md", "evaluate-a-tender.md")
-"""test_tender_guides runs every command of these pages."""
+FOLLOWED = ("submit-a-bid.md", "evaluate-a-tender.md", "accept-a-cluster.md")
+"""test_tender_guides and test_cluster_guide run every command of these pages."""
 FOUND = sorted({line for page in PAGES if page.name not in FOLLOWED for line in commands(page)})
-NAMED = [line for line in FOUND if re.fullmatch(r"mnb [a-z]+|mnb baseline [a-z]+", line)]
+NAMED = [line for line in FOUND if re.fullmatch(r"mnb [a-z]+|mnb baseline [a-z]+|mnb fleet( [a-z0-9]+){1,2}", line)]
 """Only the name of a subcommand, such as `mnb jobs` in a sentence."""
 
 
