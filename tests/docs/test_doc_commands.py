@@ -155,6 +155,7 @@ TABLE: dict[str, Check] = {
     "mnb baseline build results-modern --again results-fsdp-3b -o my-node.json": PARSE,
     "uv run scripts/simulate-decisions --only days": Check("script", "takes half a minute"),
     "uv run scripts/simulate-decisions --only slow-devices": Check("script", "takes two minutes"),
+    "scripts/simulate-decisions --only fleet": Check("script", "takes minutes"),
     "uv run scripts/simulate-decisions --only slow-repeats": Check("script", "takes half a minute"),
     "uv run scripts/weigh my-node.json -o my-weights.json": Check("script", "needs a baseline"),
     "mnb report results-modern --weights my-weights.json": PARSE,
