@@ -119,29 +119,36 @@ def broken_by_request(rules: Rules, request: RunRequest, plan: DryRun) -> Iterat
     profile, repeats = demanded(rules.profile, None, "profiles"), request.repeat * request.sessions
     apart = request.sessions == 1 or request.session_gap_s >= 3600 * rules.session_gap_h
     if request.rule.length_s < rules.window_s:
-        yield "R4", f"the window is {request.rule.length_s:g} s, and {rules.window_s:g} s is asked: leave --window out"
+        yield (
+            "R4",
+            f"the window is {request.rule.length_s:g} s, but the rules need {rules.window_s:g} s. Leave out --window",
+        )
     if profile is not None and plan.planned.profile.sha256 != profile:
         named = rules.profile.name if rules.profile and rules.profile.name else f"of SHA-256 {profile[:12]}"
-        yield "R6", f"{request.profile.suite} is not the profile {named}, which is asked"
+        yield "R6", f"{request.profile.suite} is not the profile {named} that the rules require"
     if profile is not None and request.names:
-        yield "R8", "all tests of the profile are asked: leave --name out"
+        yield "R8", "the rules require all tests of the profile. Leave out --name"
     if rules.nonce is not None and request.nonce != rules.nonce:
-        yield "R9", f"the nonce is not that of the rules: --nonce {shlex.quote(rules.nonce)}"
+        yield "R9", f"the nonce differs from the rules. Pass --nonce {shlex.quote(rules.nonce)}"
     yield from (("R10", why) for why in _arguments(rules, request, plan))
     if rules.repeat is not None and repeats < rules.repeat:
-        yield "R11", f"{rules.repeat} runs of each test are asked, and this makes {repeats}: --repeat, --sessions"
+        found = f"the rules require {rules.repeat} repeats of each test, but this run makes {repeats}"
+        yield "R11", f"{found}. Raise --repeat or --sessions"
     if rules.least_sessions is not None and not (request.sessions >= rules.least_sessions and apart):
         wanted = f"--sessions {rules.least_sessions} --session-gap {rules.session_gap_h:g}h"
-        yield "R11", f"{rules.least_sessions} sessions are asked, {rules.session_gap_h:g} h apart: {wanted}"
+        yield "R11", f"the rules need {rules.least_sessions} sessions, {rules.session_gap_h:g} h apart. Pass {wanted}"
     if not rules.stopping and request.stopping is not None:
-        yield "R11", "rules for stopping are refused: leave --target-ci and --budget out"
+        yield "R11", "the rules refuse runs that stop by a result. Leave out --target-ci and --budget"
     if rules.sessions is not None and request.sessions > rules.sessions:
-        yield "R14", f"there are {request.sessions} sessions, and at most {rules.sessions} are accepted"
+        yield (
+            "R14",
+            f"the run has {request.sessions} sessions, but the rules accept at most {rules.sessions}. Lower --sessions",
+        )
     for mark in foreseen_marks(plan.planned) if rules.marks_refused else ():
         if mark.kind not in rules.marks_accepted:
-            yield "R22", f"it will be marked, which is refused: {mark.sentence}"
+            yield "R22", f"the run would get a comparability warning that the rules refuse: {mark.sentence}"
     if rules.closed and request.pass_environment:
-        yield "R31", f"only listed settings are accepted: leave --pass-env {' '.join(request.pass_environment)} out"
+        yield "R31", f"the rules accept only listed settings. Leave out --pass-env {' '.join(request.pass_environment)}"
 
 
 def _arguments(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[str]:
@@ -153,7 +160,7 @@ def _arguments(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[str]
         usual = {option: value for option, value in rules.arguments.get("*", {}).items() if option not in stated}
         for option, value in (usual | rules.arguments.get(name, {})).items():
             if launch.arguments.get(option, value) != value:
-                yield f"{name}: {option} is {launch.arguments[option]}, and {value} is asked"
+                yield f"{name}: {option} is {launch.arguments[option]}, but the rules require {value}"
 
 
 def _not_planned(plan: DryRun | str | None) -> Iterator[str]:

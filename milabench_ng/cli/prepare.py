@@ -15,6 +15,7 @@ from milabench_ng.model.units import format_bytes
 from milabench_ng.present.render.cells import number, whole
 from milabench_ng.present.render.sections import Document, Facts, Heading, table
 from milabench_ng.present.writers import write
+from milabench_ng.records.record import kind_word
 from milabench_ng.run.planning.catalogue_queries import have_ready
 from milabench_ng.worker.requests import ReadyDataset
 
@@ -61,7 +62,17 @@ def _document(places: tuple[ReadyDataset, ...]) -> Document:
     )
     scale, files = Heading("scale", "", number, True), Heading("files", "", whole, True)
     size = Heading("size", number=True)
-    made = table("", rows, Heading("dataset", key="data set"), "kind", scale, files, size, "checksum (SHA-256)", "path")
+    made = table(
+        "",
+        rows,
+        Heading("dataset", key="data set"),
+        Heading("kind", show=kind_word),
+        scale,
+        files,
+        size,
+        "checksum (SHA-256)",
+        "path",
+    )
     parts = (made,) if places else (Facts(text="no dataset is needed"),)
     return Document(title="mnb prepare", parts=parts, table=made, whole={"schema": 1, "data_sets": places})
 

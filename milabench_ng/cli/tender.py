@@ -65,7 +65,7 @@ def init(
     demanded = load_rules(rules)
     prices = dict(_pair(each, "--vendor", "acme=300000") for each in vendor)
     if len(prices) < len(vendor):
-        raise InputError("--vendor: a vendor is named twice")
+        raise InputError("--vendor: a vendor is named twice. Name each one once")
     files = dict(_pair(each, "--key", "acme=acme.pub") for each in key)
     if not prices and sys.stdin.isatty():
         prices, files = _asked()

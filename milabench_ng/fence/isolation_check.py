@@ -113,24 +113,24 @@ def with_maxima(before: Usage | None, now: Usage) -> Usage:
 
 def _differences(share: Share, effective: Effective) -> Iterator[str]:
     """What the kernel enforces differently from the request."""
-    for what, asked, given in (("CPUs", share.cpus, effective.cpus), ("memory nodes", share.mems, effective.mems)):
+    for what, asked, given in (("CPUs", share.cpus, effective.cpus), ("NUMA nodes", share.mems, effective.mems)):
         if given is not None and given != asked:
             yield (
-                f"asked for {what} {format_ids(asked)}, kernel gives {format_ids(given)} "
+                f"requested {what} {format_ids(asked)}, but the kernel gives {format_ids(given)} "
                 f"({what} {format_ids(set(asked) - set(given) or asked)} offline or outside the parent's cpuset)"
             )
     if effective.memory_bytes is not None and effective.memory_bytes != share.memory_bytes:
-        yield f"asked for {share.memory_bytes} bytes of RAM, kernel gives {effective.memory_bytes}"
+        yield f"requested {share.memory_bytes} bytes of RAM, but the kernel gives {effective.memory_bytes}"
     if effective.swap_bytes:
         yield f"may swap {format_bytes(effective.swap_bytes)}"
     if effective.pids is not None and effective.pids != share.pids:
-        yield f"asked for {share.pids} processes, kernel gives {effective.pids}"
+        yield f"requested {share.pids} processes, but the kernel gives {effective.pids}"
     if set(share.io) != set(effective.io):
-        yield f"asked for the I/O limits {_io(share.io)}, kernel gives {_io(effective.io)}"
+        yield f"requested the I/O limits {_io(share.io)}, but the kernel gives {_io(effective.io)}"
     yield from _cache_differences(share, effective)
     for limit in effective.ancestors if effective.memory_bytes is not None else ():
         if limit.memory_bytes is not None and limit.memory_bytes < share.memory_bytes:
-            yield f"asked for {share.memory_bytes} bytes of RAM, {limit.group} gives only {limit.memory_bytes}"
+            yield f"requested {share.memory_bytes} bytes of RAM, but {limit.group} gives only {limit.memory_bytes}"
 
 
 def _cache_differences(share: Share, effective: Effective) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _cache_differences(share: Share, effective: Effective) -> Iterator[str]:
         return
     held = () if effective.cache is msgspec.UNSET else effective.cache
     if not set(share.cache) <= set(held):
-        yield f"asked for {cache_text(share.cache)}, kernel gives {cache_text(held) or 'none'}"
+        yield f"requested {cache_text(share.cache)}, but the kernel gives {cache_text(held) or 'none'}"
     if not effective.in_cache_group:
         yield "has tasks outside its group of resctrl"
 
@@ -151,9 +151,9 @@ def _proc_differences(
         if inside.get(controller) != group:
             yield f"is in group {inside.get(controller)} of {controller or 'cgroup2'} and not in {group}"
     if pin and proc.cpus_allowed != share.cpus:
-        yield f"asked for CPUs {format_ids(share.cpus)}, its process may run on {format_ids(proc.cpus_allowed)}"
+        yield f"requested CPUs {format_ids(share.cpus)}, but its process may run on {format_ids(proc.cpus_allowed)}"
     if effective.mems is not None and proc.mems_allowed != share.mems:
-        yield f"asked for memory nodes {format_ids(share.mems)}, its process has {format_ids(proc.mems_allowed)}"
+        yield f"requested NUMA nodes {format_ids(share.mems)}, but its process has {format_ids(proc.mems_allowed)}"
 
 
 def _killed_for_memory(before: GroupEvents, after: GroupEvents, usage: Usage, limit_bytes: int | None) -> Death:

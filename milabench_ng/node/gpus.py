@@ -175,12 +175,16 @@ def open_nvml(module: Any = None) -> Nvml:
         try:
             import pynvml
         except ImportError:
-            return Nvml(None, "NVML cannot be used: the Python module pynvml (package nvidia-ml-py) is not installed")
+            return Nvml(
+                None, "NVML cannot be used: the Python module pynvml is not installed. Run: pip install nvidia-ml-py"
+            )
         module = pynvml
     try:
         module.nvmlInit()
     except module.NVMLError as error:
-        return Nvml(None, f"NVML cannot be used: {error}")
+        return Nvml(
+            None, f"NVML cannot be used: {error}. If this node has NVIDIA GPUs, run nvidia-smi to check the driver"
+        )
     return Nvml(module)
 
 

@@ -65,6 +65,11 @@ class Neighbours(msgspec.Struct, frozen=True, kw_only=True):
     """All of them; omitted if all were measured for the same row."""
 
 
+def kind_word(kind: object) -> str:
+    """How people read the kind of a dataset."""
+    return "synthetic" if kind == "twin" else str(kind)
+
+
 class Data(msgspec.Struct, frozen=True, kw_only=True):
     """What the launch read."""
 

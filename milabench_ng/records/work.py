@@ -11,7 +11,7 @@ from milabench_ng.model.bounds import Amount, Factor
 from milabench_ng.model.builtin import Declared
 from milabench_ng.model.catalogue import Derived, Scalar
 from milabench_ng.model.profile import Scheme
-from milabench_ng.records.record import Mnb
+from milabench_ng.records.record import Mnb, kind_word
 
 T = TypeVar("T")
 Ratio = Literal["counted", "not counted", "suppressed"]
@@ -58,7 +58,7 @@ class WorkDifference(msgspec.Struct, frozen=True, kw_only=True):
         if self.what == OTHER:
             return f"different work: {self.baseline if self.run == AS_TODAY else self.run}"
         if self.what == KIND and self.ratio == "not counted":
-            return f"its dataset, the bottleneck, was of another kind: {self.run} vs. {self.baseline}"
+            return f"its dataset, which is the bottleneck, has another kind: {self.run} vs. {self.baseline}"
         return f"{self.what} {self.run} vs. {self.baseline}"
 
 
@@ -173,7 +173,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         names = sides(self, other, lambda work: joined(at.name.removesuffix(f"-{at.kind}") for at in work.data))
         yield "data set", names[0] or "none", names[1] or "none", "suppressed"
         yield "data scale", *sides(self, other, lambda work: joined(f"{at.scale:g}" for at in work.data)), "suppressed"
-        kinds = sides(self, other, lambda work: joined(at.kind for at in work.data))
+        kinds = sides(self, other, lambda work: joined(kind_word(at.kind) for at in work.data))
         yield KIND, *kinds, "not counted" if fed and NOISE in kinds else "counted"
 
     def _of_options(self, other: Work, fed: bool) -> Iterator[Aspect]:

@@ -223,7 +223,7 @@ def _over(
     for slot in launch.slot_ids:
         peak = peaks[slot]
         if peak is None:
-            return Failure(cause="exit", detail="the trial ended without saying how much memory it took")
+            return Failure(cause="exit", detail="the trial ended without reporting how much memory it used")
         if peak > limits[slot]:
             cause: Cause = "oom" if context.on_cpu(launch, slot) else "device_oom"
             return Failure(cause=cause, detail=f"{format_bytes(peak)} in use, {format_bytes(limits[slot])} allowed")

@@ -72,7 +72,7 @@ def read_bids(path: Path) -> Bids:
 def decode_bids(content: bytes, source: str) -> Bids:
     """Decode bids from JSON; ``source`` is the file's name, for errors."""
     raw = parse_json(content, source)
-    advice = f"the form is {FORM}"
+    advice = f"expected {FORM}"
     offers = raw.get("bids") if isinstance(raw, dict) else None
     if isinstance(offers, dict):  # first each one alone: decoded together, an error would not name the bid
         for name, offer in offers.items():

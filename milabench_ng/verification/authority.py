@@ -41,7 +41,10 @@ def read_reply(content: bytes) -> tuple[str, datetime]:
         reply = decode_timestamp_response(content)
         status, imprint = PKIStatus(reply.status), reply.tst_info.message_imprint
         if imprint.hash_algorithm != _SHA256:
-            raise UnfitReplyError(f"it stamps a digest of {imprint.hash_algorithm.dotted_string}")
+            digest = imprint.hash_algorithm.dotted_string
+            raise UnfitReplyError(
+                f"it stamps a digest of type {digest}, not SHA-256. Send the request of mnb stamp again"
+            )
         if status is not PKIStatus.GRANTED:
             raise UnfitReplyError(f"it was not granted, but answered with {status.name}")
         return imprint.message.hex(), reply.tst_info.gen_time.astimezone(UTC)

@@ -369,7 +369,7 @@ def test_prepare_generates_once_and_says_where(here: Here, tmp_path: Path) -> No
     assert again == first
     assert column(again, "dataset") == ["imagenet"]
     assert str(tmp_path / "scale-0.001/ImageNet") in again
-    assert "twin" in again
+    assert "synthetic" in again
     code, stdout, _ = here(*arguments, "--format", "json")
     assert (code, [place["name"] for place in json.loads(stdout)["data_sets"]]) == (0, ["imagenet"])
     code, stdout, _ = here(*arguments, "--format", "csv")

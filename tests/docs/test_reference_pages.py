@@ -68,7 +68,12 @@ def test_every_exit_code_has_a_row() -> None:
 
 def test_every_doubt_has_a_row_and_no_other() -> None:
     text = (REFERENCE / "doubts.md").read_text()
-    assert re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE) == [doubt.name for doubt in DOUBTS]
+    rows = re.findall(r"^\| `([\w-]+)` \| (.+) \| (.+) \|$", text, re.MULTILINE)
+    assert rows == [(doubt.name, _sentence(doubt.title), _sentence(doubt.ask)) for doubt in DOUBTS]
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def test_every_column_of_the_table_of_tests_is_explained() -> None:

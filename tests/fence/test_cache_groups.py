@@ -117,7 +117,7 @@ def test_other_parts_than_those_asked_for_stop_the_run(
     assert process.stdout
     assert process.stdout.readline() == "in\n"
     (resctrl / ours(resctrl)[0] / "schemata").write_text("L3:0=3f\n")
-    with pytest.raises(IsolationMismatch, match=r"asked for cache 0: 5 parts \(1f\).*kernel gives cache 0: 6 parts"):
+    with pytest.raises(IsolationMismatch, match=r"requested cache 0: 5 parts \(1f\).*kernel gives cache 0: 6 parts"):
         group.verify(process_of(process.pid))
 
 

@@ -31,9 +31,9 @@ def test_held_share_passes() -> None:
         (
             Effective(cpus=(0, 1)),
             INSIDE,
-            "t3 asked for CPUs 48-49, kernel gives 0-1 (CPUs 48-49 offline or outside the parent's cpuset)",
+            "t3 requested CPUs 48-49, but the kernel gives 0-1 (CPUs 48-49 offline or outside the parent's cpuset)",
         ),
-        (Effective(memory_bytes=2 * GIB), INSIDE, "asked for 1073741824 bytes of RAM, kernel gives 2147483648"),
+        (Effective(memory_bytes=2 * GIB), INSIDE, "requested 1073741824 bytes of RAM, but the kernel gives 2147483648"),
         (Effective(swap_bytes=GIB), INSIDE, "may swap 1.0 GiB"),
         (Effective(memory_bytes=GIB, ancestors=(MemoryLimit("/x", GIB // 2),)), INSIDE, "/x gives only 536870912"),
         (HELD, ProcView(7, ("0::/elsewhere",), (48, 49), (0,), 1, {}), "is in group /elsewhere of cgroup2"),

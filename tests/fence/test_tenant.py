@@ -163,7 +163,7 @@ def test_a_raised_limit_is_noticed(fence: Fence, make_share: MakeShare, start: S
                 (directory / name).write_text(str(512 * MIB))
     lost = isolation_check.changes(entry, group.effective())
     assert lost == ("memory_bytes was 268435456 at entry and is 536870912",)
-    with pytest.raises(IsolationMismatch, match="asked for 268435456 bytes of RAM, kernel gives 536870912"):
+    with pytest.raises(IsolationMismatch, match="requested 268435456 bytes of RAM, but the kernel gives 536870912"):
         group.verify(process_of(process.pid))
 
 

@@ -56,7 +56,8 @@ def test_a_driver_that_is_not_loaded_is_a_problem_and_no_error() -> None:
         def nvmlInit(self) -> None:  # noqa: N802
             raise self.NVMLError(9, "Driver Not Loaded")
 
-    assert read_gpus(open_nvml(NoDriver())) == Gpus(problem="NVML cannot be used: Driver Not Loaded")
+    problem = "NVML cannot be used: Driver Not Loaded. If this node has NVIDIA GPUs, run nvidia-smi to check the driver"
+    assert read_gpus(open_nvml(NoDriver())) == Gpus(problem=problem)
 
 
 def test_gpus_are_in_pci_order_and_know_their_numa_node(sysfs: Path) -> None:

@@ -252,7 +252,7 @@ def rule_in_the_manifest(folder: Path) -> None:
 
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
-    "swapped profile": ("R6", manifest(other_profile), "is required"),
+    "swapped profile": ("R6", manifest(other_profile), "but the rules require"),
     "launches relabelled as company": ("R8", everywhere(second_device_as_company), "on 1 (neighbor) at the same time"),
     "company that left no record": ("R12", company_without_records, "it was planned as a neighbor and has no record"),
     "company of one batch that left no record": ("R12", company_of_one_batch, "as a neighbor and has no record"),
@@ -272,13 +272,21 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "test that the node is said to be too small for": (
         "R8",
         manifest(too_small_for_one),
-        "not planned are standard.toy_reg, and by the profile none",
+        "run.json lists standard.toy_reg as not planned, but by the profile it is none",
     ),
-    "batches in another order": ("R9", manifest(backwards), "not in the order that the nonce makes"),
-    "batch size changed everywhere": ("R10", everywhere(smaller_batch), "batch_size is 32, 64 is required"),
+    "batches in another order": ("R9", manifest(backwards), "not in the order that follows from the nonce"),
+    "batch size changed everywhere": ("R10", everywhere(smaller_batch), "batch_size is 32, but the rules require 64"),
     "batch size overridden": ("R10", everywhere(overridden), "changed on the command line: batch_size"),
-    "option that the profile does not state": ("R10", everywhere(smaller_option), "max_count is 10, 0 is required"),
-    "option that nobody states": ("R10", everywhere(faster_learning), "learning_rate is 1.0, 0.001 is required"),
+    "option that the profile does not state": (
+        "R10",
+        everywhere(smaller_option),
+        "max_count is 10, but the rules require 0",
+    ),
+    "option that nobody states": (
+        "R10",
+        everywhere(faster_learning),
+        "learning_rate is 1.0, but the rules require 0.001",
+    ),
     "items of all records": ("R37", worth_more, "its classic_factor is 1000.0, vae has 1.0"),
     "arguments of one record": ("R38", record(lambda at: smaller_batch(at["mnb"]["launch"])), "instead of 64"),
     "formula of one record": (
@@ -291,7 +299,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "too few repeats": ("R11", remove("*.vae.J1.*"), "vae"),
     "hidden failed attempt": ("R13", hide_a_failed_attempt, "attempt 1 was recorded (it failed: oom)"),
     "line taken out of the ledger": ("R13", cut_the_ledger, "line 5"),
-    "failed launch": ("R14", record(tampering.failed("oom")), "are allowed"),
+    "failed launch": ("R14", record(tampering.failed("oom")), "the rules allow"),
     "record that the report cannot read": ("R12", record(lost_minus_one), "vae.J1.1"),
     "damaged host pace": ("R12", record(paced), "a CPU speed of 90.0 MB/s does not follow from its bursts"),
     "one session called several": ("R13", a_session_for_each_run, "noted it"),

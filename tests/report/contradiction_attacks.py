@@ -137,7 +137,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "more power than its limit": (
         "gpu-counters",
         record(above_the_limit),
-        "took 690 W on average, its power limit is 500 W",
+        "used 690 W on average, but its power limit is 500 W",
     ),
     "cold with all in memory": ("R19", record(in_memory, "*.loader.*"), "was cold, with 100% of its bytes in memory"),
     "memory called a disk": ("R20", manifest(memory_called_a_disk), "which is memory, but is recorded as disk"),
@@ -154,7 +154,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "a quarter of the GPUs' memory": (
         "gpu-memory",
         manifest(smaller_devices),
-        "is said to have 35.0 GiB, such a GPU has 141",
+        "reports 35.0 GiB, but this model has 141",
     ),
     "another request": ("R8", manifest(other_request), "the request in run.json asks for repeat 20, and run.json has"),
 }

@@ -101,7 +101,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "type of the layers left out": ("R33", records(layers_not_said), "it has no type in which its layers computed"),
     "counters of an earlier run": ("R27", record(counters_fall), "machinery_cpu_s is 0, and was"),
     "newer version": ("R33", version("99.0.0"), "made with mnb 99.0.0, this is"),
-    "older version": ("R33", version("0.0.1"), "or later is required"),
+    "older version": ("R33", version("0.0.1"), "but the rules require"),
     "telemetry left out of a version written otherwise": (
         "R33",
         told_less_by(f"{__version__}0"),

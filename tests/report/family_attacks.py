@@ -87,8 +87,8 @@ def skips_untold(content: dict[str, Any]) -> None:
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "company that failed early": ("R17", where(of_company, lost_early), "failed (oom) before the stop, and it says"),
-    "no I/O limit": ("R38", where(limited, io_share()), "its I/O share is not that of the profile"),
-    "a larger I/O limit": ("R38", where(limited, io_share(4)), "its I/O share is not that of the profile"),
+    "no I/O limit": ("R38", where(limited, io_share()), "its I/O limit differs from the profile"),
+    "a larger I/O limit": ("R38", where(limited, io_share(4)), "its I/O limit differs from the profile"),
     "skipped steps left out": ("R33", where(scaled, skips_untold), "count of the steps that the loss scale of"),
 }
 """By name: the rule that finds it, what is done, and part of the reason."""

@@ -246,14 +246,18 @@ def other_programs(content: dict[str, Any]) -> None:
 
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
-    "not isolated": ("R16", record(fence(tier="affinity")), "isolation was 'affinity', 'full' is required"),
+    "not isolated": ("R16", record(fence(tier="affinity")), "isolation was 'affinity', but the rules require 'full'"),
     "claimed isolation": ("R16", record(fence(effective=None)), "no limits are recorded at its entry"),
     "limits beyond the node's RAM": ("R16", record(unlimited), "of RAM, the node had"),
     "share that grew": ("R16", record(widened), "cpus was (2, 3) at entry and (0, 1, 2, 3) at the end"),
     "lost neighbour": ("R17", record(lonely), "0 of 1 neighbors were there at the stop"),
     "record of another moment": ("R17", record(another_moment), "did not start and stop together"),
     "lower precision": ("R18", record(precise), "fp32 was asked for, fp32, then tf32 ran"),
-    "precision and probe": ("R18", record(imprecise), "fp32 is said to have run, and the probe's product was wrong by"),
+    "precision and probe": (
+        "R18",
+        record(imprecise),
+        "the record says fp32, but the product of the probe was wrong by",
+    ),
     "layers in another type": (
         "R18",
         record(layers_in_half),
@@ -272,7 +276,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         record(gpu(default_power_limit_w=None)),
         "GPU-1 does not say its power limit by default",
     ),
-    "less data": ("R19", record(small_share), "mnist has scale 0.5, 1 is required"),
+    "less data": ("R19", record(small_share), "mnist has scale 0.5, but the rules require 1"),
     "data in memory": ("R20", manifest(tmpfs), "/data is on tmpfs (memory), which the rules refuse"),
     "mark": ("R22", record(partly_isolated), "isolation partial"),
     "skipped steps without their mark": ("R22", record(skipping), "skipped 90% of the steps after warm-up"),
@@ -307,8 +311,8 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "another node": ("R27", record(hostname), "it was made on 'faster-node', the run on 'node'"),
     "more CPU time than CPUs": ("R16", record(cpu_time(1e6)), "s of CPU time, 2 CPUs had"),
     "stretched dates": ("clock-steps", record(stretched), "s more than the monotonic clock, from its first conditions"),
-    "launch of another hour": ("clock-steps", record(an_hour_later), "the dates moved by"),
-    "another boot": ("R27", another_boot, "the first session of the ledger is of another boot"),
+    "launch of another hour": ("clock-steps", record(an_hour_later), "the wall clock advanced by"),
+    "another boot": ("R27", another_boot, "the ledger's first session and run.json are from different boots"),
     "another kernel in one repeat": ("R27", record(host_settings(kernel="7.0-fast")), "the kernel was 7.0-fast"),
     "another driver in one repeat": ("R27", record(other_driver), "the driver was 999.1, run.json says"),
     "other RAM in one repeat": ("R27", record(less_ram), "the node had 1048576 bytes of RAM, but run.json says"),

@@ -193,12 +193,12 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "a file over the kernel's": (
         "tuned-kernel",
         record(host(covered=["tmpfs on /proc/acpi", "fuse.shown on /proc/stat"])),
-        "what the kernel tells is covered: fuse.shown on /proc/stat",
+        "a file of the kernel is hidden by a mount: fuse.shown on /proc/stat",
     ),
     "mitigations off in another way": (
         "tuned-kernel",
         record(host(mitigations={"spectre_v2": "Vulnerable; IBPB: disabled"})),
-        "the kernel does not work around spectre_v2: Vulnerable; IBPB: disabled",
+        "the kernel's mitigation of spectre_v2 is off: Vulnerable; IBPB: disabled",
     ),
     "a plugin of NCCL": ("R31", record(environment(NCCL_TUNER_PLUGIN="/evil.so")), "NCCL_TUNER_PLUGIN=/evil.so"),
     "modules of UCX": ("R31", record(environment(UCX_MODULE_DIR="/evil")), "the environment has UCX_MODULE_DIR=/evil"),

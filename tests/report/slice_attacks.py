@@ -239,7 +239,7 @@ def empty_lists(content: dict[str, Any]) -> None:
 
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
-    "tampered slice": ("R3", record(tampering.one_slice), "rates that rank 0 states are not those of its slices"),
+    "tampered slice": ("R3", record(tampering.one_slice), "rates that rank 0 states do not follow from its slices"),
     "no slices at all": ("R4", records(ours(ranks=[])), "it has slices of 0 ranks ([]), and ran on 1"),
     "slice taken out": ("R4", record(tampering.without_a_slice), "slice 14 begins 0.5 s after the one before it"),
     "stop at the best moment": ("R36", earlier_stop, "vae J0.0: it was stopped -10.0 s after the last launch"),

@@ -50,7 +50,7 @@ def data(kind: str) -> tuple[DataRead, ...]:
         (
             {"data": data("twin")},
             {"data": data("classic"), "bound": "cpu"},
-            "its dataset, the bottleneck, was of another kind: twin vs. classic",
+            "its dataset, which is the bottleneck, has another kind: synthetic vs. classic",
         ),
         (
             {},
@@ -189,6 +189,6 @@ def test_the_ratio_to_2020_is_over_the_same_work_and_says_what_it_leaves_out(nam
     (left_out,) = [section for section in other_tables(report) if section.key == f"left-out-{name}"]
     told = {test: str(why) for tests, why in left_out.rows for test in str(tests).split(", ")}
     assert told["recom"].startswith("different work: negatives were drawn one by one in Python")
-    assert "twin vs. classic" in told["loader"]
+    assert "synthetic vs. classic" in told["loader"]
     assert left_out.notes == (f"{found.tests} of {found.of} weighted tests count",)
     assert len(told) == len(found.reasons)

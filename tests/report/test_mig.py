@@ -84,7 +84,7 @@ def test_a_tender_can_demand_whole_gpus(folder: Path) -> None:
 
     assert r23(folder) == (
         "fail",
-        tuple(f"device {at.index} is {at.name}, a part of a GPU: whole ones are required" for at in INSTANCES),
+        tuple(f"device {at.index} is {at.name}, a part of a GPU, but the rules require whole GPUs" for at in INSTANCES),
     )
     text = (folder / "run.json").read_text()
     text = text.replace('"kind":"mig"', '"kind":"gpu"').replace('"part":', '"parts":')

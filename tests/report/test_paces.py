@@ -206,7 +206,7 @@ def test_a_batch_whose_pace_moved_is_a_flag_of_its_launch(tmp_path: Path) -> Non
     row = load(path).tests["quick.vae"]
     (flag,) = row.flags
     assert (flag.job_id, flag.kind) == ("1.1", "host pace")
-    assert flag.detail == "device 1: -12.5%, 80.0 MB/s per CPU before, 70.0 after the batch"
+    assert flag.detail == "device 1: -12.5%, 80.0 MB/s per CPU before the launch group, 70.0 after"
     assert row.marks == ()
 
 

@@ -167,7 +167,7 @@ def test_weights_name_the_reference_and_pin_it(tmp_path: Path) -> None:
         ({"sha256": "1" * 64}, WEIGHTS, "reference paper with SHA-256 111111111111: "),
         ({"reference": "nobody"}, WEIGHTS, "no such file next to the weights, and no such shipped baseline"),
         ({"reference": "../paper"}, WEIGHTS, "name a file next to the weights, no path"),
-        ({"name": "x"}, WEIGHTS, 'the form is {"*": {"reference"'),
+        ({"name": "x"}, WEIGHTS, 'expected {"*": {"reference"'),
         ({}, {"s.a": 1.0, "s.c": 1.0}, "reference paper has no rate of s.c; leave its weight out"),
     ],
 )

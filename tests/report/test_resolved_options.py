@@ -65,7 +65,7 @@ def test_an_option_that_the_version_of_the_run_lacked_is_not_asked_for(folder: P
     everywhere(lambda launch: launch["arguments"].update(max_seconds=7.0))(folder)
     assert "max_seconds is 7.0" in r10(folder).reasons[0]
     everywhere(lambda launch: launch["arguments"].pop("batch_size"))(folder)
-    assert any("batch_size is None, 64 is required" in reason for reason in r10(folder).reasons)
+    assert any("batch_size is None, but the rules require 64" in reason for reason in r10(folder).reasons)
 
 
 def test_the_entry_of_the_devices_class_is_what_is_demanded(folder: Path) -> None:
@@ -76,14 +76,14 @@ def test_a_smaller_entry_is_not_what_follows_from_the_devices(folder: Path) -> N
     everywhere(lambda launch: launch.update(classes={"batch_size": "16GiB"}))(folder)
     everywhere(lambda launch: launch["arguments"].update(batch_size=8))(folder)
     assert r10(folder).reasons[:2] == (
-        "standard.vae: batch_size is 8, 64 is required",
+        "standard.vae: batch_size is 8, but the rules require 64",
         "standard.vae: its memory classes are {'batch_size': '16GiB'}, {'batch_size': '80GiB'} follow from the devices",
     )
 
 
 def test_the_smallest_device_of_the_manifest_decides(folder: Path) -> None:
     manifest(memory(H100, 16 << 30))(folder)
-    assert r10(folder).reasons[0] == "standard.vae: batch_size is 64, 8 is required"
+    assert r10(folder).reasons[0] == "standard.vae: batch_size is 64, but the rules require 8"
     manifest(memory(H100, 8 << 30))(folder)
     assert (
         r10(folder)
@@ -151,13 +151,16 @@ def test_a_closed_result_has_no_automatic_batch_size(searched: Path) -> None:
 
 
 FORGED: dict[str, tuple[dict[str, Any] | None, str]] = {
-    "no search": (None, "its batch size was to be found, and it does not say how it was"),
+    "no search": (None, "its batch size is automatic, but the record does not say how it was found"),
     "a smaller size": (SEARCH | {"size": 32}, "batch size 32 does not follow from the trials that it names"),
     "a size that did not fit": (
         SEARCH | {"size": 96, "trials": [{**one, "unfit": {}} for one in SEARCH["trials"][::2]]},
         "batch size 96 does not follow from the trials that it names",
     ),
-    "another fraction": (SEARCH | {"fraction": 0.5}, "its batch size fills 0.5 of the memory, 0.9 is required"),
+    "another fraction": (
+        SEARCH | {"fraction": 0.5},
+        "its batch size fills 0.5 of the memory, but the profile says 0.9",
+    ),
     "a size that did not run": (
         SEARCH | {"size": 128, "trials": [{**SEARCH["trials"][0], "size": 128}]},
         "it ran with batch_size 64 instead of 128",

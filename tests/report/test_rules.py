@@ -336,13 +336,13 @@ def test_r15_a_score_of_five_repeats_and_its_interval(tmp_path: Path, keys: Path
     assert kept.passed, kept.sentence
     assert by_id(kept)["R15"].result == "pass"
     assert [ruling.id for ruling in broken.having("fail")] == ["R15"]
-    assert "±0.0% is required" in by_id(broken)["R15"].reasons[0]
+    assert "the rules require ±0.0%" in by_id(broken)["R15"].reasons[0]
 
 
 def test_r15_a_wide_interval() -> None:
     claimed = ClaimedScore(status="complete", unit="", per_device=100.0, per_node=100.0, low=98.0, high=102.0, why="")
     assert precise_enough(claimed, 0.03) == ""
-    assert precise_enough(claimed, 0.01) == "is known to ±2.0%, ±1.0% is required"
+    assert precise_enough(claimed, 0.01) == "is known to ±2.0%, but the rules require ±1.0%"
 
 
 def test_names_in_records_do_not_steer_the_terminal(folder: Path, keys: Path) -> None:

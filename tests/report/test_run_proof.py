@@ -121,7 +121,7 @@ def test_lxcfs_is_usual_in_containers_over_its_own_files(
 ) -> None:
     manifest(lambda content: content["inventory"].update(container=container))(folder)
     record(host(covered=[mount]))(folder)
-    said = f"what the kernel tells is covered: {mount}" if doubted else ""
+    said = f"a file of the kernel is hidden by a mount: {mount}" if doubted else ""
     assert tampering.told_by(verify(folder, CLOSED), "tuned-kernel") == said
 
 
@@ -196,7 +196,7 @@ def test_trusted_data_is_refused_where_it_is_demanded(folder: Path) -> None:
     records(trusted)(folder)
     for edge in ("before", "after"):
         proof("data", edge, None)(folder)
-    assert "(--skip-data-check), and it is required" in rulings(folder)["R19"].reasons[0]
+    assert "(--skip-data-check), but rules require it" in rulings(folder)["R19"].reasons[0]
     assert rulings(folder, Rules(closed=True))["R19"].result == "pass"
     assert rulings(folder, Rules(marks_refused=True))["R22"].result == "fail"
 

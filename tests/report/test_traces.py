@@ -35,7 +35,7 @@ from milabench_ng.report.reporting import make_report
 
 ROOT = Path(__file__).parents[2]
 ARGUMENTS: dict[str, Any] = {"batch_size": 64}
-TWIN = "imagenet (twin, scale 1)"
+TWIN = "imagenet (synthetic, scale 1)"
 
 
 def seen(loss: float | None, digest: str = "a", precision: str = "fp32", *, tenant: int = 0, **changes: Any) -> Traced:
@@ -263,11 +263,11 @@ def test_deviations() -> None:
 def test_what_has_no_reference_is_not_marked_and_named() -> None:
     trace = build("try", [(seen(2.0), "k"), (seen(2.0), "k")], ()).tests["try.net"]
     for changes, lacking in [
-        ({"kind": "cpu"}, "cpu, fp32, imagenet (twin, scale 1) and these options"),
-        ({"precision": "amp"}, "gpu, amp, imagenet (twin, scale 1) and these options"),
-        ({"data": ("imagenet", "twin", 0.5)}, "gpu, fp32, imagenet (twin, scale 0.5) and these options"),
+        ({"kind": "cpu"}, "cpu, fp32, imagenet (synthetic, scale 1) and these options"),
+        ({"precision": "amp"}, "gpu, amp, imagenet (synthetic, scale 1) and these options"),
+        ({"data": ("imagenet", "twin", 0.5)}, "gpu, fp32, imagenet (synthetic, scale 0.5) and these options"),
         ({"data": None}, "gpu, fp32 and these options"),
-        ({"arguments": {"batch_size": 32}}, "gpu, fp32, imagenet (twin, scale 1) and these options"),
+        ({"arguments": {"batch_size": 32}}, "gpu, fp32, imagenet (synthetic, scale 1) and these options"),
     ]:
         # Other software: the digest, which is of one kind of device by its software key, has no say.
         assert compare(seen(9.0, "b", **changes), trace, "newer") == Compared(lacking=lacking)

@@ -57,10 +57,13 @@ def test_what_would_break_the_rules_is_refused_at_once_with_all_reasons(mnb: Mnb
     assert told[0] == "mnb: this run would break rules of 'small':"
     assert told[-1] == "nothing was run"
     assert told[1:3] == [
-        "  R9 the nonce is not that of the rules: --nonce n1",
+        "  R9 the nonce differs from the rules. Pass --nonce n1",
         "  R11 2 runs of each test are asked, and this makes 1: --repeat, --sessions",
     ]
-    assert "  R22 it will be marked, which is refused: averaging window shortened to 0.5 s" in told
+    assert (
+        "  R22 the run would get a comparability warning that the rules refuse: averaging window shortened to 0.5 s"
+        in told
+    )
     assert any(line.startswith("  R23 found ") for line in told)
     assert not (tmp_path / "results").exists()
 
@@ -129,14 +132,17 @@ def test_the_command_of_the_guide_breaks_none_of_the_shipped_rules(standard: tup
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"names": ("vae",)}, "R8 all tests of the profile are asked: leave --name out"),
-        ({"repeat": 3}, "R11 10 runs of each test are asked, and this makes 9: --repeat, --sessions"),
+        ({"names": ("vae",)}, "R8 the rules require all tests of the profile. Leave out --name"),
+        (
+            {"repeat": 3},
+            "R11 the rules require 10 repeats of each test, but this run makes 9. Raise --repeat or --sessions",
+        ),
         (
             {"session_gap_s": 60.0},
-            "R11 3 sessions are asked, 6 h apart: --sessions 3 --session-gap 6h",
+            "R11 the rules need 3 sessions, 6 h apart. Pass --sessions 3 --session-gap 6h",
         ),
-        ({"sessions": 6}, "R14 there are 6 sessions, and at most 5 are accepted"),
-        ({"pass_environment": ("LD_LIBRARY_PATH",)}, "R31 only listed settings are accepted: leave --pass-env"),
+        ({"sessions": 6}, "R14 the run has 6 sessions, but the rules accept at most 5. Lower --sessions"),
+        ({"pass_environment": ("LD_LIBRARY_PATH",)}, "R31 the rules accept only listed settings. Leave out --pass-env"),
     ],
 )
 def test_options_that_break_the_shipped_rules(
@@ -157,6 +163,6 @@ def test_another_profile_and_other_arguments_break_the_shipped_rules(
         plan = plan_of(msgspec.structs.replace(other, names=("vae",)))
     assert isinstance(plan, DryRun)
     assert broken(other, plan) == [
-        "R6 standard-5gb is not the profile standard, which is asked",
+        "R6 standard-5gb is not the profile standard that the rules require",
         "R10 vae: learning_rate is 7.0, and 0.001 is asked",
     ]

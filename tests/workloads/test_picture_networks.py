@@ -37,12 +37,16 @@ def test_parameters(arch: Any) -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(224, 256), (230, 230)])
 def test_the_transformer_refuses_pictures_without_whole_patches(height: int, width: int) -> None:
-    with pytest.raises(InputError, match=rf"vit_b_16: pictures of {width} x {height} pixels; it takes square ones"):
+    with pytest.raises(
+        InputError, match=rf"vit_b_16: pictures of {width} x {height} pixels do not fit\. Use square ones"
+    ):
         check_size(arch="vit_b_16", height=height, width=width)
 
 
 def test_the_u_net_refuses_pictures_that_cannot_be_halved_five_times() -> None:
-    with pytest.raises(InputError, match="pictures of 100 x 64 pixels; both sides must be multiples of 32"):
+    with pytest.raises(
+        InputError, match=r"pictures of 100 x 64 pixels do not fit\. Both sides must be multiples of 32"
+    ):
         check_size(arch="unet_resnet50", height=64, width=100)
 
 

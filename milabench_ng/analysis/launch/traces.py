@@ -21,7 +21,7 @@ from milabench_ng.model.shipped import find
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.origin import release
 from milabench_ng.records.precision_seen import SCALED
-from milabench_ng.records.record import PROBED_STEPS, Mnb
+from milabench_ng.records.record import PROBED_STEPS, Mnb, kind_word
 from milabench_ng.records.work import Work
 
 TRACES_SCHEMA = 3
@@ -303,7 +303,7 @@ def _unlearned(seen: Traced, losses: Mapping[str, TraceBand], norms: Mapping[str
 
 def _described(seen: Traced) -> str:
     """Everything that a trace is tied to, except the options."""
-    data = "" if seen.data is None else f", {seen.data[0]} ({seen.data[1]}, scale {seen.data[2]:g})"
+    data = "" if seen.data is None else f", {seen.data[0]} ({kind_word(seen.data[1])}, scale {seen.data[2]:g})"
     ranks = f", {seen.ranks} ranks" if seen.ranks > 1 else ""
     return f"{seen.kind}, {seen.precision}{ranks}{data} and these options"
 

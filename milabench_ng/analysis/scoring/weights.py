@@ -28,7 +28,7 @@ HEADER = "*"
 class WeightsHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What concerns the whole file."""
 
-    FORM: ClassVar[str] = 'the form is {"*": {"reference": "unet3d-h200", "sha256": "..."}}'
+    FORM: ClassVar[str] = 'expected {"*": {"reference": "unet3d-h200", "sha256": "..."}}'
 
     reference: str
     """A shipped baseline, or a file next to the weights, without ``.json``."""
@@ -63,7 +63,7 @@ def read_weights(path: Path, suite: str) -> WeightsFile:
     where = f"weights {plain(path)}"
     if not path.exists():
         raise InputError(f"{where}: no such file")
-    advice = f'the form is {{"{short(suite)}.vae": {{"weight": 8}}}}'
+    advice = f'expected {{"{short(suite)}.vae": {{"weight": 8}}}}'
     raw = convert_json(read_json(path), dict[str, Any], where, advice)
     entries = {
         label: convert_json(raw[label], _Weight, f"{where}: {short(label)}", advice) for label in raw if label != HEADER

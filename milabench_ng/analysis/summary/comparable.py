@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from milabench_ng.analysis.launch.host_paces import PACE_UNIT, Paces, differ
-from milabench_ng.analysis.summary.summary import Summary, TestSummary
+from milabench_ng.analysis.summary.summary import Summary, TestSummary, flag_word
 from milabench_ng.model.grouping import grouped
 from milabench_ng.model.units import format_limit
 from milabench_ng.records.isolation import weakest_tier
@@ -115,10 +115,10 @@ def _of_what_went_wrong(run: TestSummary, base: TestSummary) -> Iterator[Aspect]
     its report."""
     if base.marks:
         marks = sides(run, base, lambda row: joined(map(_short, row.marks)) or "none")
-        yield "marks", *marks, "counted"
+        yield "comparability warnings", *marks, "counted"
     if base.flags:
-        flags = sides(run, base, lambda row: joined(flag.kind for flag in row.flags) or "none")
-        yield "flags", *flags, "counted"
+        flags = sides(run, base, lambda row: joined(flag_word(flag.kind) for flag in row.flags) or "none")
+        yield "anomalies", *flags, "counted"
     if base.failures:
         yield "failures", *sides(run, base, lambda row: f"{row.failures} of {row.n}"), "counted"
 

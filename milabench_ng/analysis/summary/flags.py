@@ -61,7 +61,9 @@ def _moved_paces(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:
         for each in result.paces:
             change = moved(each.before, each.after)
             if change is not None:
-                edges = f"{each.before.mb_per_s:.1f} {PACE_UNIT} before, {each.after.mb_per_s:.1f} after the batch"
+                edges = (
+                    f"{each.before.mb_per_s:.1f} {PACE_UNIT} before the launch group, {each.after.mb_per_s:.1f} after"
+                )
                 yield LaunchFlag(job_id=job, kind="host pace", detail=f"device {each.device}: {change:+.1%}, {edges}")
 
 

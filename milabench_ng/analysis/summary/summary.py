@@ -74,6 +74,15 @@ class LaunchFlag(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+FLAG_WORDS = {"host pace": "CPU speed change", "backlog": "prefetched items"}
+"""How people read the kinds of flags, where that is not their name in JSON and CSV."""
+
+
+def flag_word(kind: object) -> str:
+    """The kind of an anomaly."""
+    return FLAG_WORDS.get(str(kind), str(kind))
+
+
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The source of one row's numbers, if it is not the summary's."""
 

@@ -75,7 +75,7 @@ class AffinityFence(none.NoneFence):
     def create(self, name: str, share: Share) -> AffinityGroup:
         if any(cpu not in os.sched_getaffinity(0) for cpu in share.cpus):
             raise IsolationError(
-                f"isolation: {name} asked for CPUs {share.cpus}, this process may not use all of them."
+                f"isolation: {name} requested CPUs {share.cpus}, but this process may not use all of them."
             )
         group = AffinityGroup(name, share, self._guardian, self._owners)
         self._groups.append(group)

@@ -31,7 +31,7 @@ NAME = "slurm"
 WARM_WORKERS = False
 GROUPS_BY: GroupsBy = "scheduler"
 IO_METHOD: IoMethod | None = None
-_COLD = "isolation: Slurm starts what is in a step, so workers start cold."
+_COLD = "isolation: workers start cold, because Slurm starts each one."
 
 
 def tier(capabilities: Capabilities) -> Tier | None:

@@ -46,7 +46,7 @@ def loading_charts(report: Report, courses: Sequence[LoadCourse]) -> Iterator[Ch
     if any(bands.values()):
         yield Chart(
             key="loading-course",
-            title="data loading: the load of the GPU over an epoch",
+            title="data loading: GPU utilization over an epoch",
             reading="Without a limit; the first epoch from the common start on. Line: mean over the launches; band: "
             "one standard deviation.",
             views=(
@@ -67,7 +67,7 @@ def loading_charts(report: Report, courses: Sequence[LoadCourse]) -> Iterator[Ch
     if known:
         yield Chart(
             key="loading-load",
-            title="data loading: mean load of the GPU",
+            title="data loading: mean GPU utilization",
             reading="Mean utilization while the rate was measured, over devices and repetitions, as the driver "
             "reports it. Pale, with a dashed edge: under a limit.",
             views=(_bars(known, "GPU utilization (%)", lambda each: 100 * (each.load or 0.0), lambda _: None),),

@@ -152,7 +152,7 @@ def _of_limit(limit: str, results: tuple[LoadingResult, ...]) -> Section:
         Column[LoadingResult]("Strategy", value=lambda each: each.name),
         Column[LoadingResult]("Epoch [s]", value=_epoch),
         Column[LoadingResult]("images/s", value=lambda each: f"{EPOCH / each.epoch_s:.2f}"),
-        Column[LoadingResult]("GPU utilisation", value=lambda each: _shown(each.load, 3)),
+        Column[LoadingResult]("GPU utilization", value=lambda each: _shown(each.load, 3)),
         Column[LoadingResult]("original : this", value=lambda each: _shown(first and first / each.epoch_s, 2)),
         Column[LoadingResult]("Test", value=lambda each: each.test),
     )

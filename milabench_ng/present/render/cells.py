@@ -57,15 +57,6 @@ def brief(other: Comparison) -> str:
     return other.label or other.name.rstrip("/").rpartition("/")[2].removesuffix(".json") or other.name
 
 
-FLAG_WORDS = {"host pace": "CPU speed change"}
-"""How people read the kinds of flags, where that is not their name in JSON and CSV."""
-
-
-def flag_word(kind: Cell) -> str:
-    """The kind of an anomaly."""
-    return FLAG_WORDS.get(str(kind), str(kind))
-
-
 def covered(other: Comparison) -> str:
     """The tests that a ratio covers, and what these weigh."""
     weight = "" if other.tests == other.of else f", {other.weight_pct:.0f}% of the weight"

@@ -10,9 +10,9 @@ from milabench_ng.analysis.launch.host_paces import PACE_UNIT, Paces
 from milabench_ng.analysis.scoring.device_gaps import SLOWER_BY
 from milabench_ng.analysis.scoring.slow_devices import MOST_REPEATS, SOUGHT, Behind, GpuComparison
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
-from milabench_ng.analysis.summary.summary import Summary, name_of_row
+from milabench_ng.analysis.summary.summary import Summary, flag_word, name_of_row
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.cells import Fact, device_word, flag_word
+from milabench_ng.present.render.cells import Fact, device_word
 from milabench_ng.report.report import Report
 
 _NAMED = 4

@@ -17,6 +17,7 @@ from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.choices_told import choices_told
 from milabench_ng.present.render.ratio_statements import charged_ratios, ratios
 from milabench_ng.present.render.traces_told import told
+from milabench_ng.records.record import kind_word
 from milabench_ng.report.report import Report
 
 _ON_FIRST_SCREEN = ("processors", "memory")
@@ -76,7 +77,9 @@ def _conditions(report: Report) -> Iterator[Fact]:
     """The data, and what is known less well."""
     data = dict.fromkeys(entry for line in report.lines for entry in line.row.work.data)
     if data:
-        yield Fact("data", "; ".join(f"{d.name} ({d.kind}, scale {d.scale:g}, {d.cache} cache)" for d in data))
+        yield Fact(
+            "data", "; ".join(f"{d.name} ({kind_word(d.kind)}, scale {d.scale:g}, {d.cache} cache)" for d in data)
+        )
     kernels = grouped(
         [(line.scored.test, kernel) for line in report.lines for kernel in line.row.kernels], lambda pair: pair[1]
     )

@@ -9,13 +9,12 @@ from milabench_ng.analysis.scoring.scaling import ScalingCurve
 from milabench_ng.analysis.scoring.slow_devices import MEASURES
 from milabench_ng.analysis.scoring.subsets import SubScore
 from milabench_ng.analysis.statistics.effects import unusual
-from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.analysis.summary.summary import flag_word, name_of_row
 from milabench_ng.present.render.cells import (
     Cell,
     Tone,
     device_word,
     exact_ratio,
-    flag_word,
     half_width,
     number,
     one_decimal,

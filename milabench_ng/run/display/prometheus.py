@@ -69,7 +69,7 @@ TENANT_TOTALS = (
 class PrometheusText(Collector):
     """Keeps a file up to date."""
 
-    name = "the file for Prometheus"
+    name = "the Prometheus file"
     wants: tuple[type[RunEvent], ...] = (
         RunBegins,
         BatchBegins,

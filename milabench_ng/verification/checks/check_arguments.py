@@ -50,9 +50,9 @@ def _not_as_planned(evidence: Evidence, stated: Profile | None) -> Iterator[str]
         if launch is not None and launch != record.mnb.launch:
             yield f"{name}: it ran {_changed(launch, record.mnb.launch)}"
         if record.call.arguments != record.mnb.launch.arguments:
-            yield f"{name}: the arguments of its call are not those of its launch"
+            yield f"{name}: the arguments of its call differ from those of its launch"
         if any(_io(one) != _io_stated(record, stated) for one in record.mnb.isolation.values() if record.success):
-            yield f"{name}: its I/O share is not that of the profile"
+            yield f"{name}: its I/O limit differs from the profile"
         if any(one.requested.cache for one in record.mnb.isolation.values()):
             yield f"{name}: it had parts of caches of its own, which the profile does not say"
 
@@ -75,15 +75,15 @@ def _not_as_searched(record: Record, stated: Profile | None) -> Iterator[str]:
     """What is wrong with the search for an automatic batch size."""
     search = record.mnb.batch_search
     if search is msgspec.UNSET:
-        yield "its batch size was to be found, and it does not say how it was"
+        yield "its batch size is automatic, but the record does not say how it was found"
         return
     if search.size is None and record.success:
-        yield "no batch size was found, and it is said to have worked"
+        yield "no batch size was found, but the record says that the launch succeeded"
     if not search.follows:
         yield f"batch size {search.size} does not follow from the trials that it names"
     test = stated.tests.get(name_of(record.mnb.launch.test)) if stated else None
     if test is not None and search.fraction != test.memory_fraction:
-        yield f"its batch size fills {search.fraction:g} of the memory, {test.memory_fraction:g} is required"
+        yield f"its batch size fills {search.fraction:g} of the memory, but the profile says {test.memory_fraction:g}"
 
 
 def _changed(planned: Launch, ran: Launch) -> str:
@@ -116,7 +116,7 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
         arguments = (now.formerly if now else {}) | launch.arguments
         for option, value in (named | own.get("*", {}) | demanded | own.get(name, {})).items():
             if arguments.get(option) != value:
-                yield f"{launch.test}: {option} is {arguments.get(option)!r}, {value!r} is required"
+                yield f"{launch.test}: {option} is {arguments.get(option)!r}, but the rules require {value!r}"
         if known and launch.test not in seen:
             unknown_options = sorted(launch.arguments.keys() - known.defaults.keys())
             yield from (f"{launch.test}: {launch.workload} has no option {option}" for option in unknown_options)

@@ -51,7 +51,7 @@ def _shares(evidence: Evidence) -> Iterator[str]:
                 yield f"{name}: no isolation is recorded for device {slot}"
                 continue
             if demanded is not None and weakest_tier([share.tier, demanded]) != demanded:
-                yield f"{name}: isolation was {share.tier!r}, {demanded!r} is required"
+                yield f"{name}: isolation was {share.tier!r}, but the rules require {demanded!r}"
             if share.tier == "full":
                 yield from (f"{name}: device {slot}: {reason}" for reason in _not_held(share, record.success))
 
@@ -79,7 +79,7 @@ def _not_held(share: Isolation, succeeded: bool) -> Iterator[str]:
     else:
         yield from _changes(entry, end)
     if share.disjoint is False:
-        yield "its CPUs were not its own"
+        yield "other tenants could use its CPUs"
     if share.grouped_by == "mnb":
         yield from _outside(share, share.proc)
 

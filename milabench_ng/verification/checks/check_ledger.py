@@ -109,9 +109,9 @@ def _beginning(evidence: Evidence, chain: Chain) -> Iterator[str]:
         if isinstance(event, Started):
             stated = (event.run_id, event.plan_sha256, event.profile_sha256, event.nonce)
             if event.stopping != manifest.stopping:
-                yield f"the rule for stopping in {MANIFEST} is not the one that it began with"
+                yield f"the rule for stopping in {MANIFEST} differs from the start of the run"
             if stated != (manifest.run_id, manifest.plan.sha256, manifest.profile.sha256, manifest.plan.nonce):
-                yield f"run, plan, profile or nonce in {MANIFEST} are not those that it began with"
+                yield f"run, plan, profile or nonce in {MANIFEST} differ from the start of the run"
             if event.version != manifest.version:
                 yield f"the run was begun by mnb {event.version}, {MANIFEST} says {manifest.version}"
 
@@ -124,8 +124,8 @@ def _records(evidence: Evidence, chain: Chain) -> Iterator[str]:
             failed = f" (it failed: {event.cause})" if event.cause else ""
             yield f"{event.label} J{event.job_id}: attempt {event.number} was recorded{failed}, and {file} is not there"
         elif sums[file] != event.sha256:
-            yield f"{file}: it is not the file that was recorded; it was changed afterwards"
-    yield from (f"{file}: no attempt is noted that made it" for file in sums if file not in noted)
+            yield f"{file}: the file was changed after it was recorded"
+    yield from (f"{file}: the ledger has no attempt for it" for file in sums if file not in noted)
 
 
 def _series(evidence: Evidence, chain: Chain) -> Iterator[str]:
@@ -134,8 +134,8 @@ def _series(evidence: Evidence, chain: Chain) -> Iterator[str]:
         if file not in evidence.series:
             yield f"{file}: the telemetry of a launch group was kept, and is not there"
         elif evidence.series[file] != digest:
-            yield f"{file}: it is not the file that was kept; it was changed afterwards"
-    yield from (f"{file}: the ledger knows nothing of it" for file in evidence.series if file not in noted)
+            yield f"{file}: the file was changed after it was recorded"
+    yield from (f"{file}: not in the ledger" for file in evidence.series if file not in noted)
 
 
 def _sessions(evidence: Evidence, chain: Chain) -> Iterator[str]:
@@ -157,7 +157,7 @@ def caps(evidence: Evidence) -> Finding:
         return OFF
     reasons = []
     if rules.failure_rate is not None and rate.exceeds(rules.failure_rate):
-        reasons.append(f"{rate.text}; {100 * rules.failure_rate:g}% are allowed")
+        reasons.append(f"{rate.text}, but the rules allow {100 * rules.failure_rate:g}%")
     if evidence.ledger is not None:
         events = evidence.ledger.events
         counted = (
@@ -166,7 +166,9 @@ def caps(evidence: Evidence) -> Finding:
             ("sessions", rules.sessions, evidence.summary.starts),
         )
         reasons += [
-            f"{count} {what}, {cap} are allowed" for what, cap, count in counted if cap is not None and count > cap
+            f"{count} {what}, but the rules allow {cap}"
+            for what, cap, count in counted
+            if cap is not None and count > cap
         ]
     elif any(cap is not None for cap in wanted[1:]):
         reasons.append("retries, resumes and sessions are limited, and there is no ledger.jsonl that counts them")

@@ -44,7 +44,7 @@ def _none_at_work(evidence: Evidence) -> Iterator[str]:
 def _cut(evidence: Evidence) -> Iterator[str]:
     for device in evidence.manifest.plan.devices:
         if device.kind == "mig" or device.known_part < 1 or " MIG " in device.name:
-            yield f"device {device.index} is {device.name}, a part of a GPU: whole ones are required"
+            yield f"device {device.index} is {device.name}, a part of a GPU, but the rules require whole GPUs"
 
 
 def _idle_gpus(evidence: Evidence) -> Iterator[str]:
@@ -68,7 +68,9 @@ def _unlisted(evidence: Evidence) -> Iterator[str]:
     """GPUs in the launches' conditions that are missing from the inventory: it was edited."""
     listed = {uuid for gpu in evidence.manifest.inventory.gpus for uuid in (gpu.uuid, gpu.board)}
     seen = dict.fromkeys(uuid for _, edge in _edges(evidence) for uuid in edge.gpus)
-    yield from (f"launches saw the GPU {uuid}, and the inventory has not got it" for uuid in seen if uuid not in listed)
+    yield from (
+        f"launches saw the GPU {uuid}, but the inventory does not list it" for uuid in seen if uuid not in listed
+    )
 
 
 def _too_few(evidence: Evidence) -> Iterator[str]:
@@ -252,7 +254,7 @@ def _other_nodes(evidence: Evidence) -> Iterator[str]:
         if record.mnb.version != manifest.version:
             yield f"{name}: it was made with mnb {record.mnb.version}, the run with {manifest.version}"
         if any(devices.get(device.index) != device for device in record.mnb.devices):
-            yield f"{name}: its devices are not those of the plan"
+            yield f"{name}: its devices differ from the plan"
     if evidence.ledger is not None:
         names = {session.hostname for session in evidence.ledger.sessions} - {manifest.inventory.hostname}
         yield from (f"a session was on {name!r}" for name in sorted(names))

@@ -43,14 +43,14 @@ def _in_records(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: it says success {record.success} and failure {mnb.failure is not None}"
         window = recomputed_window(mnb) if record.success else None
         if record.success and not _same_window(window, mnb.window):
-            yield f"{name}: the window that it states is not the one that its slices make"
+            yield f"{name}: the window that it states does not follow from its slices"
         for rank in mnb.ranks:
             counted = sum(row.count for row in rank.slices)
             if counted != rank.count:
                 yield f"{name}: rank {rank.rank} states {rank.count} items, its slices hold {counted}"
             timing = _timing(record, rank.rank)
             if timing is not None and not _same_rates(timing, rank.slices, mnb.window):
-                yield f"{name}: the rates that rank {rank.rank} states are not those of its slices"
+                yield f"{name}: the rates that rank {rank.rank} states do not follow from its slices"
 
 
 def recomputed_window(mnb: Mnb) -> Window | None:
@@ -136,9 +136,10 @@ def _rules_of_windows(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
         mnb, window = record.mnb, record.mnb.window
         if mnb.window_rule != evidence.manifest.window_rule:
-            yield f"{name}: its window rule is not that of run.json"
+            yield f"{name}: its window rule differs from run.json"
         if mnb.window_rule.length_s < evidence.rules.window_s:
-            yield f"{name}: averaged over {mnb.window_rule.length_s:g} s, {evidence.rules.window_s:g} s are required"
+            found = f"averaged over {mnb.window_rule.length_s:g} s"
+            yield f"{name}: {found}, but the rules require {evidence.rules.window_s:g} s"
         if not record.success:
             continue
         if window is None:

@@ -34,7 +34,7 @@ def profile(evidence: Evidence) -> Finding:
     found, suite = _pinned({"the profile is": evidence.profile}), evidence.manifest.plan.suite
     if found.result == "pass" and evidence.shipped_profile not in (None, suite):
         known = evidence.shipped_profile
-        return judged([f"the profile {known} ran under the name {suite}, and its tests are called otherwise"])
+        return judged([f"the profile {known} ran under the name {suite}, so its tests have other names"])
     return found
 
 
@@ -56,7 +56,7 @@ def _not_as_demanded(files: Mapping[str, Pinned]) -> Iterator[str]:
     for what, pinned in files.items():
         if pinned.demanded is not None and pinned.used != pinned.demanded:
             used = "not there" if pinned.used is None else f"of SHA-256 {pinned.used[:12]}"
-            yield f"{what} {used}, {pinned.demanded[:12]} is required"
+            yield f"{what} {used}, but the rules require {pinned.demanded[:12]}"
 
 
 def plan(evidence: Evidence) -> Finding:
@@ -86,13 +86,15 @@ def _plan_differences(stated: Profile, manifest: Manifest) -> Iterator[str]:
     wanted = _batches(batch.launches for batch in expected.batches)
     there = _batches(batch.launches for batch in planned.batches)
     for batch, launches in (wanted - there).items():
-        yield f"the profile makes {_shown(batch)} at the same time, and the plan has not ({launches} times)"
+        yield f"the profile runs {_shown(batch)} at the same time, but the plan does not ({launches} times)"
     for batch, launches in (there - wanted).items():
-        yield f"the plan has {_shown(batch)} at the same time, and the profile makes no such batch ({launches} times)"
+        yield f"the plan runs {_shown(batch)} at the same time, but the profile does not ({launches} times)"
     if planned.not_planned.keys() != expected.not_planned.keys():
-        yield f"not planned are {_named(planned.not_planned)}, and by the profile {_named(expected.not_planned)}"
+        ours, theirs = _named(planned.not_planned), _named(expected.not_planned)
+        yield f"run.json lists {ours} as not planned, but by the profile it is {theirs}"
     if planned.omitted != expected.omitted:
-        yield f"left out are {_named(planned.omitted)}, and by the plan {_named(expected.omitted)}"
+        ours, theirs = _named(planned.omitted), _named(expected.omitted)
+        yield f"run.json lists {ours} as left out, but by its plan it is {theirs}"
 
 
 def left_out(stated: Profile, planned: Plan) -> tuple[str, ...]:
@@ -220,7 +222,7 @@ def _wrong_order(evidence: Evidence, planned: Plan, nonce: str) -> Iterator[str]
     except InputError:  # the rule on the plan reports it
         return
     if [batch.launches for batch in expected.batches] != [batch.launches for batch in planned.batches]:
-        yield "the batches of the plan are not in the order that the nonce makes"
+        yield "the launch groups are not in the order that follows from the nonce"
 
 
 def _out_of_order(evidence: Evidence) -> Iterator[str]:

@@ -113,7 +113,11 @@ def _wheels(evidence: Evidence, code: CodeProof) -> Iterator[str]:
     demanded = evidence.rules.libraries
     for name, wheel in code.wheels.items():
         if wheel is None:
-            yield from [f"{name} has no RECORD of its files, and the SHA-256 of all is required"] if demanded else []
+            yield from (
+                [f"{name} has no RECORD of its files, but the rules require the SHA-256 of all libraries"]
+                if demanded
+                else []
+            )
             continue
         if wheel.differing:
             yield f"{name} {wheel.version} was changed after installation: {', '.join(wheel.differing)}"
@@ -227,7 +231,7 @@ def _unread(evidence: Evidence, sessions: dict[int, SessionProofs], trusted: set
             if data.name not in trusted:
                 yield f"{name}: its session did not compare {data.name} with its checksum"
             elif demands:
-                yield f"{name}: {data.name} was not compared with its checksum (--skip-data-check), and it is required"
+                yield f"{name}: the checksum of {data.name} was not compared (--skip-data-check), but rules require it"
         elif data.checksum not in (None, read.checksum):
             yield f"{name}: it says that {data.name} has another checksum than was found"
 

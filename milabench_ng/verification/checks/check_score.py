@@ -35,4 +35,4 @@ def precise_enough(claimed: ClaimedScore, demanded: float) -> str:
     if claimed.low is None or claimed.high is None:
         return f"has no interval: {claimed.why}"
     half = math.sqrt(claimed.high / claimed.low) - 1
-    return f"is known to ±{half:.1%}, ±{demanded:.1%} is required" if half > demanded else ""
+    return f"is known to ±{half:.1%}, but the rules require ±{demanded:.1%}" if half > demanded else ""

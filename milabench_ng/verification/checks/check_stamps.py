@@ -115,7 +115,7 @@ def _too_late(found: tuple[Stamp, ...], chain: Chain, places: Mapping[str, int],
         if not delays:
             yield f"nobody stamped the ledger after {what}{_why(found)}"
         elif min(delays) > limit_s:
-            yield f"the first stamp after {what} is {min(delays):.0f} s late, {limit_s:g} s are allowed"
+            yield f"the first stamp after {what} is {min(delays):.0f} s late, but the rules allow {limit_s:g} s"
 
 
 def _delay(utc: datetime, entry: LedgerLine) -> float:

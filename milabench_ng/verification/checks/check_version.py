@@ -52,6 +52,6 @@ def older(made: str, ledger: Chain | None) -> str | None:
 def _too_old(evidence: Evidence, why: str | None) -> Iterator[str]:
     least, made = evidence.rules.least_version, evidence.manifest.version
     if least is not None and release(made) < release(least):
-        yield f"made with mnb {made}, {least} or later is required"
+        yield f"made with mnb {made}, but the rules require {least} or later"
     elif least is not None and why is not None and release(least) >= release(evidence.version):
         yield f"older version: {why}"

@@ -13,7 +13,7 @@ from milabench_ng.node.storage import UNKNOWN, Storage, StorageKind, in_memory
 from milabench_ng.records.isolation import handicaps
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import FP32_ERROR, IN_THE_WEIGHTS, PrecisionSeen
-from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record
+from milabench_ng.records.record import SKIPPED_LIMIT, Data, Record, kind_word
 from milabench_ng.records.surroundings import marks_of_surroundings
 from milabench_ng.verification.checks.check_proof import (
     other_commit,
@@ -56,7 +56,7 @@ def _modes(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: the precision was not probed after the stop"
         for mode, error in ((found.ran_before, found.matmul_error_before), (found.ran_after, found.matmul_error_after)):
             if mode in ("fp32", "torch_default") and error is not None and error >= FP32_ERROR:
-                yield f"{name}: {mode} is said to have run, and the probe's product was wrong by {error:.2g}"
+                yield f"{name}: the record says {mode}, but the product of the probe was wrong by {error:.2g}"
 
 
 STORED = ("dataroot", "outdir")
@@ -141,13 +141,13 @@ def _not_demanded(evidence: Evidence) -> Iterator[str]:
         if rule is None:
             continue
         if rule.kind is not None and one.kind != rule.kind:
-            yield f"{name}: {one.name} is a {one.kind} set, a {rule.kind} set is required"
+            yield f"{name}: {one.name} is {kind_word(one.kind)} data, but the rules require {kind_word(rule.kind)} data"
         if rule.scale is not None and one.scale < rule.scale:
-            yield f"{name}: {one.name} has scale {one.scale:g}, {rule.scale:g} is required"
+            yield f"{name}: {one.name} has scale {one.scale:g}, but the rules require {rule.scale:g}"
         if rule.checksums and one.checksum not in rule.checksums:
             yield f"{name}: {one.name} has SHA-256 {(one.checksum or 'none')[:12]}, which is not among those demanded"
         if rule.cache is not None and one.cache != rule.cache:
-            yield f"{name}: the page cache of {one.name} was {one.cache}, {rule.cache} is required"
+            yield f"{name}: the page cache of {one.name} was {one.cache}, but the rules require {rule.cache}"
 
 
 def storage(evidence: Evidence) -> Finding:

@@ -81,7 +81,7 @@ def idle_times(evidence: Evidence, limit_s: float) -> Iterator[str]:
     for one, next_ in pairwise(spans_of(evidence)):
         idle_s = one.idle_before(next_)
         if one.session == next_.session and idle_s > limit_s:
-            yield f"nothing ran for {idle_s:.0f} s before launch group {next_.batch}, {limit_s:g} s are allowed"
+            yield f"nothing ran for {idle_s:.0f} s before launch group {next_.batch}, but the rules allow {limit_s:g} s"
 
 
 def undated(evidence: Evidence) -> Iterator[str]:
@@ -100,11 +100,11 @@ def boots(evidence: Evidence) -> Iterator[str]:
     sessions = evidence.ledger.sessions
     first = evidence.manifest.inventory.boot_id
     if sessions and first is not None and sessions[0].boot_id != first:
-        yield "the first session of the ledger is of another boot than run.json"
+        yield "the ledger's first session and run.json are from different boots of the node"
     told = {(one.before, one.after) for one in evidence.ledger.events if isinstance(one, Rebooted)}
     changes = _changes(sessions)
     yield from (
-        f"session {number} is of another boot, and the ledger has no reboot"
+        f"session {number} is from another boot of the node, but the ledger has no reboot"
         for number, pair in changes.items()
         if pair not in told
     )

@@ -47,28 +47,28 @@ def _departing(mnb: Mnb, held: Isolation, given: Share) -> Iterator[str]:
         return
     asked, scheduled = held.requested, held.grouped_by == "scheduler"
     if (len(asked.cpus) != len(given.cpus)) if scheduled else (asked.cpus != given.cpus):
-        yield f"it asked for CPUs {_listed(asked.cpus)}, run.json gives it {_listed(given.cpus)}"
+        yield f"it requested CPUs {_listed(asked.cpus)}, but run.json says {_listed(given.cpus)}"
     if not scheduled and asked.mems != given.mems:
-        yield f"it asked for memory nodes {_listed(asked.mems)}, run.json gives it {_listed(given.mems)}"
+        yield f"it requested NUMA nodes {_listed(asked.mems)}, but run.json says {_listed(given.mems)}"
     for what in ("memory_bytes", "memory_nominal_bytes"):
         wanted, told = getattr(given, what), getattr(asked, what)
         room = _RESUMED * wanted if mnb.session > 1 else MIB if scheduled else 0
         if abs(told - wanted) > room:
-            yield f"it asked for {what} {told}, run.json gives it {wanted}"
+            yield f"it requested {what} {told}, but run.json says {wanted}"
     for what in _SAME:
         wanted, told = getattr(given, what), getattr(asked, what)
         if wanted != told:
-            yield f"it asked for {what} {_shown(told)}, run.json gives it {_shown(wanted)}"
+            yield f"it requested {what} {_shown(told)}, but run.json says {_shown(wanted)}"
 
 
 def _not_asked(mnb: Mnb, held: Isolation) -> Iterator[str]:
     """Limits in the tenant's own group that its share has not; a kernel without that controller reports none."""
     asked = held.requested
     if asked.io and not held.io:
-        yield f"it asked for a limit of its I/O on {_disks(asked.io)}, and has no I/O share"
+        yield f"it requested an I/O limit on {_disks(asked.io)}, but has none"
     for edge, seen in (("entry", held.effective), ("end", held.effective_end)):
         if seen is not None and seen.pids is not None and seen.pids != asked.pids:
-            yield f"at its {edge} it might have {seen.pids} processes, it asked for {asked.pids}"
+            yield f"at its {edge} its limit was {seen.pids} processes, but it requested {asked.pids}"
         more = () if seen is None else tuple(limit for limit in seen.io if limit not in asked.io)
         if more:
             yield f"at its {edge} its group had a limit of I/O on {_disks(more)} that nobody asked for"

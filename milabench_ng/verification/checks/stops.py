@@ -95,7 +95,7 @@ def _wrongly_full(mnb: Mnb, rank: Rank, start_s: float, stop_s: float) -> Iterat
         return
     if first_s is None or abs(first_s - full_s) > _EXACT_S:
         was = "it never was" if first_s is None else f"it was after {first_s - start_s:.1f} s"
-        yield f"said that it was full {full_s - start_s:.1f} s after the start; by its slices, {was}"
+        yield f"said that its window was full {full_s - start_s:.1f} s after the start, but by its slices {was}"
     before = [row for row in rank.slices if row.end_s <= full_s + _EXACT_S]
     counted = sum(row.count for row in before)
     if not before or before[-1].end_s < full_s - _EXACT_S:

@@ -50,6 +50,6 @@ def _value(derived: Derived, mnb: Mnb, peaks: Mapping[str, float]) -> tuple[floa
 DOUBT = Doubt(
     name="beyond-peak",
     title="more work than the data sheet of the device allows",
-    ask="ask which device it was; no honest result is known that shows it",
+    ask="ask which device it was: no known honest result shows this doubt",
     look=_beyond,
 )

@@ -48,8 +48,8 @@ def _between(one: Span, other: Span) -> str:
     wall, own = other.began - one.began, other.began_s - one.began_s
     if abs(wall - own) <= _RATE * abs(own) + CLOCK_LIMIT_S:
         return ""
-    batches = f"batch {one.batch} and batch {other.batch}"
-    return f"between {batches}, the dates moved by {wall:.1f} s and the monotonic clock by {own:.1f} s"
+    groups = f"launch groups {one.batch} and {other.batch}"
+    return f"between {groups}, the wall clock advanced by {wall:.1f} s, but the monotonic clock by {own:.1f} s"
 
 
 def _within(record: Record) -> Iterator[str]:

@@ -32,7 +32,7 @@ def _of_launch(mnb: Mnb) -> Iterator[str]:
         settings = before.settings.gpus.get(uuid) if before.settings else None
         most = settings.power_limit_w if settings else None
         if most is not None and power.mean > most * _POWER:
-            yield f"{uuid} took {power.mean:.0f} W on average, its power limit is {most:g} W"
+            yield f"{uuid} used {power.mean:.0f} W on average, but its power limit is {most:g} W"
         joules, in_window = (last - first) / 1000, power.mean * window_s
         around = max(power.max, most or 0.0) * (span_s - window_s)
         if not in_window / _POWER <= joules <= (in_window + around) * _POWER:

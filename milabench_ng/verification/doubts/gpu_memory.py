@@ -21,7 +21,7 @@ def _other_sizes(evidence: Evidence) -> Iterator[str]:
             part = gpu.memory_bytes / (known.size * GIB)
             if not REACHES <= part <= _MORE:
                 has = format_bytes(gpu.memory_bytes)
-                yield f"{gpu.uuid} ({gpu.name}) is said to have {has}, such a GPU has {known.size:g} GiB"
+                yield f"{gpu.uuid} ({gpu.name}) reports {has}, but this model has {known.size:g} GiB"
 
 
 DOUBT = Doubt(

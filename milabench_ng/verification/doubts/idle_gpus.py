@@ -63,7 +63,7 @@ def _less_energy(launches: list[_Work]) -> Iterator[str]:
     usual = median(one.joules for one in launches)
     for one in launches:
         if one.joules * _LESS_ENERGY < usual:
-            yield f"{one.name}: an item took {one.joules:.4g} J, {usual:.4g} J in other launches of its test"
+            yield f"{one.name}: an item took {one.joules:.4g} J, but {usual:.4g} J in other launches of its test"
 
 
 def _less_busy(launches: list[_Work], *, bound: bool) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _less_than_known(evidence: Evidence, label: str, launches: list[_Work]) -> I
             continue
         joules = other.power_w / other.train.mean if other.train.mean else 0.0  # both of one device
         if usual * _LESS_THAN_KNOWN < joules:
-            yield f"{label}: an item took {usual:.4g} J, {joules:.4g} J on {known.provenance.hardware}"
+            yield f"{label}: an item took {usual:.4g} J, but {joules:.4g} J on {known.provenance.hardware}"
 
 
 DOUBT = Doubt(

@@ -21,7 +21,7 @@ def _interrupted(evidence: Evidence) -> Iterator[str]:
 
 DOUBT = Doubt(
     name="interrupted",
-    title="interrupted launch groups",
+    title="more than two interrupted launch groups",
     ask="ask who stopped the run and why, or for a run without a stop",
     look=_interrupted,
 )

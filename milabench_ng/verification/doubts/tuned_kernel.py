@@ -49,10 +49,10 @@ def _tuned(evidence: Evidence) -> Iterator[str]:
     for mount in dict.fromkeys(mount for host in hosts for mount in host.covered or ()):
         usual = _MASKED.fullmatch(mount) or (contained and _LXCFS.fullmatch(mount))
         if not usual and mount not in evidence.rules.listed:
-            yield f"what the kernel tells is covered: {mount}"
+            yield f"a file of the kernel is hidden by a mount: {mount}"
     for fault, state in dict.fromkeys(pair for host in hosts for pair in host.mitigations.items()):
         if fault in _IN_SOFTWARE and _OFF.fullmatch(state) and fault not in evidence.rules.listed:
-            yield f"the kernel does not work around {fault}: {state}"
+            yield f"the kernel's mitigation of {fault} is off: {state}"
 
 
 DOUBT = Doubt(

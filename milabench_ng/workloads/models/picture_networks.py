@@ -64,11 +64,11 @@ def check_size(*, arch: Arch, height: int, width: int) -> None:
 
     Those of the vision transformer are square and of whole patches; sides of the U-Net's are multiples of 32.
     """
-    size = f"--arch {arch}: pictures of {width} x {height} pixels"
+    size = f"--arch {arch}: pictures of {width} x {height} pixels do not fit"
     if arch == "unet_resnet50" and (height % UNET_STEP or width % UNET_STEP):
-        raise InputError(f"{size}; both sides must be multiples of {UNET_STEP}")
+        raise InputError(f"{size}. Both sides must be multiples of {UNET_STEP}")
     if arch == "vit_b_16" and (height != width or width % PATCH):
-        raise InputError(f"{size}; it takes square ones whose side is a multiple of {PATCH}")
+        raise InputError(f"{size}. Use square ones whose side is a multiple of {PATCH}")
 
 
 def _unet(arch: str) -> nn.Module:

@@ -95,7 +95,7 @@ def test_cpus_that_go_offline_widen_the_share_and_are_noticed(
     switch.write_text("0")
     try:
         assert group.effective().cpus == (0, 1, 2, 3, 4, 5, 6)
-        with pytest.raises(IsolationMismatch, match="asked for CPUs 7, kernel gives 0-6"):
+        with pytest.raises(IsolationMismatch, match="requested CPUs 7, but the kernel gives 0-6"):
             group.verify(running)
     finally:
         switch.write_text("1")
