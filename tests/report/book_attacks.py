@@ -268,7 +268,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         "the profile needs launches on 8,652,800 slots in total. The limit is 100,000",
     ),
     "test left out of the plan": ("R8", manifest(one_test_less), "1 of 4 tests are not in the plan: toy_reg"),
-    "a test by a name that looks alike": ("R8", everywhere(cyrillic), "the plan has standard.v\\u0430e run 0"),
+    "a test by a name that looks alike": ("R8", everywhere(cyrillic), "the plan runs standard.v\\u0430e run 0"),
     "test that the node is said to be too small for": (
         "R8",
         manifest(too_small_for_one),
@@ -313,7 +313,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "record that fills the memory": ("R12", huge, "larger than the 20 MiB that such a file may have"),
     "last repeat cut off by a rule added afterwards": ("R12", last_repeat_cut_off, "where its rule had it go on"),
     "a budget made up": ("R11", budget_made_up, "a rule for stopping, which is refused"),
-    "rule added to run.json": ("R13", rule_in_the_manifest, "is not the one that it began with"),
+    "rule added to run.json": ("R13", rule_in_the_manifest, "differs from the start of the run"),
     "record below the folder": ("R12", second_record_below, "more/better.json: it belongs to no run"),
 }
 """By name: the rule that finds it, what is done, and part of the reason."""

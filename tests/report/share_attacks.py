@@ -112,13 +112,17 @@ def no_cpus(content: dict[str, Any]) -> None:
 LIMIT = [{"device": "254:0", "write_bytes_per_s": 10_000_000}]
 
 ATTACKS: dict[str, tuple[str, Tamper, str]] = {
-    "an eighth of its RAM": ("R16", record(of_shares(little_ram)), "it asked for memory_bytes 134217728, run.json"),
+    "an eighth of its RAM": ("R16", record(of_shares(little_ram)), "it requested memory_bytes 134217728, but run.json"),
     "the CPUs of nobody": ("R16", record(on_cpus(lambda cpus: [cpu + 64 for cpu in cpus])), "it requested CPUs 6"),
     "a node without CPUs": ("R16", manifest(no_cpus), "and run.json says that the node has 0"),
-    "fewer CPUs than its slot": ("R16", record(on_cpus(fewer)), "run.json gives it"),
+    "fewer CPUs than its slot": ("R16", record(on_cpus(fewer)), "but run.json says"),
     "more tenants than the plan": ("R16", more_tenants, "0.5 of its memory, and the plan has 1 tenants on each"),
     "few processes": ("R16", record(limits(pids=50)), "at its entry its limit was 50 processes, but it requested 4096"),
-    "few processes, by a new back end": ("R16", record(by_a_new_back_end(limits(pids=50))), "might have 50 processes"),
+    "few processes, by a new back end": (
+        "R16",
+        record(by_a_new_back_end(limits(pids=50))),
+        "its limit was 50 processes",
+    ),
     "an I/O limit of nobody": ("R16", record(limits(io=LIMIT)), "a limit of I/O on 254:0 that nobody asked for"),
     "an I/O limit asked for by nobody": (
         "R16",

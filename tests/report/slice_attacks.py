@@ -252,7 +252,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "full at a better moment": (
         "R36",
         record(full_later),
-        "after the start; by its slices, it was after 12.0 s",
+        "after the start, but by its slices it was after 12.0 s",
     ),
     "full before max_count": ("R36", everywhere_full_too_soon, "items, 1000000000 are its max_count"),
     "slices cut before the stop": ("R36", record(cut_short), "rank 0 has no slices up to its stop"),

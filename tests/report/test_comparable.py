@@ -147,7 +147,7 @@ def test_flags_and_failures_of_the_baseline_are_told() -> None:
     flag = LaunchFlag(job_id="0.0", kind="stall", detail="1 s")
     found = against(changed(flags=(flag,), failures=1))
     assert [(one.what, one.run, one.baseline) for one in found.differences] == [
-        ("flags", "none", "stall"),
+        ("anomalies", "none", "stall"),
         ("failures", "0 of 5", "1 of 5"),
     ]
     assert found.indicative == ()

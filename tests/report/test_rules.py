@@ -528,7 +528,7 @@ def test_a_session_whose_clock_ran_slow_is_doubted(folder: Path) -> None:
     tampering.records(slow)(folder)
     (doubt,) = verify(folder, Rules()).doubts
     assert doubt.name == "clock-steps"
-    between = [reason for reason in doubt.reasons if reason.startswith("between batch ")]
+    between = [reason for reason in doubt.reasons if reason.startswith("between launch groups ")]
     assert len(between) == 1  # of the first batch and the last: no two in a row show it
 
 

@@ -286,7 +286,7 @@ def test_other_options_suppress_the_tests_they_belong_to(healthy: Path, tmp_path
         record["mnb"]["launch"]["arguments"] |= {"batch_size": 128, "max_count": 7}
         path.write_text(json.dumps(record))
     other = compared(again, healthy).comparisons[0]
-    (found,) = [one for one in other.differences if one.what != "flags"]  # a launch of the baseline stands out
+    (found,) = [one for one in other.differences if one.what != "anomalies"]  # a launch of the baseline stands out
     assert (found.what, found.run, found.baseline, found.tests) == ("option batch_size", "128", "64", ("quick.vae",))
     assert other.rows["quick.vae"].suppressed == "option batch_size 128 vs. 64"
     assert (other.status, other.left_out) == ("partial", ("quick.vae",))
