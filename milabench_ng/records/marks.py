@@ -30,6 +30,7 @@ MarkKind = Literal[
     "I/O share held by readers",
     "CPUs shared with another run",
     "foreign CPU load",
+    "GPU used by others",
     "CPU quota",
     "held back by a CPU quota",
     "outlived its fence",
@@ -72,6 +73,7 @@ _FORMS: dict[MarkKind, tuple[str, Unit]] = {
     "I/O share held by readers": ("I/O limit enforced by the dataset's readers, not by the kernel", ""),
     "CPUs shared with another run": ("{what} also used by another mnb run", ""),
     "foreign CPU load": ("other programs used {value} of the busy CPU time (limit {limit})", "%"),
+    "GPU used by others": ("other processes were on the GPU before the launch group: {what}", ""),
     "CPU quota": ("{what} has a quota of {value} CPUs, but the tenants have {limit}", ""),
     "held back by a CPU quota": (
         "throttled by the CPU quota of {what} or above for {value} of the time (limit {limit})",

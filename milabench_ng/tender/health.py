@@ -33,6 +33,7 @@ slower on CPUs, 99.8 %: tests/report/test_health.py.
 DISTURBED: frozenset[MarkKind] = frozenset(
     {
         "foreign CPU load",
+        "GPU used by others",
         "CPUs shared with another run",
         "CPU quota",
         "held back by a CPU quota",

@@ -186,9 +186,11 @@ def test_a_lost_gpu_is_a_fault(rng: np.random.Generator) -> None:
 
 def test_what_others_do_meanwhile_decides_nothing(rng: np.random.Generator) -> None:
     failed = failing(node(rng), *(f"{run}.6" for run in range(REPEATS)))
+    on_gpu = Mark(kind="GPU used by others", device="3", what="4711")
     for found in (node(rng), node(rng, all_by=0.8), node(rng, slow={3: 0.8}), failed):
-        made = health(marked(found, BUSY), node(rng))
-        assert (made.verdict, made.reasons[0]) == ("not decided", BUSY.sentence)
+        for mark in (BUSY, on_gpu):
+            made = health(marked(found, mark), node(rng))
+            assert (made.verdict, made.reasons[0]) == ("not decided", mark.sentence)
     assert health(marked(node(rng, devices=7), BUSY), node(rng)).verdict == "faulty", "nobody else takes a GPU away"
     loose = Mark(kind="partly isolated")
     assert health(marked(node(rng), loose), marked(node(rng), loose)).verdict == "healthy"

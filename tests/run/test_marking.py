@@ -160,6 +160,21 @@ def test_a_mig_instance_has_the_clocks_of_its_board() -> None:
     assert (mark.device, mark.value) == ("2", 0.5)
 
 
+def test_a_process_of_others_marks_the_launches_on_its_gpu_only() -> None:
+    """Only one that was there before: after the batch, workers may still be ending."""
+    (before, after), busy = seen(0, 1).conditions, {"GPU-1": (4711, 4712)}
+    taken = msgspec.structs.replace(
+        before,
+        gpus={
+            uuid: msgspec.structs.replace(state, foreign_pids=busy.get(uuid, ())) for uuid, state in before.gpus.items()
+        },
+    )
+    (mark,) = marks(facts(), seen(0, 1, conditions=(taken, after)))
+    assert mark == Mark(kind="GPU used by others", device="1", what="4711, 4712")
+    assert mark.sentence == "other processes were on the GPU before the launch group: 4711, 4712"
+    assert marks(facts(), seen(0, 1, conditions=(after, taken))) == ()
+
+
 @pytest.mark.parametrize("held", [0.0, 0.5], ids=["never", "as long as the limit allows"])
 def test_a_sound_launch_has_no_mark(held: float) -> None:
     assert marks(facts(), seen(0, 1, held={"GPU-0": held})) == ()

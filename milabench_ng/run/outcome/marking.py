@@ -148,6 +148,9 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         share = steps.too_many if steps else None
         if share is not None:
             yield Mark(kind="steps skipped", device=slot, value=share, limit=SKIPPED_LIMIT)
+        board = seen.conditions[0].gpus.get(facts.boards.get(slot, ""))
+        if board and board.foreign_pids:  # of after it, some may be workers that are still ending
+            yield Mark(kind="GPU used by others", device=slot, what=", ".join(map(str, board.foreign_pids)))
         for reason, fraction in throttled.get(facts.boards.get(slot, ""), {}).items():
             if reason in FAULTS and fraction > THROTTLE_LIMIT:
                 yield Mark(kind="throttled", device=slot, what=reason, value=fraction, limit=THROTTLE_LIMIT)
