@@ -111,7 +111,7 @@ def test_marks_of_the_baseline_are_told() -> None:
     found = against(base, marks=(SHORT,))
     (told,) = found.differences
     assert (told.what, told.run, told.baseline) == (
-        "marks",
+        "comparability warnings",
         "window shortened",
         "throttled (hw_thermal), window shortened",
     )
