@@ -88,7 +88,7 @@ def _tests(made: Summary) -> Section:
         fail,
         Heading("bottleneck", key="bound by"),
         origin,
-        Heading("differences from the current test", key="what departs from the test of today"),
+        Heading("differences from the current test", key="differences from the current test"),
     )
 
 

@@ -85,7 +85,7 @@ def check(
         Keep the result folder here. Without it, only that of a slow or faulty node is kept, in a temporary folder.
     """
     if store and baseline is not None:
-        raise InputError("--store makes a baseline, and --baseline names another one; give one of them")
+        raise InputError("--store cannot be combined with --baseline. Leave one of them out")
     began = time.monotonic()
     named = load_source(baseline) if baseline else None  # a mistake shows before the run
     if store:
@@ -143,7 +143,7 @@ def state_folder() -> Path:
     try:
         root = Path(named) if named else Path.home() / ".local" / "state"
     except RuntimeError:
-        raise InputError("HOME is not set: set it, or XDG_STATE_HOME, to the folder of the baselines") from None
+        raise InputError("HOME is not set. Set HOME or XDG_STATE_HOME to the folder of the baselines") from None
     return root / "milabench_ng" / "check"
 
 

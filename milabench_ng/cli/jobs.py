@@ -101,7 +101,7 @@ def jobs(
         A JSON file of weights by test for the final report. Default: the shipped file of the suite.
     rules
         Refuse at the start what would break these rules, and verify the results at the end: a JSON file, or the name of
-        a shipped rule set (standard, procurement). Signature and time stamps come later, and are not required.
+        a shipped rule set (standard, procurement). Signature and timestamps come later, and are not required.
     dry_run
         Print the plan and run nothing. It has the allocations and the estimated duration.
     resume

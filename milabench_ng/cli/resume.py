@@ -45,7 +45,7 @@ def resume(
         A JSON file of weights by test for the final report. Default: the shipped file of the suite.
     rules
         Verify the results at the end by these rules: a JSON file, or the name of a shipped rule set (standard,
-        procurement). Signature and time stamps come later, and are not required.
+        procurement). Signature and timestamps come later, and are not required.
     spool
         Folder for results while FOLDER is not writable, or a file with the results that a run printed.
     accept_difference

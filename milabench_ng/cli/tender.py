@@ -125,7 +125,7 @@ def _answer(question: str) -> str:
 def _vendors(prices: Mapping[str, str], files: Mapping[str, str]) -> tuple[Vendor, ...]:
     for name in files:
         if name not in prices:
-            raise InputError(f"--key {name}: no vendor of that name; add --vendor {name}=PRICE")
+            raise InputError(f"--key {name}: no vendor of that name. Add --vendor {name}=PRICE")
     return tuple(
         Vendor(
             name=name,

@@ -86,7 +86,9 @@ def _sinks(console: Console, known: RunView, html: Path | None, prometheus: Path
             yield PrometheusText(prometheus, known)
     except ModuleNotFoundError as error:
         extra = "html" if error.name == "jinja2" else "monitoring"
-        raise InputError(f'the package {error.name} is not installed; pip install "milabench_ng[{extra}]"') from None
+        raise InputError(
+            f'the package {error.name} is not installed. Run: pip install "milabench_ng[{extra}]"'
+        ) from None
 
 
 def _ended(last: Stamped, folder: Path) -> str:

@@ -212,5 +212,5 @@ def _no_controller(capabilities: Capabilities, backend: Limiter) -> str:
     if backend.IO_METHOD is None:
         return f"isolation {backend.NAME!r} limits no I/O. Run as root or in a delegated cgroup (mnb doctor)"
     known = [capabilities.controllers[name] for name in ("io", "blkio") if name in capabilities.controllers]
-    why = "; ".join(controller.why for controller in known if controller.why) or "the kernel shows no such controller"
+    why = "; ".join(controller.why for controller in known if controller.why) or "the kernel has no such controller"
     return f"mnb may use neither io.max (cgroup v2) nor blkio.throttle (v1) here: {why}. See mnb doctor"

@@ -148,7 +148,7 @@ def _html() -> ModuleType:
         return import_module("milabench_ng.present.html.as_html")
     except ModuleNotFoundError as error:
         raise InputError(
-            f'--html: the package {error.name} is not installed; pip install "milabench_ng[html]"'
+            f'--html: the package {error.name} is not installed. Run: pip install "milabench_ng[html]"'
         ) from None
 
 

@@ -59,16 +59,16 @@ class NewTender(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.vendors:
-            raise InputError("a tender needs a vendor and a price: --vendor acme=300000")
+            raise InputError("a tender needs a vendor and a price. Try --vendor acme=300000")
 
 
 def public_key(file: Path) -> str:
     """The public key in ``file``. Raises InputError for anything else, such as the private key beside it."""
     text = read_text(file).strip()
     if text.startswith("-----BEGIN"):
-        raise InputError(f"{plain(file)}: this is a private key; give the public one, {plain(file)}.pub")
+        raise InputError(f"{plain(file)}: this is a private key. Give the public one, {plain(file)}.pub")
     if "\n" in text or not re.match(r"(ssh|ecdsa|sk)-\S+ \S+", text):
-        raise InputError(f"{plain(file)}: not a public key, which is one line such as: ssh-ed25519 AAAA... name")
+        raise InputError(f"{plain(file)}: expected a public key, one line such as: ssh-ed25519 AAAA... name")
     return text
 
 
@@ -79,7 +79,7 @@ def require_empty(folder: Path) -> None:
     except OSError as error:
         raise InputError(f"{plain(folder)}: {error.strerror}") from None
     if full:
-        raise InputError(f"{plain(folder)}: the folder is not empty; name a new one")
+        raise InputError(f"{plain(folder)}: the folder is not empty. Name a new one")
 
 
 def write_tender(folder: Path, made: NewTender, readme: str) -> None:

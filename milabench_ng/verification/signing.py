@@ -46,7 +46,7 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
         """Whether anybody vouches for the files."""
         if self.principal is not None:
             return f"signed by {short(self.principal)}"
-        unknown = "by nobody on the list of allowed signers" if self.asked else "signer not checked"
+        unknown = "not by an allowed signer" if self.asked else "signer not checked"
         return f"signed, {unknown}" if self.present else "unsigned"
 
 

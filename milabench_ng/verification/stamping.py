@@ -103,7 +103,7 @@ def _stamped(answer: Path, content: bytes) -> str:
     try:
         return str(rfc3161.read_reply(content)[0])
     except rfc3161.UnfitReplyError as error:
-        unfit = "neither a signature by ssh-keygen nor a time stamp that was granted (RFC 3161)"
+        unfit = "neither a signature by ssh-keygen nor a granted timestamp (RFC 3161)"
         raise InputError(f"{answer}: {unfit}: {short(error)}") from None
 
 
@@ -178,4 +178,4 @@ def _rfc3161() -> ModuleType:
         return import_module("milabench_ng.verification.authority")
     except ModuleNotFoundError as error:
         missing = f"the package {error.name} is not installed"
-        raise InputError(f'time stamps by an authority: {missing}; pip install "milabench_ng[stamps]"') from None
+        raise InputError(f'timestamps by an authority: {missing}. Run: pip install "milabench_ng[stamps]"') from None

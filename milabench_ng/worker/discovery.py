@@ -100,7 +100,7 @@ def _entry(name: str) -> EntryPoint:
     if found and name in builtin_workloads():
         raise InputError(
             f"{_package(found[0])} declares a workload {name!r}, which is built in: a built-in name cannot be "
-            "shadowed; rename it or uninstall that package"
+            "shadowed. Rename it, or uninstall that package"
         )
     if len(found) > 1:
         origins = " and ".join(map(registry.origin, found))

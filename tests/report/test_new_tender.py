@@ -125,13 +125,13 @@ def test_what_cannot_be_a_tender_is_refused_and_nothing_is_written(
     made = tmp_path / "made"
     private = key.with_suffix("")
     for given, why in (
-        ([], "a tender needs a vendor and a price: --vendor acme=300000"),
+        ([], "a tender needs a vendor and a price. Try --vendor acme=300000"),
         (["--vendor", "acme"], "--vendor 'acme': expected NAME=VALUE"),
         (["--vendor", "acme=3", "--vendor", "acme=4"], "--vendor: a vendor is named twice"),
         (["--vendor", "acme=dear"], "--vendor acme: expected an amount"),
         (["--vendor", "../acme=3"], "a name of letters"),
         (["--vendor", "acme=3", "--key", f"umbra={key}"], "--key umbra: no vendor of that name"),
-        (["--vendor", "acme=3", "--key", f"acme={private}"], "this is a private key; give the public one"),
+        (["--vendor", "acme=3", "--key", f"acme={private}"], "this is a private key. Give the public one"),
         (["--vendor", "acme=3", "--rules", "none"], "no such file. Shipped rules: procurement"),
     ):
         assert call(["tender", "init", str(made), *given]) == 2
@@ -139,4 +139,4 @@ def test_what_cannot_be_a_tender_is_refused_and_nothing_is_written(
         assert not made.exists()
     for command in (["init", str(tmp_path), "--vendor", "acme=3"], ["demo", str(tmp_path)]):
         assert call(["tender", *command]) == 2
-        assert "the folder is not empty; name a new one" in capsys.readouterr().err
+        assert "the folder is not empty. Name a new one" in capsys.readouterr().err

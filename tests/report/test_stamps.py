@@ -180,7 +180,7 @@ def test_either_kind_is_enough(folder: Path, keys: Keys, kind: str) -> None:
 
 def test_a_run_without_stamps_breaks_it_only_if_they_are_demanded(folder: Path, keys: Keys) -> None:
     assert ruling(folder, keys, Rules()).result == "off"
-    assert ruling(folder, keys).reasons[0] == "nobody stamped the ledger after the start"
+    assert ruling(folder, keys).reasons[0] == "no timestamp on the ledger after the start"
 
 
 def test_stamps_that_come_late(folder: Path, keys: Keys) -> None:
@@ -219,7 +219,7 @@ def test_many_problems_are_told_briefly(folder: Path, monkeypatch: pytest.Monkey
     seen = tuple(Stamp(head=f"{place:064x}", problem=f"why {place}") for place in range(5))
     monkeypatch.setattr(verifying, "read_stamps", lambda *_: seen)
     told = {one.id: one for one in verify(folder, DEMANDED).rulings}["R32"].reasons
-    assert told[0] == "nobody stamped the ledger after the start (why 0; why 1; why 2; and 2 more)"
+    assert told[0] == "no timestamp on the ledger after the start (why 0; why 1; why 2; and 2 more)"
 
 
 def test_a_clock_that_was_set_forward(folder: Path, keys: Keys) -> None:
@@ -355,9 +355,8 @@ def test_without_the_extra_commands_say_how_to_install_it(
     reply = keys.reply(query)
     monkeypatch.delitem(sys.modules, "milabench_ng.verification.authority")
     monkeypatch.setitem(sys.modules, "rfc3161_client", None)
-    needed = (
-        'time stamps by an authority: the package rfc3161_client is not installed; pip install "milabench_ng[stamps]"'
-    )
+    missing = "timestamps by an authority: the package rfc3161_client is not installed"
+    needed = f'{missing}. Run: pip install "milabench_ng[stamps]"'
     for command in (["request", str(folder)], ["add", str(folder), str(reply)]):
         assert call(["stamp", *command]) == 2
         assert needed in " ".join(capsys.readouterr().err.split())

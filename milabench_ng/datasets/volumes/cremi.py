@@ -151,7 +151,7 @@ def _h5py() -> ModuleType:
         import h5py  # an extra: the catalogue lists this set without it
     except ModuleNotFoundError:
         raise InputError(
-            'dataset cremi: its HDF5 files need h5py, which is not installed; pip install "milabench_ng[volumes]"'
+            'dataset cremi: its HDF5 files need h5py, which is not installed. Run: pip install "milabench_ng[volumes]"'
         ) from None
     module: ModuleType = h5py
     return module

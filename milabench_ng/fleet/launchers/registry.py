@@ -32,7 +32,7 @@ def make(name: str, asked: Asked) -> Launcher:
         maker: Maker = found[0].load()
     except ModuleNotFoundError as error:
         raise InputError(
-            f'launcher {name!r}: the package {error.name} is not installed; pip install "milabench_ng[fleet]"'
+            f'launcher {name!r}: the package {error.name} is not installed. Run: pip install "milabench_ng[fleet]"'
         ) from None
     except (ImportError, AttributeError) as error:
         raise InputError(f"launcher {name!r} ({found[0].value}) cannot be imported: {error}") from error

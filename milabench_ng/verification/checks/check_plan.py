@@ -26,7 +26,7 @@ _FEW_PLACES = 100_000
 """Planned anyway, so that what lacks can be named: two seconds, 50 MB."""
 _NAMED = 5
 """How many tests a reason names."""
-_OF_2020 = "the profile is one of milabench 2020. Convert it before the tender"
+_OF_2020 = "the profile has the format of milabench 2020. Convert it before the tender"
 
 
 def profile(evidence: Evidence) -> Finding:

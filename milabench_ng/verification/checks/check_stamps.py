@@ -113,7 +113,7 @@ def _too_late(found: tuple[Stamp, ...], chain: Chain, places: Mapping[str, int],
     for what, line in due(chain).items() if chain.entries else ():
         delays = [_delay(utc, chain.entries[line]) for place, utc in counted if place >= line]
         if not delays:
-            yield f"nobody stamped the ledger after {what}{_why(found)}"
+            yield f"no timestamp on the ledger after {what}{_why(found)}"
         elif min(delays) > limit_s:
             yield f"the first stamp after {what} is {min(delays):.0f} s late, but the rules allow {limit_s:g} s"
 

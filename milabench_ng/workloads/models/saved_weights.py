@@ -37,7 +37,7 @@ def _weights(file: Path) -> dict[str, Tensor]:
         from safetensors.torch import load_file  # an extra's: transformers brings it
     except ModuleNotFoundError:
         raise InputError(
-            f'--checkpoint {file}: safetensors is not installed; pip install "milabench_ng[language]"'
+            f'--checkpoint {file}: safetensors is not installed. Run: pip install "milabench_ng[language]"'
         ) from None
     try:
         return load_file(file)
