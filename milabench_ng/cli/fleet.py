@@ -90,7 +90,8 @@ def run(
 
     Outside an allocation of Slurm, --launcher slurm submits a job that does so, and ends.
 
-    Exit code: 0, 1 if a node is lost or a launch failed, 2 for bad input and unequal software.
+    Exit code: 0 if all nodes pass, 1 if one is slow, faulty or lost, or a launch failed, 2 for bad input and unequal
+    software, 3 if it is not decided.
 
     Example: mnb fleet run standard --launcher slurm --nodes 16 --jobs '--repeat 3' -o acceptance -- --partition=gpu
 
@@ -133,7 +134,7 @@ def run(
         retests=retests,
         node_folder=f"{node_folder}/mnb-fleet-{fleet_id}",
     )
-    return _ended(run_fleet(output, manifest, reached, _tell))
+    return _judged(run_fleet(output, manifest, reached, _tell))
 
 
 @render.command
@@ -238,7 +239,7 @@ def adopt(folder: Path, /, *, hosts: str | None = None) -> int:
 
     The result folder of each node must be FOLDER/nodes/NODE/screen.
 
-    Exit code: as `mnb fleet run`.
+    Exit code: as `mnb fleet status`.
 
     Example: mnb fleet adopt results --hosts 'gpu[001-016]'
 
@@ -274,14 +275,14 @@ def resume(folder: Path, /) -> int:
         command = (*_own_command(), "fleet", "resume", str(folder.absolute()))
         options = (*found.manifest.engine, f"--nodelist={','.join(missing)}")
         return submit(slurm_script(len(missing), command, options, f"{folder.absolute()}-%j.log"))
-    return _ended(go_on(found, _reached(found.manifest), tuple(sys.argv), _tell))
+    return _judged(go_on(found, _reached(found.manifest), tuple(sys.argv), _tell))
 
 
 @fleet.command
 def collect(folder: Path, /) -> int:
     """Pull the results that are still on the nodes. Runs nothing.
 
-    Exit code: as `mnb fleet run`.
+    Exit code: as `mnb fleet status`.
 
     Example: mnb fleet collect acceptance
 
@@ -399,7 +400,17 @@ def _tell(text: str) -> None:
     print(plain(text), file=sys.stderr, flush=True)
 
 
-def _ended(found: FleetFolder, form: Form = "table") -> int:
-    """Print how it stands with a fleet; the exit code."""
-    write(standing_document(found), form, sys.stdout)
+def _ended(found: FleetFolder, form: Form = "table", *, whole: bool = True) -> int:
+    """Print how it stands with a fleet; the exit code. ``whole``: with all nodes."""
+    write(standing_document(found, whole=whole), form, sys.stdout)
     return int(bool(missing_nodes(found)) or any(one.failed for one in found.standings.values()))
+
+
+def _judged(found: FleetFolder) -> int:
+    """Print how it stands with a fleet, and the verdict on its nodes; the exit code."""
+    from milabench_ng.cli.fleet_report import make_fleet_report, print_fleet_report
+
+    incomplete = _ended(found, whole=False)
+    report = make_fleet_report(found.path, weights=None, price=None, groups=None, margin=None)
+    print()
+    return incomplete or print_fleet_report(report, form="table", html=None, output=None, force=False)

@@ -57,7 +57,8 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
         )
         assert "Traceback" not in done.stderr
         told = f"{command}\n{done.stdout}{done.stderr}"
-        assert done.returncode == 0 or (stated.startswith("mnb report") and done.returncode in (1, 3)), told
+        judged = stated.startswith(("mnb report", "mnb fleet run", "mnb fleet resume"))
+        assert done.returncode == (3 if judged else 0), f"of two nodes, nobody can say which is slow: {told}"
         if "adopt" in command:
             (tmp_path / "results" / "nodes").rename(tmp_path / "acceptance" / "nodes")
     for name in ("acceptance", "under-slurm", "together", "burn-in"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def fleet(stand_in: StandIn, folder: Path, *words: str) -> int:
 def test_a_slow_node_and_some_others_run_again_in_sessions_of_their_own(
     stand_in: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert fleet(stand_in, tmp_path, "--nodes", "8", "--retests", "2") == 0
+    assert fleet(stand_in, tmp_path, "--nodes", "8", "--retests", "2") == 1, "and it ends with the verdict"
     found = FleetFolder.read(tmp_path / "fleet")
     picked = [event for event in found.ledger.events if isinstance(event, Retested)]
     assert [event.session for event in picked] == ["retest-1", "retest-2"]
@@ -50,9 +51,10 @@ def test_a_slow_node_and_some_others_run_again_in_sessions_of_their_own(
     for node in picked[0].nodes:
         assert [one.session for one in found.of(node)] == ["screen", "retest-1", "retest-2"]
     assert {one.node for one in found.sessions if one.session != "screen"} == set(picked[0].nodes)
-    assert re.search(rf"retest-1: {SLOW}: may be slow in all", capsys.readouterr().err)
+    said, progress = capsys.readouterr()
+    assert re.search(rf"retest-1: {SLOW}: may be slow in all", progress)
     assert call(("report", str(tmp_path / "fleet"))) == 1
-    said = capsys.readouterr().out
+    assert capsys.readouterr().out in said
     drains = [line.partition("scontrol")[2] for line in said.splitlines() if "scontrol" in line]
     assert [shlex.split(line)[:3] for line in drains] == [["update", f"nodename={SLOW}", "state=drain"]]
 
@@ -60,7 +62,7 @@ def test_a_slow_node_and_some_others_run_again_in_sessions_of_their_own(
     lines = fleet_ledger.read_bytes().splitlines(keepends=True)
     cut = next(place for place, line in enumerate(lines) if b'"session":"retest-2"' in line)
     fleet_ledger.write_bytes(b"".join(lines[: cut + 1]))  # as if it had been killed before the second retest
-    assert call(("fleet", "resume", str(tmp_path / "fleet"))) == 0
+    assert call(("fleet", "resume", str(tmp_path / "fleet"))) == 1
     again = FleetFolder.read(tmp_path / "fleet")
     assert again.standings[SLOW, "retest-2"].collected
     called = next(tmp_path.glob(f"there/*/{SLOW}/called")).read_text().split()
@@ -68,17 +70,17 @@ def test_a_slow_node_and_some_others_run_again_in_sessions_of_their_own(
 
 
 def test_without_suspicion_nothing_runs_again(stand_in: StandIn, tmp_path: Path) -> None:
-    assert fleet(stand_in, tmp_path, "--nodes", "2") == 0
+    assert fleet(stand_in, tmp_path, "--nodes", "2") == 3, "of two nodes, nobody can say which is slow"
     found = FleetFolder.read(tmp_path / "fleet")
     assert {one.session for one in found.sessions} == {"screen"}
 
 
 def test_all_nodes_begin_at_one_moment(stand_in: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert fleet(stand_in, tmp_path, "--nodes", "4", "--retests", "0", "--common-start", "3s") == 0
+    assert fleet(stand_in, tmp_path, "--nodes", "4", "--retests", "0", "--common-start", "3s") == 3
     (common,) = (e for e in FleetFolder.read(tmp_path / "fleet").ledger.events if isinstance(e, CommonStart))
     moments = [float(path.read_text()) for path in tmp_path.glob("there/*/*/at")]
     assert len(moments) == 4
-    assert max(moments) - min(moments) < 1.5, "a busy machine starts four shells in much less"
+    assert min(moments) >= datetime.fromisoformat(common.at_utc).timestamp() - 0.001, "nobody begins before it"
     assert "all nodes begin at" in capsys.readouterr().err
     assert common.session == "screen"
 
@@ -96,7 +98,7 @@ def test_clocks_that_may_be_off_are_named() -> None:
 def test_a_burn_in_repeats_until_its_time_is_over(
     stand_in: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert fleet(stand_in, tmp_path, "--nodes", "1", "--for", "1h", "--jobs", "--window 1 --tenants 1") == 0
+    assert fleet(stand_in, tmp_path, "--nodes", "1", "--for", "1h", "--jobs", "--window 1 --tenants 1") == 3
     manifest = FleetFolder.read(tmp_path / "fleet").manifest
     assert manifest.arguments[:8] == ("--window", "1", "--tenants", "1", "--repeat", "901", "--budget", "1h")
     assert manifest.burn_in_s == 3600

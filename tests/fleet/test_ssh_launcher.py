@@ -121,7 +121,7 @@ def test_what_nodes_did_by_themselves_is_collected_and_nothing_here_is_lost(
     folder = tmp_path / "fleet"
     words = ("--mnb", stand_in.command, "--node-folder", str(tmp_path / "there"), "-o", str(folder), "--", *options)
     profile = str(stand_in.folder / "tiny.json")
-    assert call(("fleet", "run", profile, "--launcher", "ssh", "--hosts", "n1", *words)) == 0
+    assert call(("fleet", "run", profile, "--launcher", "ssh", "--hosts", "n1", *words)) == 3
     (node,) = tmp_path.glob("there/*/n1")
     forget_the_end(folder)
     assert call(("fleet", "status", str(folder))) == 1
@@ -149,11 +149,11 @@ def test_a_command_that_is_interrupted_leaves_nodes_to_themselves(options: Seque
 
 @needs_sshd
 @pytest.mark.slow
-def test_64_nodes_are_reached_in_30_s(options: Sequence[str]) -> None:
+def test_64_nodes_work_at_once(options: Sequence[str], tmp_path: Path) -> None:
+    """None of them ends before all have begun: ClusterShell's usual fan-out would wait for ever."""
     nodes = make(Asked(hosts="n[01-64]")).nodes
     began = time.monotonic()
-    with Ssh(nodes, tuple(options)).run(nodes, "exit 0", lambda *_: None) as ended:
+    script = f"touch {tmp_path}/{{node}}; until test $(ls {tmp_path} | wc -l) = 64; do sleep 3; done"
+    with Ssh(nodes, tuple(options)).run(nodes, script, lambda *_: None) as ended:
         assert {one.status for one in ended} == {0}
-    took = time.monotonic() - began
-    print(f"64 nodes by ssh: {took:.1f} s")
-    assert took < 30
+    print(f"64 nodes by ssh: {time.monotonic() - began:.1f} s")

@@ -12,12 +12,12 @@ from milabench_ng.fleet.retesting import missing_nodes
 from milabench_ng.model.plain import plain
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Cell, Tone
-from milabench_ng.present.render.sections import Document, Heading, facts, in_one_table, table
+from milabench_ng.present.render.sections import Document, Heading, Part, facts, in_one_table, table
 from milabench_ng.records.reading import read_ledger
 
 
-def standing_document(found: FleetFolder) -> Document:
-    """How it stands with every node of a fleet."""
+def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
+    """How it stands with every node of a fleet, or, if not ``whole``, with those whose results are not all here."""
     standings, missing = found.standings, missing_nodes(found)
     rows = [
         (
@@ -30,6 +30,7 @@ def standing_document(found: FleetFolder) -> Document:
             one.since_utc[:19].replace("T", " ") or None,
         )
         for (node, session), one in standings.items()
+        if whole or one.failed or one.state != "ended" or not one.collected
     ]
     state = Heading("state", tone=lambda cell: _TONES.get(cell, "plain"))
     reason = Heading("reason", words=60)
@@ -40,13 +41,13 @@ def standing_document(found: FleetFolder) -> Document:
     told += [("burn-in", line) for line in _burn_in(found)]
     if missing and not found.going_on:
         told.append(("next", f"mnb fleet resume {shlex.quote(plain(found.path))}"))
-    parts = (nodes, facts("", told))
-    whole = {
+    parts: tuple[Part, ...] = (*([nodes] if rows else []), facts("", told))
+    values = {
         "fleet_id": found.manifest.fleet_id,
         "going_on": found.going_on,
         "nodes": [{"node": node, "session": session, "standing": one} for (node, session), one in standings.items()],
     }
-    return Document(title="mnb fleet", parts=parts, table=in_one_table(parts), whole=whole)
+    return Document(title="mnb fleet", parts=parts, table=in_one_table(parts), whole=values)
 
 
 def _burn_in(found: FleetFolder) -> Iterator[str]:
