@@ -87,7 +87,7 @@ def check(
     if store and baseline is not None:
         raise InputError("--store cannot be combined with --baseline. Leave one of them out")
     began = time.monotonic()
-    named = load_source(baseline) if baseline else None  # a mistake shows before the run
+    named = _named(baseline) if baseline else None  # a mistake shows before the run
     if store:
         _make_writable(state_folder())
     enter_scope("auto", None)
@@ -119,8 +119,17 @@ def check(
     if json:
         print(msgspec.json.encode(line).decode())
     else:
-        write_parts([facts("", _told(line, made))], sys.stdout)
+        write_parts([facts("", _told(line, made, store=store))], sys.stdout)
     return made.exit_code
+
+
+def _named(baseline: str) -> Summary:
+    """Raises InputError, before minutes of work, for one that has none of the tests of a check."""
+    found = load_source(baseline)
+    if PROFILE.name not in found.known_suites:
+        suites = ", ".join(found.known_suites)
+        raise InputError(f"--baseline {plain(baseline)}: it is of {suites}. Make one of check: mnb check --store")
+    return found
 
 
 def _request(node: NodeOptions) -> RunRequest:
@@ -178,7 +187,7 @@ def _store(found: Summary) -> str:
     return str(file)
 
 
-def _told(line: Mapping[str, object], made: Health) -> Iterator[tuple[str, str]]:
+def _told(line: Mapping[str, object], made: Health, *, store: bool) -> Iterator[tuple[str, str]]:
     yield "verdict", made.verdict
     if made.devices:
         yield "devices", ", ".join(made.devices)
@@ -188,4 +197,7 @@ def _told(line: Mapping[str, object], made: Health) -> Iterator[tuple[str, str]]
         bound = f", at least {made.low:.1%}" if made.low is not None else ""
         yield "baseline", f"{made.ratio:.1%} of {line['baseline']}{bound}; healthy from {made.least:.0%} on"
     yield from (("because", reason) for reason in made.reasons)
-    yield from ((name, str(line[name])) for name in ("stored", "results") if line[name])
+    if store:
+        yield "stored", str(line["stored"] or "nothing: only a healthy node is a baseline")
+    if line["results"]:
+        yield "results", str(line["results"])

@@ -111,6 +111,8 @@ def test_a_disturbed_check_is_not_stored(
     assert (line["stored"], line["results"]) == (None, None)
     assert line["reasons"] == [BUSY.sentence]
     assert not list(state.iterdir())
+    checked(monkeypatch, found, "--store")
+    assert "stored   nothing: only a healthy node is a baseline" in capsys.readouterr().out
     assert not list(tmp_path.glob("mnb-*")), "the folder of a check that decides nothing is removed"
 
 
@@ -144,6 +146,7 @@ def test_an_interrupted_check_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path:
     [
         (("--least", "2"), "--least: expected a share above 0% and up to 100%, got '2'"),
         (("--store",), "Name another with XDG_STATE_HOME"),
+        (("--baseline", "h200"), "--baseline h200: it is of standard. Make one of check: mnb check --store"),
     ],
 )
 def test_what_cannot_be_is_refused_before_minutes_of_work(
