@@ -49,6 +49,9 @@ GuaranteeVerdict = Literal["keeps", "breaks", "inconclusive"]
 PartVerdict = GuaranteeVerdict | Literal["no score"]
 """*No score*: of a suite that has no weights, which its tests alone can break."""
 
+_NAMED = 3
+"""So many tests are named, where a message is about many."""
+
 
 class GuaranteeRatio(msgspec.Struct, frozen=True, kw_only=True):
     """The ratio of a test or of a score, against the guarantee."""
@@ -156,7 +159,10 @@ def accept(
     promised = scored_tests(bid, None)
     found = scored_tests(delivered, None)
     if not promised.keys() & found.keys():
-        raise InputError(f"no test in common: the bid has {', '.join(promised)}; delivered were {', '.join(found)}")
+        raise InputError(
+            f"no test in common: the bid has {_few(promised)}; delivered were {_few(found)}. Run the profile of the "
+            "bid on the delivered node"
+        )
     differing = differences(delivered, bid)
     fatal = {label: one.what for one in differing if one.ratio != "counted" for label in one.tests}
     items = [_test(label, promised[label], found.get(label), fatal.get(label)) for label in promised]
@@ -189,6 +195,13 @@ def accept(
             _first_estimate(scores), [one for item in items if (one := item.estimate)], guarantee, len(judged)
         ),
     )
+
+
+def _few(labels: Iterable[str]) -> str:
+    """The first tests by name, and how many more there are."""
+    names = list(labels)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED]) or 'none'}{more}"
 
 
 def _marks(side: Side, summary: Summary, labels: Container[str]) -> Iterator[SideMark]:

@@ -178,8 +178,12 @@ def test_bad_input(bid: Path) -> None:
     with pytest.raises(InputError, match="--guarantee 97"):
         accept(summary, summary, {"standard": WEIGHTS}, 97)
     nothing = Summary(**{**msgspec.structs.asdict(summary), "tests": {}})
-    with pytest.raises(InputError, match="no test in common"):
+    with pytest.raises(InputError, match=r"no test in common: .*; delivered were none\. Run the profile"):
         accept(summary, nothing, {"standard": WEIGHTS}, 0.97)
+    many = {f"standard.t{n}": row for n, row in enumerate(5 * list(summary.tests.values()))}
+    other = Summary(**{**msgspec.structs.asdict(summary), "tests": many})
+    with pytest.raises(InputError, match=rf"t0, standard\.t1, standard\.t2 and {len(many) - 3} more"):
+        accept(summary, other, {"standard": WEIGHTS}, 0.97)
 
 
 def test_command_with_bundles(bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
