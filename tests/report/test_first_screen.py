@@ -76,3 +76,10 @@ def test_nothing_is_said_twice_and_the_worst_comes_first(report: Report) -> None
 )
 def test_points_have_four_significant_digits(value: float, shown: str) -> None:
     assert four_digits(value) == shown
+
+
+def test_repeats_one_after_another_are_told_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them would give no verdict, either."""
+    made = make_report(BASELINES / "bundles" / "modern-1xH200-20261124.tar.gz")
+    (line,) = (line for line in printed(made, monkeypatch, 160) if "NO VERDICT" in line)
+    assert line.endswith("(--order file); a verdict needs all tests in turn, as without --order")

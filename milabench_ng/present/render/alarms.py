@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.failure_rate import FAILURE_LIMIT
 from milabench_ng.analysis.scoring.score import Score
+from milabench_ng.analysis.scoring.scored import ONE_AFTER_ANOTHER
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.shipped import names
@@ -167,7 +168,8 @@ def _not_ranked(report: Report) -> Iterator[Fact]:
     score = report.score
     if score is None or score.per_device is None:
         return
-    verdict = f"a verdict needs at least {RANKED_FROM}"
-    if score.interval is None:
+    if score.why == ONE_AFTER_ANOTHER:
+        yield Fact("NO VERDICT", f"{score.why}; a verdict needs all tests in turn, as without --order", "fair")
+    elif score.interval is None:
         few = f"only {counted(score.repeats.n, 'repeat')}" if score.repeats else score.why
-        yield Fact("NO VERDICT", f"{few}; {verdict}", "fair")
+        yield Fact("NO VERDICT", f"{few}; a verdict needs at least {RANKED_FROM}", "fair")
