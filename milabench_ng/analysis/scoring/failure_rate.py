@@ -25,6 +25,8 @@ class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
     least: float
     """One-sided 95 % bounds (Clopper and Pearson, Biometrika 26, 1934), as ``most``: from 0 to 1 if nothing ran."""
     most: float
+    missing: int = 0
+    """Those of ``fail`` that have no record."""
     left: int = 0
     """Launches that an interrupted run has yet to do: no node passes before that."""
 
@@ -42,8 +44,9 @@ class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
         """In words: ``"0 of 216 failed: 0 %, at most 1.4 % with 95 % confidence"``."""
         if self.rate is None:
             return "no launch has finished"
-        least = f"at least {100 * self.least:.1f} and " if self.fail else ""
-        told = f"{self.fail} of {self.n} failed: {100 * self.rate:.3g}%"
+        least = f"at least {100 * self.least:.2f} and " if self.fail else ""
+        missing = f" ({self.missing} without a record)" if self.missing else ""
+        told = f"{self.fail} of {self.n} failed{missing}: {100 * self.rate:.3g}%"
         left = f"; {self.left} not run yet" if self.left else ""
         return f"{told}, {least}at most {100 * self.most:.1f}% with 95% confidence{left}"
 
@@ -64,7 +67,9 @@ def failure_rate(summary: Summary) -> FailureRate:
     n, fail = summary.launches, summary.failures
     left = sum(row.pending for row in summary.tests.values()) if summary.interrupted else 0
     least, most = _bounds(fail, n)
-    return FailureRate(n=n, fail=fail, rate=fail / n if n else None, least=least, most=most, left=left)
+    missing = sum(row.missing for row in summary.tests.values())
+    rate = fail / n if n else None
+    return FailureRate(n=n, fail=fail, rate=rate, least=least, most=most, missing=missing, left=left)
 
 
 def _bounds(fail: int, n: int) -> tuple[float, float]:

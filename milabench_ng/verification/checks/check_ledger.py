@@ -184,6 +184,6 @@ def attempts_fact(evidence: Evidence) -> str:
     failed = sum(event.cause is not None for event in recorded(events))
     interrupted = sum(isinstance(event, Interrupted) for event in events)
     return (
-        f"{counted(tried, 'attempt')}, {failed} failed, {len(lost_attempts(events))} without a record, "
+        f"{counted(tried, 'attempt')} in the ledger, {failed} failed, {len(lost_attempts(events))} never recorded, "
         f"{counted(interrupted, 'interruption')}, {counted(evidence.summary.starts, 'session')}"
     )
