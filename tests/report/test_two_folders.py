@@ -161,7 +161,8 @@ def test_an_old_summary_is_read_and_what_it_does_not_record_does_not_count(healt
     for at in found.rows.values():
         assert at.perf_ratio == pytest.approx(1.0, rel=1e-3)  # a mean over the geometric mean of the repeats
         assert (at.effect.ratio, at.effect.why) == (None, "no repeats are recorded")
-    assert "no weighted test can be compared" in printed(compared(healthy, old))
+    why = f"options recorded vs. not recorded in {len(found.reasons)} of {found.of} tests"
+    assert f"no weighted test can be compared: {why}" in printed(compared(healthy, old))
 
 
 def test_the_figures_of_2020_have_no_interval_and_say_so() -> None:

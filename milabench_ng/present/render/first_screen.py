@@ -26,7 +26,7 @@ from milabench_ng.present.render.cells import Fact, Tone, brief, covered, device
 from milabench_ng.present.render.columns import span
 from milabench_ng.present.render.look_at import look_at
 from milabench_ng.present.render.next_step import next_step
-from milabench_ng.present.render.ratio_statements import span_of_money
+from milabench_ng.present.render.ratio_statements import span_of_money, why_no_ratio
 from milabench_ng.report.report import NOT_RECORDED, Report
 
 NO_POINTS = "no score: only some tests ran"
@@ -171,7 +171,7 @@ def _versus(report: Report, other: Comparison) -> Answer:
     """The ratio of the throughputs, and the verdict on it."""
     name = f"vs {brief(other)}"
     if other.ratio is None or other.ratio_per_node is None:
-        return Answer(name=name, parts=("no weighted test can be compared",), tone="fair")
+        return Answer(name=name, parts=(why_no_ratio(other),), tone="fair")
     word, known = device_word(report.summary), other.effect.ratio
     ours = report.summary.devices
     against = "" if other.devices == ours else f" ({counted(ours, word)} vs. {other.devices})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from milabench_ng.analysis.scoring.comparison import Comparison
@@ -32,12 +33,19 @@ def _verdict_text(other: Comparison) -> tuple[str, Tone]:
     """The ratio with all qualifications."""
     found = other.effect
     if other.status == "none":
-        return "none: no weighted test can be compared", "fair"
+        return f"none: {why_no_ratio(other)}", "fair"
     if found.ratio is None:
         return f"{other.ratio or 0.0:.3f}, no interval: {_why(other)}", "fair"
     text = f"{found.ratio.value:.3f} {span(found.ratio)}: {_verdict(found, other.margin)}"
     needed = "over 1000" if found.repeats_needed is None else str(found.repeats_needed)
     return f"{text}; a ±1% interval would need about {needed} repeats", tone_of_verdict(found.verdict)
+
+
+def why_no_ratio(other: Comparison) -> str:
+    """Why no weighted test counts: what most of them lack."""
+    lacking = Counter(other.reasons.values()).most_common(2)
+    why = ", ".join(f"{reason} in {times} of {other.of} tests" for reason, times in lacking)
+    return f"no weighted test can be compared{': ' if why else ''}{why}"
 
 
 def _why(other: Comparison) -> str:
