@@ -29,7 +29,7 @@ from milabench_ng.present.render.cells import figure, number, one_decimal, whole
 from milabench_ng.present.render.sections import Document, Heading, Section, facts, table
 from milabench_ng.present.render.terminal import write_parts
 from milabench_ng.present.writers import open_output, write
-from milabench_ng.verification.opening import load_result
+from milabench_ng.verification.opening import load_result, load_source
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
 
@@ -45,9 +45,9 @@ def show(name: str, *, form: FormOption = "table") -> int:
     Parameters
     ----------
     name
-        A shipped baseline, a summary file or a result folder.
+        A shipped baseline, a summary file, a result folder or a bundle.
     """
-    made = load_baseline(name)
+    made = load_source(name)
     at = made.provenance
     pairs = [("kind", at.kind), ("source", at.source), ("devices", f"{made.devices}: {at.hardware}")]
     pairs += [*at.node.items(), ("software", ", ".join(f"{key} {value}" for key, value in at.software.items()))]
@@ -181,9 +181,9 @@ def check(name: str) -> int:
     Parameters
     ----------
     name
-        A shipped baseline, a summary file or a result folder.
+        A shipped baseline, a summary file, a result folder or a bundle.
     """
-    made = load_baseline(name)
+    made = load_source(name)
     shipped = {other: load_baseline(other) for other in names("baselines") if other != Path(name).stem}
     others = {other: one for other, one in shipped.items() if one.suite == made.suite}
     found = doubts(made, others)

@@ -238,6 +238,7 @@ baseline | 0 | Usage: mnb baseline COMMAND
 baseline show v100 | 0 | standard (v100)
 baseline show v10 | 2 | mnb: v10: no such file or folder, and no shipped baseline has that
 baseline show base.json | 0 | quick (base.json)
+baseline show res.tar.gz | 0 | quick (res.tar.gz)
 baseline show nowhere | 2 | mnb: nowhere: no such file or folder, and no shipped baseline has
 baseline build res | 0 | {
 baseline build res --accept-shortfalls | 0 | {
