@@ -48,6 +48,7 @@ _HEADERS = 1 << 16
 """More bytes than the headers of one member take."""
 _BLOCK = 1 << 20
 _GZIP = b"\x1f\x8b"
+_AGAIN = "Ask for it again, as `mnb bundle` made it"
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +99,8 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
                 where = f"{source}: cannot be unpacked in {root.parent}: {error.strerror}"
                 raise InputError(f"{where}. Set TMPDIR to a folder with room") from None
             if isinstance(error, zlib.error):
-                raise InputError(f"{source}: damaged: its content cannot be unpacked. Have it sent again") from None
-            raise InputError(f"{source}: not a bundle made by `mnb bundle`: {error}") from None
+                raise InputError(f"{source}: damaged: its content cannot be unpacked. {_AGAIN}") from None
+            raise InputError(f"{source}: not a bundle made by `mnb bundle`: {error}. {_AGAIN}") from None
         yield _opened(source, root)
 
 
@@ -129,7 +130,7 @@ def is_bundle(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            return file.read(2) == b"\x1f\x8b"
+            return file.read(len(_GZIP)) == _GZIP
     except OSError:  # it may not be read: whoever reads it as a summary says so
         return False
 
@@ -220,7 +221,7 @@ def extract(source: Path, root: Path, belongs: Callable[[str], bool]) -> None:
     end = 0
     with source.open("rb") as file:
         if file.read(len(_GZIP)) != _GZIP:
-            raise tarfile.ReadError("it is not compressed by gzip")
+            raise tarfile.ReadError("it is not compressed by gzip (a summary cannot be verified)")
         file.seek(0)
         meted = _Meted(file, source.stat().st_size)
         meted.allow(_HEADERS)
@@ -234,7 +235,7 @@ def extract(source: Path, root: Path, belongs: Callable[[str], bool]) -> None:
                     meted.allow(_HEADERS)
             meted.require_end(end)
         except InputError as error:
-            raise InputError(f"{source}: refused: {error}") from None
+            raise InputError(f"{source}: refused: {error}. {_AGAIN}") from None
 
 
 def _check(member: tarfile.TarInfo, seen: set[str], belongs: Callable[[str], bool]) -> None:

@@ -168,7 +168,8 @@ def load_rules(source: str | Path | None) -> Rules:
 
 def decode_rules(content: bytes, source: str) -> Rules:
     """Decode rules from JSON; ``source`` is for errors. Raises an InputError that names the key."""
-    rules = convert_json(parse_json(content, source), Rules, source, "the keys of rules are in docs/reference/rules.md")
+    advice = "the keys of rules are in docs/reference/rules-file.md"
+    rules = convert_json(parse_json(content, source), Rules, source, advice)
     if rules.schema != RULES_SCHEMA:
         raise InputError(f"{source}: rules of schema {rules.schema}; this version of mnb reads {RULES_SCHEMA}")
     return rules
