@@ -94,7 +94,7 @@ def _facts(dry: DryRun, request: RunRequest, weights: Path | None) -> Facts:
         ),
         ("estimated time", estimate),
         ("weights", _weighted(sorted({launch.suite for launch in plan.launches})) if weights is None else str(weights)),
-        ("expected warnings", foreseen(dry.planned, weights) or "no"),
+        ("expected warnings", foreseen(dry.planned, weights) or "none"),
     ]
     shares = [(f"I/O limit of {test}", io_text(io)) for test, io in dry.planned.io.items()]
     return facts("", [*pairs, *shares, *(("note", note) for note in (*dry.planned.notes, *dry.changed))])
