@@ -109,6 +109,11 @@ def test_a_disturbed_check_is_not_stored(
     assert checked(monkeypatch, found, "--store", "--json") == 3
     line = json.loads(capsys.readouterr().out)
     assert (line["stored"], line["results"]) == (None, None)
+    page = Path(__file__).parents[2] / "docs" / "reference" / "check.md"
+    told = [
+        key for row in page.read_text().splitlines() if row.startswith("| `") for key in row.split("|")[1].split(",")
+    ]
+    assert sorted(key.strip(" `") for key in told) == sorted(line)
     assert line["reasons"] == [BUSY.sentence]
     assert not list(state.iterdir())
     checked(monkeypatch, found, "--store")
