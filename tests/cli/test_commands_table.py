@@ -369,7 +369,7 @@ doctor --slots-per-device 27 | 2 | mnb: --slots-per-device: expected 1 to 26, go
 doctor --tenants 1.5 | 2 | mnb: --tenants: expected a whole number, got '1.5'. Try --tenants 5
 doctor --tenants 1000 | 2 | mnb: --tenants 1000: this node has
 doctor --ram-total much | 2 | mnb: --ram-total: expected a size, got 'much'. Try 512MiB or 256GiB
-doctor --gpus nobody | 2 | mnb: --gpus nobody: this node has no GPU. See mnb doctor
+doctor --gpus nobody | 2 | mnb: --gpus nobody: this node has no GPU. Without it, tenants are
 --version | 0 | 0.3.0
 --hlp | 2 | mnb: Unknown command "--hlp". See mnb --help
 help | 2 | mnb: Unknown command "help". See mnb --help

@@ -79,6 +79,19 @@ def test_a_node_without_gpus_has_none_to_hide() -> None:
     assert chosen({"CUDA_VISIBLE_DEVICES": ""}, gpus=()).notes == ()
 
 
+@pytest.mark.parametrize(
+    ("environ", "named", "why"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, "", "CUDA_VISIBLE_DEVICES 0,1: this node has no GPU"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "0", "--gpus 0: this node has no GPU"),
+    ],
+)
+def test_gpus_that_are_named_on_a_node_without_any_are_refused(environ: dict[str, str], named: str, why: str) -> None:
+    """The driver of a node may be gone: its CPUs are no answer to who named its GPUs."""
+    with pytest.raises(InputError, match=why):
+        chosen(environ, gpus=(), named=named)
+
+
 def test_hidden_gpus_are_no_tenants() -> None:
     assert len(chosen({"CUDA_VISIBLE_DEVICES": ""}, tenants=4).devices) == 4
     with pytest.raises(InputError, match="--tenants 5: this node has only 4 CPUs"):

@@ -34,15 +34,18 @@ def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int, environ:
     tenants = request.tenants
     if tenants is not None and tenants < 1:
         raise InputError(f"--tenants: expected at least 1, got {tenants}")
-    if not gpus and request.gpus:
-        raise InputError(f"--gpus {','.join(request.gpus)}: this node has no GPU. See mnb doctor")
     visible = environ.get(VISIBLE)
-    named = request.gpus or _first_names(visible)
+    named, by = (request.gpus, "--gpus") if request.gpus else (_first_names(visible), VISIBLE)
+    if named and not gpus:
+        names = ",".join(named)
+        raise InputError(
+            f"{by} {names}: this node has no GPU. Without it, tenants are CPU partitions, and mnb doctor says more"
+        )
     if not gpus:
         return Chosen(_partitions(tenants, cpus))
     if not named and visible is not None:
         return Chosen(_partitions(tenants, cpus), (_hidden(gpus, visible),))
-    return Chosen(_first(select(gpus, named, "--gpus" if request.gpus else VISIBLE), tenants))
+    return Chosen(_first(select(gpus, named, by), tenants))
 
 
 def _first_names(visible: str | None) -> tuple[str, ...]:
