@@ -23,6 +23,7 @@ from milabench_ng.present.render.alarms import alarms, alarms_of_launches
 from milabench_ng.present.writers import (
     SuiteName,
     open_output,
+    refuse_json,
     refuse_same,
     tell,
     write_layout,
@@ -133,6 +134,7 @@ def report(
     if price_per is not None and price is None:
         raise InputError("--price-per needs a price. Add --price")
     refuse_same(html, output)
+    refuse_json(layout, form)
     for each in folders:
         _refuse_baseline(each)
     options = ReportOptions(

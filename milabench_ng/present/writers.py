@@ -66,10 +66,11 @@ def write_last_screen(report: Report, stream: TextIO) -> None:
 
 
 def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -> None:
-    """Write ``report`` to ``stream`` with the columns of ``suite``.
+    """Write ``report`` to ``stream`` with the columns of ``suite``, and say which options these leave out.
 
     Raises InputError for JSON, or if the report has no test of the suite.
     """
+    refuse_json(suite, form)
     layout: SuiteLayout = import_module(f"milabench_ng.present.layouts.{LAYOUTS[suite]}").LAYOUT
     match form:
         case "csv":
@@ -85,8 +86,16 @@ def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -
             as_table.write_alarms(report, stream)
             as_table.write_sections(sections, stream)
             as_table.write_isolation(report, stream)
-        case "json":
-            raise InputError(f"--layout {suite} --format json: a suite's layout is a table, csv or markdown")
+    left_out = [name for name, there in (("--compare", report.comparisons), ("--price", report.price)) if there]
+    if left_out and not layout.compares:
+        without = "it is in the report without --layout"
+        tell([Fact(f"--layout {suite}", f"its columns hold nothing of {' and '.join(left_out)}; {without}")])
+
+
+def refuse_json(suite: SuiteName | None, form: Form) -> None:
+    """Raise InputError for the columns of a suite as JSON: before anything is read, where a command asks in time."""
+    if suite is not None and form == "json":
+        raise InputError(f"--layout {suite} --format json: a suite's layout is a table, csv or markdown")
 
 
 def _interference() -> ModuleType:

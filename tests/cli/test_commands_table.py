@@ -134,6 +134,7 @@ report res --format json | 0 | {
 report res --format csv | 0 | test,unit,weight,n,fail,perf (unit/s),+-95 % (%),std (%),devices
 report res --format markdown | 0 | # mnb report: quick
 report res --layout cv --format json | 2 | mnb: --layout cv --format json: a suite's layout is a table, csv or markdown
+report nowhere --layout cv --format json | 2 | mnb: --layout cv --format json: a suite's layout is a table, csv or
 report res --layout cv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --per-gpu | 0 | mnb · quick · res

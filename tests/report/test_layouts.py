@@ -14,7 +14,7 @@ from rows import changed as changed_row
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.analysis.summary.summary import Stat, Summary
 from milabench_ng.model.errors import InputError
-from milabench_ng.present.writers import Form, write_layout
+from milabench_ng.present.writers import Form, SuiteName, write_layout
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.records.window import SliceRow
 from milabench_ng.report.report import Report
@@ -115,6 +115,21 @@ def test_other_forms() -> None:
         written(report_on(load_baseline("unet3d-v100")), "json")
     assert "Quadro" not in (shown := written(report_on(load_baseline("unet3d-v100")), "table"))
     assert "V100" in shown
+
+
+@pytest.mark.parametrize(("suite", "told"), [("unet3d", True), ("lambda", False)])
+def test_options_that_the_columns_of_a_suite_leave_out_are_told(
+    suite: SuiteName, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle, other = {
+        "unet3d": ("unet3d-2xH200-20261122", "unet3d-a100"),
+        "lambda": ("lambda-1xH200-20261123", "lambda-h200"),
+    }[suite]
+    root = Path(__file__).parents[2] / "baselines" / "bundles"
+    report = make_report(root / f"{bundle}.tar.gz", compare_to=[other])
+    write_layout(report, suite, "csv", io.StringIO())
+    said = f"mnb: --layout {suite}: its columns hold nothing of --compare; it is in the report without --layout\n"
+    assert capsys.readouterr().err == (said if told else "")
 
 
 def test_published_figures_stand_beside_a_run_and_decide_nothing() -> None:

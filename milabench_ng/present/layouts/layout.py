@@ -19,6 +19,8 @@ class SuiteLayout(msgspec.Struct, frozen=True, kw_only=True):
     """All results in one table, for CSV."""
     tables: Callable[[Report], tuple[Section, ...]]
     """The tables of its Markdown."""
+    compares: bool = False
+    """Whether its columns hold ratios to the baselines, and the price."""
 
 
 def chosen(report: Report, suite: str, belongs: Callable[[Line], bool]) -> tuple[Line, ...]:

@@ -87,7 +87,7 @@ def systems(reports: Mapping[str, Report]) -> Section:
     )
 
 
-LAYOUT = SuiteLayout(table=table, tables=tables)
+LAYOUT = SuiteLayout(table=table, tables=tables, compares=True)
 
 
 class _System(msgspec.Struct, frozen=True, kw_only=True):
