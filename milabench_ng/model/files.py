@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +22,8 @@ from typing import Any, Literal, NoReturn, TypeVar
 import msgspec
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import short
+from milabench_ng.model.plain import plain, short
+from milabench_ng.model.similar import did_you_mean
 
 MIB = 1 << 20
 SMALL = 4 * MIB
@@ -63,7 +65,8 @@ def read_content(path: Path, largest: int = SMALL, flags: int = 0) -> bytes:
     """The bytes of a regular file of text of at most ``largest`` bytes; see `read_bytes`."""
     content = read_bytes(path, largest, flags)
     if content.startswith(GZIP):
-        refuse(path, "compressed, like a bundle, not text. To use a file in it, unpack it first: tar -xzf")
+        unpacked = f"tar -xzf {shlex.quote(plain(path))}"
+        refuse(path, f"compressed, like a bundle, not text. To use a file in it, unpack it first: {unpacked}")
     return content
 
 
@@ -82,6 +85,8 @@ def read_bytes(path: Path, largest: int, flags: int = 0) -> bytes:
             content = file.read(largest + 1)
     except IsADirectoryError:
         refuse(path, "a folder, not a file")
+    except FileNotFoundError:
+        refuse(path, absent(path))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         refuse(path, getattr(error, "strerror", None) or str(error))
     if len(content) > largest:
@@ -92,6 +97,8 @@ def read_bytes(path: Path, largest: int, flags: int = 0) -> bytes:
 def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
     """The value of a JSON text; ``source`` is the file's name, for errors."""
     text = decode_text(content, source)
+    if not text.strip():
+        refuse(source, "the file is empty")
     refuse_large_numbers(content, source)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -191,6 +198,17 @@ def _kind(mode: int) -> str:
         stat.S_IFBLK: "a device",
     }
     return kinds.get(stat.S_IFMT(mode), "something else")
+
+
+def absent(path: Path) -> str:
+    """Which part of ``path`` there is not, and what it may have been meant to be."""
+    missing = next((place for place in (*reversed(path.parents), path) if not os.path.lexists(place)), None)
+    if missing is None:
+        return "a link to nothing"
+    what = f"the folder {plain(missing)} does not exist" if missing != path else "no such file"
+    with suppress(OSError):
+        return f"{what}{did_you_mean(missing.name, map(plain, os.listdir(missing.parent)))}"
+    return what
 
 
 def nearest(path: Path) -> Path:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import absent
 from milabench_ng.model.plain import short
 from milabench_ng.records.names import EVENTS, LEDGER, MANIFEST, RECORD_NAME, write_atomically
 
@@ -49,5 +50,9 @@ def write_output(path: Path, content: bytes, option: str, *, force: bool = False
                 stream.write(content)
         else:
             write_atomically(Path(os.path.realpath(path)), content)
+    except IsADirectoryError:
+        raise InputError(f"{option} {short(path)}: this is a folder. Name a file") from None
+    except FileNotFoundError:
+        raise InputError(f"{option} {short(path)}: {absent(path)}. Create it, or name another file") from None
     except OSError as error:
-        raise InputError(f"{option} {short(path)}: {error.strerror}") from None
+        raise InputError(f"{option} {short(path)}: {error.strerror}. Name another file") from None

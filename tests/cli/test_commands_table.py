@@ -138,7 +138,11 @@ report nowhere --layout cv --format json | 2 | mnb: --layout cv --format json: a
 report res --layout cv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --per-gpu | 0 | mnb · quick · res
-report res --weights nowhere.json | 2 | mnb: weights nowhere.json: no such file
+report res --weights nowhere.json | 2 | mnb: nowhere.json: no such file
+bids nots.txt | 2 | mnb: nots.txt: no such file (did you mean 'notes.txt'?)
+report res --weights nowhere/w.json | 2 | mnb: nowhere/w.json: the folder nowhere does not exist
+report res --weights emtpy/w.json | 2 | mnb: emtpy/w.json: the folder emtpy does not exist (did you mean 'empty'?)
+jobs res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file in it, unpack it
 report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 report res --rules standard | 1 | mnb · quick · res
 report res --rules standard --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file. It
@@ -160,10 +164,10 @@ report res -o old.txt --force | 0 |
 report res -o res/run.json | 2 | mnb: --output res/run.json: files of a run are never overwritten. Name another file
 report res -o res/run.json --force | 2 | mnb: --output res/run.json: files of a run are never overwritten.
 report res -o res/ledger.jsonl --force | 2 | mnb: --output res/ledger.jsonl: files of a run are never overwritten.
-report res -o nowhere/new.txt | 2 | mnb: --output nowhere/new.txt: No such file or directory
-report res -o empty | 2 | mnb: --output empty: Is a directory
+report res -o nowhere/new.txt | 2 | mnb: --output nowhere/new.txt: the folder nowhere does not exist. Create it
+report res -o empty | 2 | mnb: --output empty: this is a folder. Name a file
 report res --html old.txt | 2 | mnb: --html old.txt: the file exists. Name another one, or pass --force
-report res --html nowhere/new.html | 2 | mnb: --html nowhere/new.html: No such file or directory
+report res --html nowhere/new.html | 2 | mnb: --html nowhere/new.html: the folder nowhere does not exist. Create it
 report res --html new.html | 0 | mnb · quick · res
 report res --html res/run.json --force | 2 | mnb: --html res/run.json: files of a run are never overwritten. Name
 report res --tables tables | 0 | mnb · quick · res
@@ -172,7 +176,7 @@ report "" | 2 | mnb: argument 2 is empty. Is a shell variable unset?
 report res --tables "" | 2 | mnb: argument 4 is empty. Is a shell variable unset?
 accept "" res | 2 | mnb: argument 2 is empty
 report list.json | 2 | mnb: list.json: not a summary. Give a result folder, or a file that `mnb summary -o` wrote
-report empty.json | 2 | mnb: empty.json: not JSON: Expecting value (line 1, column 1). Is it
+report empty.json | 2 | mnb: empty.json: the file is empty
 report wide.json | 2 | mnb: wide.json: begins with the byte order mark of UTF-16. Save it as UTF-8 without one
 report /dev/zero | 2 | mnb: /dev/zero: a device, and not a file
 report res --price 0 | 2 | mnb: --price: expected an amount, got '0'. Try 300000, 300,000 or
@@ -230,7 +234,7 @@ accept res | 2 | mnb accept: DELIVERED is missing. See the example in mnb accept
 bids bids.json | 0 | reference one node of again
 bids again-bids.json | 0 | reference one node of res.tar.gz
 bids bad-bids.json | 2 | mnb: bad-bids.json: bid 'acme': Object missing required field `price`; the form is
-bids nowhere.json | 2 | mnb: nowhere.json: No such file or directory
+bids nowhere.json | 2 | mnb: nowhere.json: no such file
 bids notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 bids bids.json -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
 bids bids.json --format html | 2 | mnb bids: Invalid value "html" for --format. Choose from: "table", "json", "csv",
@@ -284,7 +288,7 @@ jobs quick --io-read fast | 2 | mnb: --io-read: expected a bandwidth
 jobs quick --io-write 1B/s | 2 | mnb: --io-write: '1B/s'
 jobs quick --order backwards | 2 | mnb jobs: Invalid value "backwards" for --order. Choose from: "file",
 jobs quick --accept-difference node | 2 | mnb: --accept-difference needs --resume
-jobs quick --weights nowhere.json | 2 | mnb: weights nowhere.json: no such file
+jobs quick --weights nowhere.json | 2 | mnb: nowhere.json: no such file
 jobs quick --reserve-cores -1 | 2 | mnb: --reserve-cores: expected at least 0, got -1
 jobs quick --ready-limit 0 | 2 | mnb: --ready-limit: expected a number of seconds above 0, got 0
 jobs quick --ram-total much | 2 | mnb: --ram-total: expected a size, got 'much'. Try 512MiB or 256GiB
@@ -306,8 +310,8 @@ jobs quick --dry-run -o res | 2 | mnb: -o
 jobs quick --dry-run --pass-env NO_SUCH | 2 | mnb: --pass-env NO_SUCH: this variable is not set
 jobs quick --price 3 | 2 | mnb jobs: unknown option --price. Workload options go after --: mnb jobs ...
 jobs quick --batch-size 64 | 2 | mnb jobs: unknown option --batch-size. Workload options go after --: mnb
-jobs --resume nowhere | 2 | mnb: nowhere/run.json: No such file or directory. Name the folder of a run
-jobs --resume empty | 2 | mnb: empty/run.json: No such file or directory. Name the folder of a run
+jobs --resume nowhere | 2 | mnb: nowhere/run.json: the folder nowhere does not exist. Name the folder of a run
+jobs --resume empty | 2 | mnb: empty/run.json: no such file. Name the folder of a run
 jobs --resume res | 2 | mnb: res: made by mnb 0.3.0: it cannot be resumed. Start a new run
 jobs quick --resume res --repeat 3 | 2 | mnb: a resumed run keeps the options of its first session. With
 jobs --resume res --tenants 2 | 2 | mnb: a resumed run keeps the options of its first session. With
@@ -328,7 +332,7 @@ fleet status res | 2 | mnb: res: not a fleet folder: it has no fleet.json
 fleet resume res | 2 | mnb: res: not a fleet folder: it has no fleet.json
 fleet collect missing | 2 | mnb: missing: no such folder
 resume | 2 | mnb resume: FOLDER is missing. See the example in mnb resume --help
-resume nowhere | 2 | mnb: nowhere/run.json: No such file or directory. Name the folder of a run
+resume nowhere | 2 | mnb: nowhere/run.json: the folder nowhere does not exist. Name the folder of a run
 resume res | 2 | mnb: res: made by mnb 0.3.0: it cannot be resumed. Start a new run
 resume res --retry -1 | 2 | mnb: --retry: expected at least 0, got -1
 resume res --repeat 3 | 2 | mnb resume: unknown option --repeat. See mnb resume --help
@@ -340,7 +344,7 @@ run vae -o nowhere/vae.json | 2 | mnb: -o
 run vae -o res/run.json | 2 | mnb: -o
 run vae -o base.json | 2 | mnb: -o
 rerun | 2 | mnb rerun: RECORD is missing. See the example in mnb rerun --help
-rerun nowhere.json | 2 | mnb: nowhere.json: No such file or directory
+rerun nowhere.json | 2 | mnb: nowhere.json: no such file
 rerun res | 2 | mnb: res: a folder, not a file; give a record in it, such as res/quick.
 rerun notes.txt | 2 | mnb: notes.txt: not a readable record: not JSON: Expecting value (line 1, column 1)
 prepare | 2 | mnb prepare: PROFILE is missing. See the example in mnb prepare --help
@@ -351,7 +355,7 @@ list quik | 2 | mnb: quik: no such file, and no shipped profile has that name (d
 list notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 list nowhere.json | 2 | mnb: nowhere.json: no such file, and no shipped profile has that
 stamp request nowhere | 2 | mnb: nowhere: no ledger.jsonl with an entry
-stamp add res nowhere | 2 | mnb: nowhere: No such file or directory
+stamp add res nowhere | 2 | mnb: nowhere: no such file
 list res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file
 jobs res.tar.gz --dry-run | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file
 verify res --rules res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file

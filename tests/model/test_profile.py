@@ -126,7 +126,7 @@ def test_what_is_wrong_is_named(definition: dict[str, Any], message: str) -> Non
         ('{"a": {"workload": "v", "data_scale": -Infinity}}', "-Infinity is not a JSON number"),
         ('{"a": {"workload": "v"},\n }', "not JSON: .* \\(line \\d, column \\d+\\)"),
         ("\ufeff{}", "byte order mark"),
-        ("", "not JSON"),
+        ("", "the file is empty"),
         ("[]", "must be an object of tests, not list"),
         ('"vae"', "must be an object of tests, not str"),
         ("{}", "no tests"),
@@ -150,7 +150,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     latin.write_bytes(b'{"caf\xe9": {}}')
     with pytest.raises(InputError, match=r"latin\.json: not UTF-8 text .* at byte 5"):
         read_text(latin)
-    with pytest.raises(InputError, match=r"none\.json: No such file"):
+    with pytest.raises(InputError, match=r"none\.json: no such file"):
         read_text(tmp_path / "none.json")
     with pytest.raises(InputError, match="a folder, not a file"):
         read_text(tmp_path)

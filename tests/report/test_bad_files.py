@@ -48,7 +48,7 @@ NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "device": (lambda path: path.symlink_to("/dev/zero"), "a device, and not a file"),
     "huge": (_huge, "larger than the"),
     "loop": (lambda path: path.symlink_to(path), "symbolic link"),
-    "nowhere": (lambda path: path.symlink_to(path.with_name("none")), "No such file"),
+    "nowhere": (lambda path: path.symlink_to(path.with_name("none")), "a link to nothing"),
     "utf16": (lambda path: path.write_bytes('{"a": 1}'.encode("utf-16")), "byte order mark of UTF-16"),
     "bom": (lambda path: path.write_bytes(b"\xef\xbb\xbf{}"), "byte order mark of UTF-8"),
     "latin1": (lambda path: path.write_bytes('{"é": 1}'.encode("latin-1")), "not UTF-8 text (.* at byte 2)"),
@@ -163,7 +163,7 @@ def test_a_thousand_folders_in_each_other(tmp_path: Path) -> None:
         (b'{"a": -9223372036854775809}', "the whole number -9223372036854775809 has more than 64 bits"),
         (b'{"a":\n tru}', r"line 2, column 2"),
         (b'{"a": "\xff"}', "not UTF-8 text .* at byte 7"),
-        (b"", "not JSON"),
+        (b"", "the file is empty"),
     ],
 )
 def test_json_says_one_thing_or_is_refused_with_its_place(content: bytes, message: str) -> None:

@@ -166,7 +166,7 @@ def test_the_page_reloads_itself_until_the_end(ended: Path, tmp_path: Path) -> N
         ((".", "--speed", "0"), "--speed: expected a number above 0, got '0'. Try --speed 60"),
         ((".", "--prometheus", "metrics.txt"), "node_exporter reads only names in .prom. Try mnb.prom"),
         ((".", "--html", "run.json"), "files of a run are never overwritten"),
-        ((".", "--html", "none/page.html"), "--html none/page.html: No such file or directory"),
+        ((".", "--html", "none/page.html"), "--html none/page.html: the folder none does not exist. Create it"),
     ],
 )
 def test_mistakes_are_told_at_once(

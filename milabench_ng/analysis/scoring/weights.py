@@ -61,8 +61,6 @@ class WeightsFile(msgspec.Struct, frozen=True, kw_only=True):
 def read_weights(path: Path, suite: str) -> WeightsFile:
     """The weights file ``path``; ``suite`` is for advice. Raises InputError if it is none."""
     where = f"weights {plain(path)}"
-    if not path.exists():
-        raise InputError(f"{where}: no such file")
     advice = f'expected {{"{short(suite)}.vae": {{"weight": 8}}}}'
     raw = convert_json(read_json(path), dict[str, Any], where, advice)
     entries = {
