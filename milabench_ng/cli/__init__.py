@@ -77,7 +77,7 @@ def call(tokens: Sequence[str]) -> int:
         gone = no_current_folder()
         if gone:
             raise InputError(gone)
-        page = help_page(app, own) if not own or set(HELP_FLAGS) & set(own) else None
+        page = help_page(app, own)
         if page is not None:
             print(page)
             return 0

@@ -31,15 +31,21 @@ Sections = Iterator[tuple[str, Entries]]
 
 
 def help_page(app: App, tokens: Sequence[str]) -> str | None:
-    """The page that these words of a command line ask for; None if they name no command."""
+    """The page that these words of a command line ask for; None if they ask for none, or name no command.
+
+    A command that only has subcommands has nothing else to say.
+    """
     import shutil  # whose compressors take 10 ms of every other command
 
     chain, apps, rest = app.parse_commands([token for token in tokens if token not in HELP_FLAGS])
     command, name = apps[-1], " ".join(("mnb", *chain))
+    asked = not tokens or bool(set(HELP_FLAGS) & set(tokens))
     width = min(shutil.get_terminal_size().columns, WIDEST_PAGE)
     if command.default_command is None:
         sections = _subcommands(command) if chain else _all_commands(command)
         return None if rest else "\n".join(_commands_page(_paragraphs(command)[0], sections, name, width))
+    if not asked:
+        return None
     arguments = command.assemble_argument_collection(parse_docstring=True).filter_by(show=True)
     groups = {OWN.get(one.name, one.name): list(arguments.filter_by(group=one)) for one in arguments.groups}
     short = "--help-all" not in tokens and not groups.keys() <= set(OWN.values())
@@ -103,8 +109,15 @@ def _paragraphs(command: App) -> list[str]:
 def _usage(name: str, groups: Groups) -> str:
     options = " [OPTIONS]" if groups.keys() - {"Arguments"} else ""
     places = (each for each in itertools.chain.from_iterable(groups.values()) if each.index is not None)
-    named = (f"{_name(each)}{'...' if each.is_var_positional() else ''}" for each in places)
+    named = map(_place, places)
     return f"Usage: {name}{options} {' '.join(named)}".rstrip()
+
+
+def _place(argument: Argument) -> str:
+    """What stands in the line of usage for an argument: ``FOLDER``, ``[PROFILE]`` or ``FLAGS...``."""
+    if argument.is_var_positional():
+        return f"{_name(argument)}..."
+    return _name(argument) if argument.required else f"[{_name(argument)}]"
 
 
 def _name(argument: Argument) -> str:

@@ -28,6 +28,7 @@ from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Order
 from milabench_ng.model.profile import Neighbors
+from milabench_ng.model.shipped import names
 from milabench_ng.model.units import parse_seconds
 from milabench_ng.records.stopping import Stopping
 from milabench_ng.run.persistence.sessions import refuse_outdir
@@ -189,8 +190,10 @@ def _refuse_loose(flags: tuple[str, ...], name: tuple[str, ...]) -> None:
     if flags and "=" in flags[0] and not flags[0].startswith("-"):
         option, _, value = flags[0].partition("=")
         raise InputError(f"{flags[0]}: workload options begin with dashes. Write -- --{option} {value}")
+    if flags and (flags[0] in names("profiles") or flags[0].endswith(".json")):
+        raise InputError(f"{flags[0]}: one profile at a time. Run it on its own: mnb jobs {flags[0]}")
     if flags and not flags[0].startswith("-"):
-        names = " ".join(f"--name {each}" for each in (*name, flags[0]))
+        selecting = " ".join(f"--name {each}" for each in (*name, flags[0]))
         raise InputError(
-            f"{flags[0]}: unexpected word. To select several tests, write {names}. Put workload options after --"
+            f"{flags[0]}: unexpected word. To select several tests, write {selecting}. Put workload options after --"
         )

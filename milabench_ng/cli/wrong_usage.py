@@ -44,6 +44,8 @@ def explained(error: CycloptsError) -> str:
         word = next(iter(error.unused_tokens or ()), "")
         if command == "mnb" and word in names("profiles"):
             return f"mnb: {word} is a profile. Run it with: mnb jobs {word}"
+        if word.startswith("-"):
+            return f"{command}: {plain(word)}: expected a command first. Write {command} COMMAND {plain(word)}"
         said = plain(error).partition(" Available commands")[0]
         return f"{command}: {said} See {command} --help"
     return f"{command}: {plain(error)}"

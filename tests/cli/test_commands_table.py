@@ -276,6 +276,8 @@ jobs quick --sessions 3 --session-gap soon | 2 | mnb: --session-gap: expected a 
 jobs quick --tenants 2.5 | 2 | mnb: --tenants: expected a whole number, got '2.5'. Try --tenants 5
 jobs quick --retry -1 | 2 | mnb: --retry: expected at least 0, got -1
 jobs quick --name vae loader | 2 | mnb: loader: unexpected word. To select several tests, write --name
+jobs quick standard | 2 | mnb: standard: one profile at a time. Run it on its own: mnb jobs standard
+jobs quick profile.json | 2 | mnb: profile.json: one profile at a time. Run it on its own
 jobs quick vae | 2 | mnb: vae: unexpected word. To select several tests, write --name vae.
 jobs quick -n vae | 2 | mnb jobs: unknown option -n (did you mean --name or --nonce or
 jobs quick -v | 2 | mnb jobs: unknown option -v. See mnb jobs --help
@@ -376,7 +378,8 @@ doctor --tenants 1000 | 2 | mnb: --tenants 1000: this node has
 doctor --ram-total much | 2 | mnb: --ram-total: expected a size, got 'much'. Try 512MiB or 256GiB
 doctor --gpus nobody | 2 | mnb: --gpus nobody: this node has no GPU. Without it, tenants are
 --version | 0 | 0.3.0
---hlp | 2 | mnb: Unknown command "--hlp". See mnb --help
+--hlp | 2 | mnb: --hlp: expected a command first. Write mnb COMMAND --hlp
+--repeat 3 jobs quick | 2 | mnb: --repeat: expected a command first. Write mnb COMMAND --repeat
 help | 2 | mnb: Unknown command "help". See mnb --help
 reprt res | 2 | mnb: Unknown command "reprt". Did you mean "report"? See mnb --help
 interference | 2 | mnb: interference is a profile. Run it with: mnb jobs interference

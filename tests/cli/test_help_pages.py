@@ -107,3 +107,13 @@ def test_help_on_an_unknown_command_says_so(capsys: pytest.CaptureFixture[str], 
 def test_what_follows_two_dashes_is_the_workloads(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["jobs", "quik", "--", "--help"]) == 2
     assert "no shipped profile" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["tender", "baseline", "stamp"])
+def test_a_command_of_commands_alone_prints_its_page(page, command: str) -> None:  # type: ignore[no-untyped-def]
+    assert page(command) == page(f"{command} --help")
+
+
+def test_an_argument_that_may_be_left_out_is_in_brackets(page) -> None:  # type: ignore[no-untyped-def]
+    assert page("list --help")[0] == "Usage: mnb list [OPTIONS] [PROFILE]"
+    assert page("rerun --help")[0] == "Usage: mnb rerun [OPTIONS] RECORD FLAGS..."
