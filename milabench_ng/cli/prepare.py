@@ -17,6 +17,7 @@ from milabench_ng.present.render.sections import Document, Facts, Heading, table
 from milabench_ng.present.writers import write
 from milabench_ng.records.record import kind_word
 from milabench_ng.run.planning.catalogue_queries import have_ready
+from milabench_ng.run.planning.refusals import tests_ahead
 from milabench_ng.worker.requests import ReadyDataset
 
 
@@ -49,6 +50,7 @@ def prepare(
     """
     options = NodeOptions(dataroot=dataroot, data_scale=data_scale, classic_data=classic_data)
     request = msgspec.structs.replace(options.profile_request(profile), names=name)
+    tests_ahead(request)
     with shown() as bus:
         places = asyncio.run(have_ready(request, bus))
     write(_document(places), form, sys.stdout)

@@ -9,7 +9,12 @@ import msgspec
 
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.run_and_report import execute, execute_into_file
+from milabench_ng.cli.wrong_usage import is_a_profile
+from milabench_ng.model.builtin import installed, read_builtin
+from milabench_ng.model.errors import InputError
 from milabench_ng.model.profile import parse_profile
+from milabench_ng.model.shipped import names
+from milabench_ng.run.planning.refusals import refuse_unknown
 
 
 def run(
@@ -31,10 +36,15 @@ def run(
     flags
         Options for the workload, after "--".
     """
+    known = {*read_builtin(), *installed()}
+    if workload not in known and workload in names("profiles"):
+        raise InputError(is_a_profile(workload))
+    if workload not in known:
+        refuse_unknown(workload, known)
     alone = node if node.tenants is not None or node.gpus else dataclasses.replace(node, tenants=1)
     test = workload.rpartition(":")[2]
     text = json.dumps({test: {"workload": workload}})
-    request = alone.request(parse_profile("run", text, f"mnb run {workload}"))
+    request = alone.request(parse_profile("run", text, f"run {workload}"))
     request = msgspec.structs.replace(request, flags=flags)
     if request.outdir.suffix == ".json":
         return execute_into_file(request)

@@ -43,12 +43,17 @@ def explained(error: CycloptsError) -> str:
     if isinstance(error, UnknownCommandError):
         word = next(iter(error.unused_tokens or ()), "")
         if command == "mnb" and word in names("profiles"):
-            return f"mnb: {word} is a profile. Run it with: mnb jobs {word}"
+            return f"mnb: {is_a_profile(word)}"
         if word.startswith("-"):
             return f"{command}: {plain(word)}: expected a command first. Write {command} COMMAND {plain(word)}"
         said = plain(error).partition(" Available commands")[0]
         return f"{command}: {said} See {command} --help"
     return f"{command}: {plain(error)}"
+
+
+def is_a_profile(word: str) -> str:
+    """What is said where a profile is named and a command or a workload is expected."""
+    return f"{word} is a profile. Run it with: mnb jobs {word}"
 
 
 def _valueless(option: str, tokens: Sequence[str], command: str) -> str:

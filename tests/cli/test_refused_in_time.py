@@ -70,3 +70,31 @@ def test_the_tests_of_a_profile_are_listed_without_torch(profile: str, capfd: py
         out, said = capfd.readouterr()
         assert "two" in out
         assert IMPORTS not in said
+
+
+def test_a_workload_that_no_package_here_can_have(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, said = refused(["run", "nowhere.at:all"], capfd)
+    assert code == 2
+    assert said.startswith("mnb: workload 'nowhere.at:all': there is no package 'nowhere' for ")
+    (tmp_path / "own.json").write_text(json.dumps({"one": {"workload": "nowhere.at:all"}}))
+    code, said = refused(["jobs", str(tmp_path / "own.json")], capfd)
+    assert code == 2
+    assert "own.json: test 'one': workload 'nowhere.at:all': there is no package 'nowhere'" in said
+
+
+def test_a_single_run_of_what_is_no_workload(capfd: pytest.CaptureFixture[str]) -> None:
+    assert refused(["run", "vea"], capfd) == (
+        2,
+        "mnb: unknown workload 'vea' (did you mean 'vae'?). For your own, use package.module:function\n",
+    )
+    assert refused(["run", "quick"], capfd) == (2, "mnb: quick is a profile. Run it with: mnb jobs quick\n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [(["--name", "tow"], "no test 'tow' (did you mean 'two'?)"), (["--data-scale", "2"], "at most 1, got 2")],
+)
+def test_data_that_cannot_be_meant(profile: str, asked: list[str], why: str, capfd: pytest.CaptureFixture[str]) -> None:
+    code, said = refused(["prepare", profile, *asked], capfd)
+    assert code == 2
+    assert why in said

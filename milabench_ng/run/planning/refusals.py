@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Collection
+from importlib.util import find_spec
 
 from milabench_ng.model.batch_sizes import BATCH_SIZE
 from milabench_ng.model.builtin import installed, read_builtin
@@ -31,9 +33,25 @@ def tests_ahead(request: RunRequest) -> dict[str, Test]:
     for name, test in tests.items():
         if test.workload in builtin:
             check_options(request, name, test, builtin[test.workload].options)
-        elif test.workload not in others and ":" not in test.workload:
-            raise unknown_workload(test.workload, {*builtin, *others}, f"{request.profile.source}: test {name!r}")
+        elif test.workload not in others:
+            refuse_unknown(test.workload, {*builtin, *others}, f"{request.profile.source}: test {name!r}")
     return tests
+
+
+def refuse_unknown(workload: str, known: Collection[str], where: str = "") -> None:
+    """Raise InputError for a workload that is not ``known`` and whose package cannot be found.
+
+    Only the package is looked for: to find a module in it would import it.
+    """
+    module, colon, _ = workload.partition(":")
+    package = module.partition(".")[0]
+    if not colon or not package.isidentifier():
+        raise unknown_workload(workload, known, where)
+    if find_spec(package) is None:  # workers have the import path of this process
+        raise InputError(
+            f"{where}{where and ': '}workload {workload!r}: there is no package {package!r} for {sys.executable}. "
+            "Install it there, or add its folder to PYTHONPATH"
+        )
 
 
 def refuse_several_steps(plan: Plan) -> None:
