@@ -111,6 +111,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return self.isolation == "full"
 
     @property
+    def not_isolated(self) -> bool:
+        """Whether a launch ran that the kernel did not hold to its share, or of which nobody knows."""
+        return not self.isolated and self.has_launches
+
+    @property
+    def has_launches(self) -> bool:
+        """Whether any launch has ended, so that there is something to say about launches."""
+        return self.failure_rate.n > 0
+
+    @property
     def without_weight(self) -> tuple[str, ...]:
         """Measured tests that are not in the score; empty without a score."""
         return tuple(

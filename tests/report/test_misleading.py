@@ -154,6 +154,20 @@ def test_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path, whole: Plan) -
     assert following == f"mnb resume {tmp_path}, for 2 launches not run yet"
 
 
+def test_nothing_is_said_of_launches_before_one_has_ended(tmp_path: Path, whole: Plan) -> None:
+    """A run that was killed in its first launch: whether tenants were isolated is not known, rather than bad."""
+    make_records.write_run(tmp_path, whole)
+    for path in tmp_path.glob("quick.*"):
+        path.unlink()
+    make_records.write_ledger(tmp_path, whole)
+    report = make_report(tmp_path)
+    screen = first_screen(report)
+    assert [fact.name for fact in screen.alarms[:2]] == ["INTERRUPTED", "NO SCORE"]
+    (valid,) = [answer.parts for answer in screen.answers if answer.name == "Valid"]
+    assert valid == ("0 of 12 launches", "no launch has finished")
+    assert "ISOLATED" not in table(report)
+
+
 def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan) -> None:
     """It has a record that says nothing about it, and the run is resumed from there."""
     make_records.write_run(tmp_path, whole)

@@ -132,7 +132,7 @@ def _other_size(summary: Summary, devices: int) -> str:
 
 
 def _isolation(report: Report) -> Iterator[Fact]:
-    if not report.isolated and report.summary.units == "true" and report.lines:
+    if report.not_isolated and report.summary.units == "true":
         yield Fact("NOT ISOLATED", f"the weakest isolation of a launch is {report.isolation}", "bad")
 
 

@@ -40,7 +40,7 @@ def write_alarms(report: Report, stream: TextIO) -> None:
 
 def write_isolation(report: Report, stream: TextIO) -> None:
     """Write what the launches were not held by, if anything."""
-    if not report.isolated:
+    if report.not_isolated:
         stream.write(f"**isolation: {_plain(isolation_fact(report).text)}**\n")
 
 

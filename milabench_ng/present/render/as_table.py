@@ -51,7 +51,7 @@ def write_sections(sections: Sequence[Section], stream: TextIO) -> None:
 
 def write_isolation(report: Report, stream: TextIO) -> None:
     """Write how the tenants were isolated, if they were not."""
-    if not report.isolated:
+    if report.not_isolated:
         write_parts([Facts(facts=(isolation_fact(report),))], stream)
 
 
