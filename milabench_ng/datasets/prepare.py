@@ -7,8 +7,9 @@ import fcntl
 import os
 import re
 import shutil
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,6 +108,18 @@ def to_generate(data_set: DataSet, dataroot: Path, scale: float) -> Size | None:
 def free_bytes(dataroot: Path) -> int:
     """Free bytes where `dataroot` is, or would be made."""
     return shutil.disk_usage(nearest(dataroot)).free
+
+
+def require_writable(dataroot: Path, absent: Iterable[str]) -> None:
+    """Raise InputError if nothing can be made in `dataroot`, where the data sets `absent` have to be."""
+    there = nearest(dataroot)
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".mnb-", dir=there))
+    except OSError as error:
+        raise InputError(
+            f"{', '.join(absent)} must be generated in {dataroot}, but {there} is not writable ({error.strerror}). "
+            "Choose another data root with -d"
+        ) from None
 
 
 def check(located: FoundDataset) -> None:

@@ -12,7 +12,16 @@ from typing import NoReturn
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.base import Progress
 from milabench_ng.datasets.pace import pace
-from milabench_ng.datasets.prepare import FoundDataset, check, free_bytes, locate, prepare, read_again, to_generate
+from milabench_ng.datasets.prepare import (
+    FoundDataset,
+    check,
+    free_bytes,
+    locate,
+    prepare,
+    read_again,
+    require_writable,
+    to_generate,
+)
 from milabench_ng.fence.entry import EntryError, die_with
 from milabench_ng.model.errors import InputError, MnbError
 from milabench_ng.model.plain import whole_json
@@ -114,6 +123,8 @@ def _estimate(request: EstimateData) -> Answer:
     absent = [(data_set, scale, size) for data_set, scale, size in sizes if size is not None]
     for data_set, *_ in absent:
         data_set.libraries()  # raises if one is missing, before the first set is generated
+    if absent:
+        require_writable(root, [data_set.name for data_set, *_ in absent])
     slowness = pace(request.processes) / request.processes if absent else 0.0
     efforts = [
         Effort(
