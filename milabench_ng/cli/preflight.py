@@ -191,7 +191,7 @@ def _data(rules: Rules, plan: DryRun | str | None) -> Iterator[str]:
     for name, scale in plan.data if isinstance(plan, DryRun) else ():
         asked = rules.data.get(name, rules.data.get("*", DataRule()))
         if asked.scale is not None and scale < asked.scale:
-            yield f"{name} has scale {scale:g}, but the rules need {asked.scale:g}. Leave out --data-scale"
+            yield f"{name} has scale {scale:g}, but the rules need {asked.scale:g}. Pass --data-scale {asked.scale:g}"
 
 
 def _storage(rules: Rules, checkup: Checkup) -> Iterator[str]:
@@ -220,7 +220,7 @@ def _gpus(rules: Rules, checkup: Checkup) -> Iterator[str]:
     used = {device.uuid for device in checkup.devices}
     idle = [gpu for gpu in checkup.inventory.gpus if gpu.uuid not in used]
     if rules.every_gpu and not checkup.inventory.gpus:
-        yield "no GPU found. mnb doctor shows what the node has"
+        yield "no GPU found. Check the driver with nvidia-smi"
     if rules.every_gpu and idle:
         names = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in idle)
         yield f"GPU {names} would not be used. Leave out --gpus and --tenants, and unset CUDA_VISIBLE_DEVICES"

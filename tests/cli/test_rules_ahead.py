@@ -19,7 +19,7 @@ from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.node.gpus import Gpu, open_nvml
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.readiness import Checkup, examine
-from milabench_ng.verification.rules import Pin, Rules, load_rules
+from milabench_ng.verification.rules import DataRule, Pin, Rules, load_rules
 
 GPUS = tuple(
     Gpu(index=n, uuid=f"GPU-{n}", name="H200", pci_bus_id=f"0000:{n}7:00.0", numa_node=0, memory_bytes=1 << 37)
@@ -120,6 +120,17 @@ def test_a_library_that_was_changed_breaks_r21_of_the_closed_division(checkup: C
     plan = plan_of(changed=("torch 2.15.0 was changed after installation (/site/torch/x.py)",))
     assert broken(Rules(closed=True), checkup, seen, plan) == [f"R21 {plan.changed[0]}"]
     assert broken(Rules(), checkup, seen, plan) == []
+
+
+def test_less_data_than_the_rules_need_breaks_r19_whoever_asked_for_it(checkup: Checkup, seen: Conditions) -> None:
+    plan = msgspec.structs.replace(plan_of(), data=(("mnist", 0.02),))
+    rules = Rules(data={"*": DataRule(scale=1.0)})
+    assert broken(rules, checkup, seen, plan) == ["R19 mnist has scale 0.02, but the rules need 1. Pass --data-scale 1"]
+
+
+def test_a_node_without_gpus_breaks_r23(checkup: Checkup, seen: Conditions) -> None:
+    bare = msgspec.structs.replace(checkup, inventory=msgspec.structs.replace(checkup.inventory, gpus=()), devices=())
+    assert broken(Rules(every_gpu=True), bare, seen) == ["R23 no GPU found. Check the driver with nvidia-smi"]
 
 
 def test_only_suites_without_weights_break_r15(checkup: Checkup, seen: Conditions) -> None:

@@ -164,5 +164,5 @@ def test_another_profile_and_other_arguments_break_the_shipped_rules(
     assert isinstance(plan, DryRun)
     assert broken(other, plan) == [
         "R6 standard-5gb is not the profile standard that the rules require",
-        "R10 vae: learning_rate is 7.0, and 0.001 is asked",
+        "R10 vae: learning_rate is 7.0, but the rules require 0.001",
     ]
