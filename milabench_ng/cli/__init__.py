@@ -14,6 +14,7 @@ from milabench_ng import __version__
 from milabench_ng.cli.broken_pipe import until_unread
 from milabench_ng.cli.command_list import COMMANDS, name_of
 from milabench_ng.cli.help_pages import HELP_FLAGS, help_page, shown_default
+from milabench_ng.cli.other_characters import HANDLER
 from milabench_ng.cli.wrong_usage import explained
 from milabench_ng.model.errors import InputError, MnbError
 from milabench_ng.model.files import no_current_folder
@@ -41,7 +42,7 @@ def main() -> None:
     open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without our characters shows others
+            stream.reconfigure(errors=HANDLER)
     tokens = sys.argv[1:]
     if tokens and tokens[0] in app:
         app[tokens[0]]  # imported before signals raise

@@ -21,6 +21,7 @@ import pytest
 from milabench_ng.cli import app, call
 from milabench_ng.cli.broken_pipe import until_unread
 from milabench_ng.cli.command_list import COMMANDS as COMMAND_GROUPS
+from milabench_ng.cli.other_characters import HANDLER
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.units import parse_seconds
 from milabench_ng.present.render.next_step import TENDER
@@ -163,6 +164,12 @@ def test_a_terminal_without_our_characters_shows_others() -> None:
     done = subprocess.run(command, cwd=REPOSITORY, env=ascii_only, capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.isascii()
+    assert b"mnb - " in done.stdout
+    assert b"?" not in done.stdout
+
+
+def test_a_character_that_looks_alike_is_printed_or_a_question_mark() -> None:
+    assert "±2% · ▁▄█ ü".encode("ascii", HANDLER) == b"+-2% - _-# ?"
 
 
 def test_the_help_is_grouped_by_what_one_wants_to_do(here: Here) -> None:
