@@ -53,6 +53,12 @@ def test_a_folder_that_holds_results_or_cannot_be_made(
         code, said = refused(command, capfd)
         assert code == 2
         assert "/proc is not writable (No such file or directory). Name another folder" in said
+    taken = tmp_path / "full" / "mine.txt"
+    assert refused(["jobs", profile, "-o", str(taken)], capfd) == (
+        2,
+        f"mnb: -o {taken}: this is not a folder. Name a new one\n",
+    )
+    assert f"-o {taken}/new: {taken} is not a folder" in refused(["jobs", profile, "-o", f"{taken}/new"], capfd)[1]
     assert os.listdir(tmp_path / "full") == ["mine.txt"]
 
 

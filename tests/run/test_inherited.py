@@ -110,7 +110,7 @@ def test_cpus_beyond_those_that_mnb_was_started_on_are_told() -> None:
     assert beyond_own({0, 1, 2}, {"0": share}) == ()
     [note] = beyond_own({1}, {"0": share})
     assert note.startswith(
-        "mnb was started on CPUs 1 (taskset, or a batch system), but the tenants also get CPUs 0 of its cgroup"
+        "mnb was started on CPU 1 (taskset, or a batch system), but the tenants also get CPU 0 of its cgroup"
     )
 
 

@@ -137,7 +137,8 @@ def refuse_outdir(path: Path) -> None:
     """Raise InputError for what cannot become a result folder, or holds more than what a run that never began left."""
     there = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
     if not there.is_dir():
-        raise InputError(f"-o {path}: {there} is not a folder. Name a new one")
+        what = "this" if there == path else str(there)
+        raise InputError(f"-o {path}: {what} is not a folder. Name a new one")
     refuse_unwritable(path, there)
     folder = ResultFolder(path.resolve())
     entries = folder.path.iterdir() if folder.path.is_dir() else ()

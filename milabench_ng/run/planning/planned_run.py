@@ -269,8 +269,13 @@ def beyond_own(own: Set[int], shares: Mapping[str, Share]) -> tuple[str, ...]:
     others = {cpu for share in shares.values() for cpu in share.cpus} - own
     if not others:
         return ()
-    started = f"mnb was started on CPUs {format_ids(own)} (taskset, or a batch system)"
-    return (f"{started}, but the tenants also get CPUs {format_ids(others)} of its cgroup",)
+    started = f"mnb was started on {_cpus(own)} (taskset, or a batch system)"
+    return (f"{started}, but the tenants also get {_cpus(others)} of its cgroup",)
+
+
+def _cpus(ids: Set[int]) -> str:
+    """``CPU 1`` or ``CPUs 0-3``."""
+    return f"{'CPU' if len(ids) == 1 else 'CPUs'} {format_ids(ids)}"
 
 
 def huge_pages(memory: Mapping[str, int]) -> tuple[str, ...]:
