@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from milabench_ng.cli.options import Force, FormOption, Output, Whole
+from milabench_ng.fleet.folder import FleetFolder, is_fleet
+from milabench_ng.fleet.verifying import verify_fleet
 from milabench_ng.model.errors import InputError
-from milabench_ng.present.render.verification_tables import verification_document
+from milabench_ng.model.plain import plain
+from milabench_ng.present.render.verification_tables import fleet_verification_document, verification_document
 from milabench_ng.present.writers import open_output, write
 from milabench_ng.verification.rules import load_rules, with_options
+from milabench_ng.verification.verified_results import Demands
 from milabench_ng.verification.verify import verify as find_out
 
 
@@ -30,7 +34,7 @@ def verify(
     output: Output = None,
     force: Force = False,
 ) -> int:
-    """Verify a bundle or a result folder: recompute every number and check the rules.
+    """Verify a bundle, a result folder or a fleet folder: recompute every number and check the rules.
 
     The rules are numbered as in docs/reference/rules.md. Findings are grouped into recomputed, self-reported (by the
     node) and not checkable. Needs neither torch nor a GPU.
@@ -42,7 +46,7 @@ def verify(
     Parameters
     ----------
     folder
-        A result folder or a bundle.
+        A result folder, a bundle or a fleet folder.
     rules
         A JSON file of rules, or the name of a shipped rule set: standard, procurement.
     profile
@@ -63,6 +67,14 @@ def verify(
     if repeat is not None and repeat < 1:
         raise InputError(f"--repeat: expected at least 1, got {repeat}")
     asked = with_options(load_rules(rules), isolation=require, repeat=repeat, nonce=nonce)
+    if is_fleet(folder):
+        if profile is not None or weights is not None:
+            raise InputError("--profile and --weights: not for a fleet. Name both in the rules (--rules)")
+        demands = Demands(rules=asked, allowed_signers=allowed_signers, authorities=tsa_certs)
+        of_fleet = verify_fleet(FleetFolder.read(folder), plain(folder), demands)
+        with open_output(output, sys.stdout, force=force) as stream:
+            write(fleet_verification_document(of_fleet), form, stream)
+        return int(not of_fleet.passed)
     found = find_out(
         folder,
         asked,

@@ -52,7 +52,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 def summaries(fleet: FleetFolder) -> Iterator[SessionSummary]:
     """The summaries of all sessions, one after the other, in their order: those that are kept, and others anew."""
     wanting = {one for one in fleet.sessions if not _is_kept(one)}
-    with _workers(len(wanting)) as pool:
+    with workers(len(wanting)) as pool:
         if pool is None:
             yield from map(summary_of, fleet.sessions)
             return
@@ -64,14 +64,14 @@ def summaries(fleet: FleetFolder) -> Iterator[SessionSummary]:
 def keep_summaries(fleet: FleetFolder) -> int:
     """Write the summaries that are missing beside their sessions' folders; how many these are."""
     wanting = [one for one in fleet.sessions if not _is_kept(one)]
-    with _workers(len(wanting)) as pool:
+    with workers(len(wanting)) as pool:
         made = map(keep_summary, wanting) if pool is None else pool.map(keep_summary, wanting, chunksize=_AT_ONCE)
         return sum(made)
 
 
 def keep_summary(session: NodeSession) -> bool:
     """Write the summary of a session beside its folder, if it has a ledger and can be read."""
-    ledger = _ledger_digest(session)
+    ledger = ledger_digest(session)
     content, _ = _encoded(session)
     if not ledger or content is None:
         return False
@@ -88,14 +88,14 @@ def kept_file(session: NodeSession) -> Path:
 def summary_of(session: NodeSession) -> SessionSummary:
     """The kept summary of a session, if it is of its ledger; made anew otherwise."""
     kept = _kept(session)
-    if kept is not None and kept.ledger_sha256 == _ledger_digest(session):
+    if kept is not None and kept.ledger_sha256 == ledger_digest(session):
         return _decoded(session, bytes(kept.summary), "")
     return _decoded(session, *_encoded(session))
 
 
 def _is_kept(session: NodeSession) -> bool:
     kept = _kept(session)
-    return kept is not None and kept.ledger_sha256 == _ledger_digest(session)
+    return kept is not None and kept.ledger_sha256 == ledger_digest(session)
 
 
 def _kept(session: NodeSession) -> KeptSummary | None:
@@ -107,7 +107,7 @@ def _kept(session: NodeSession) -> KeptSummary | None:
     return found if found.schema == KEPT_SCHEMA else None
 
 
-def _ledger_digest(session: NodeSession) -> str:
+def ledger_digest(session: NodeSession) -> str:
     """Empty if there is no ledger."""
     try:
         return file_digest(read_content(session.path / LEDGER, LARGE, os.O_NOFOLLOW))
@@ -133,7 +133,7 @@ def _decoded(session: NodeSession, content: bytes | None, problem: str) -> Sessi
 
 
 @contextmanager
-def _workers(tasks: int) -> Iterator[Executor | None]:
+def workers(tasks: int) -> Iterator[Executor | None]:
     """A process for each core; None for few tasks or one core."""
     cores = len(os.sched_getaffinity(0))
     if tasks <= _FEW or cores == 1:

@@ -61,7 +61,7 @@ def write_fleet(
     for session, there in sessions.items():
         for node in there:
             write_session(session_folder(folder, node, session), node, session, factor)
-    done = [event for session, there in sessions.items() for node in there for event in _events(node, session)]
+    done = [event for session, there in sessions.items() for node in there for event in _events(folder, node, session)]
     write_frame(folder, nodes, (*done, *more))
     return folder
 
@@ -73,7 +73,8 @@ def write_session(folder: Path, node: str, session: str, factor: Factor) -> None
         luck = random.Random(f"{node} {session} {launch.test} {launch.job_id} {rank}").gauss(0, 0.003)
         return 100_000 * factor(node, session, launch.workload) * math.exp(luck)
 
-    write_run(folder, plan("standard", dict.fromkeys(TESTS, PER_GPU), 2, 2), rate, slices=24)
+    run_id = f"20260106-160000-{random.Random(f'{node} {session}').randrange(16**6):06x}"
+    write_run(folder, plan("standard", dict.fromkeys(TESTS, PER_GPU), 2, 2), rate, slices=24, run_id=run_id)
 
 
 def write_frame(folder: Path, nodes: Sequence[str], events: Sequence[AnyFleetEvent]) -> None:
@@ -100,10 +101,11 @@ def write_frame(folder: Path, nodes: Sequence[str], events: Sequence[AnyFleetEve
     (folder / FLEET_LEDGER).write_bytes(b"".join(content))
 
 
-def _events(node: str, session: str) -> Iterator[AnyFleetEvent]:
+def _events(folder: Path, node: str, session: str) -> Iterator[AnyFleetEvent]:
+    ledger = (session_folder(folder, node, session) / LEDGER).read_bytes()
     yield NodeStarted(node=node, session=session)
     yield NodeEnded(node=node, session=session, status=0)
-    yield Collected(node=node, session=session, files=1, ledger_sha256="0")
+    yield Collected(node=node, session=session, files=1, ledger_sha256=file_digest(ledger))
 
 
 def write_cluster(folder: Path, count: int) -> None:
@@ -123,7 +125,7 @@ def write_cluster(folder: Path, count: int) -> None:
         made = scaled(summary, {label: slow * math.exp(rng.gauss(0, 0.01)) for label in summary.tests})
         kept = KeptSummary(ledger_sha256=file_digest(ledger), summary=msgspec.Raw(encode_summary(made).encode()))
         session.with_name("screen.summary.json").write_bytes(whole_json(kept))
-    write_frame(folder, nodes, [event for node in nodes for event in _events(node, "screen")])
+    write_frame(folder, nodes, [event for node in nodes for event in _events(folder, node, "screen")])
     shutil.rmtree(whole)
 
 

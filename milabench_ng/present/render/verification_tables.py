@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from milabench_ng.fleet.verifying import FleetVerification, VerifiedSession
+from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Cell, Fact, Tone
 from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, facts, table
 from milabench_ng.verification.findings import Doubted, Ruling, Verification
@@ -36,6 +38,40 @@ def verification_document(found: Verification) -> Document:
         aside=(_verdict(found),),
         whole={"schema": 1, "passed": found.passed, "verdict": found.sentence, **msgspec.structs.asdict(found)},
     )
+
+
+def fleet_verification_document(found: FleetVerification) -> Document:
+    """The verdict first; what is wrong with the whole; a row for each session that fails, or has doubts."""
+    bad = sum(not one.passed for one in found.sessions)
+    told = [
+        Fact(
+            "verdict",
+            f"{'PASS' if found.passed else 'FAIL'}: {len(found.sessions) - bad} of "
+            f"{counted(len(found.sessions), 'session')} of nodes pass",
+            "good" if found.passed else "bad",
+        ),
+        Fact("source", found.source),
+        *(Fact("problem", problem, "bad") for problem in found.problems),
+    ]
+    if found.missing:
+        told.append(Fact("no results", f"{counted(len(found.missing), 'node')}: {', '.join(found.missing[:_NAMED])}"))
+    every = table("sessions", [_session_row(one) for one in found.sessions], *_SESSION)
+    rows = [
+        _session_row(one) for one in found.sessions if not one.passed or (one.verification and one.verification.doubts)
+    ]
+    parts: tuple[Part, ...] = (Facts(facts=tuple(told)), *([table("", rows, *_SESSION)] if rows else ()))
+    whole = {"schema": 1, "passed": found.passed, **msgspec.structs.asdict(found)}
+    return Document(title="mnb verify", parts=parts, table=every, aside=tuple(told), whole=whole)
+
+
+def _session_row(one: VerifiedSession) -> Row:
+    found = one.verification
+    if found is None:
+        return one.node, one.session, "FAIL", "", "", one.problem
+    broken = ", ".join(ruling.id for ruling in found.having("fail"))
+    doubts = ", ".join(doubt.name for doubt in found.doubts)
+    reasons = "; ".join(reason for ruling in found.having("fail") for reason in told_once(ruling.reasons)[:1])
+    return one.node, one.session, _WORDS["pass" if found.passed else "fail"], broken, doubts, reasons
 
 
 def _verdict(found: Verification) -> Fact:
@@ -73,6 +109,8 @@ def _tone(cell: Cell) -> Tone:
 
 _RESULT = Heading("result", tone=_tone)
 _REQUIREMENT = Heading("requirement", key="what is asked")
+_NAMED = 8
+_SESSION = ("node", "session", _RESULT, "broken rules", "doubts", Heading("reasons", words=60))
 
 
 def _part(ruling: Ruling) -> str:

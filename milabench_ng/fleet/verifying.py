@@ -1,0 +1,105 @@
+"""Verifies a fleet: the records of every node's sessions, its own ledger, and that no two nodes are one.
+
+Whoever sells a cluster could measure its best node, and show it as all of them. The slices of two runs never have the
+same lengths, so copies are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import msgspec
+
+from milabench_ng.fleet.folder import FleetFolder, NodeSession
+from milabench_ng.fleet.ledger import Collected
+from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
+from milabench_ng.fleet.summaries import ledger_digest, workers
+from milabench_ng.model.errors import InputError
+from milabench_ng.verification.findings import Verification
+from milabench_ng.verification.verified_results import Demands, check_results
+
+_AT_ONCE = 4
+_MOST_COPIES = 20
+"""So many copies are named."""
+
+
+class VerifiedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in one session of one node."""
+
+    node: NodeName
+    session: SessionName
+    verification: Verification | None
+    problem: str = ""
+    """Why it cannot be verified."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether no rule is broken."""
+        return self.verification is not None and self.verification.passed
+
+
+class FleetVerification(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in a fleet."""
+
+    source: str
+    sessions: tuple[VerifiedSession, ...]
+    missing: tuple[NodeName, ...]
+    """Nodes without results of the screen."""
+    problems: tuple[str, ...]
+    """What is wrong with the fleet as a whole."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether no session breaks a rule, and nothing is wrong with the whole. A lost node breaks none."""
+        return bool(self.sessions) and not self.problems and all(one.passed for one in self.sessions)
+
+
+def verify_fleet(fleet: FleetFolder, source: str, demands: Demands) -> FleetVerification:
+    """Verify every session, and what they are together."""
+    owners: dict[str, str] = {}
+    copies: dict[str, None] = {}
+    found: list[VerifiedSession] = []
+    with workers(len(fleet.sessions)) as pool:
+        check = partial(_checked, demands)
+        results = map(check, fleet.sessions) if pool is None else pool.map(check, fleet.sessions, chunksize=_AT_ONCE)
+        for verified, traits in results:
+            found.append(verified)
+            copies |= dict.fromkeys(_copies(f"{verified.node} {verified.session}", traits, owners))
+    there = {one.node for one in found if one.session == SCREEN}
+    return FleetVerification(
+        source=source,
+        sessions=tuple(found),
+        missing=tuple(node for node in fleet.manifest.nodes if node not in there),
+        problems=(*_of_the_whole(fleet), *list(copies)[:_MOST_COPIES]),
+    )
+
+
+def _checked(demands: Demands, session: NodeSession) -> tuple[VerifiedSession, frozenset[str]]:
+    one = VerifiedSession(node=session.node, session=session.session, verification=None)
+    try:
+        found = check_results(str(session.path), demands)
+    except InputError as error:
+        return msgspec.structs.replace(one, problem=str(error)), frozenset()
+    problem = "" if found.verification is not None else "there is no run.json"
+    return msgspec.structs.replace(one, verification=found.verification, problem=problem), found.traits
+
+
+def _copies(name: str, traits: Iterable[str], owners: dict[str, str]) -> Iterator[str]:
+    """Which other sessions it has something in common with that no two runs have; notes its own in ``owners``."""
+    others = {owners[trait] for trait in traits if owners.setdefault(trait, name) != name}
+    yield from (f"{name} is a copy of {other}: they have slices of the same lengths, or one run id" for other in others)
+
+
+def _of_the_whole(fleet: FleetFolder) -> Iterator[str]:
+    """What breaks the fleet's ledger, what it does not say of the results, and what does not belong there."""
+    yield from (f"fleet.jsonl: {problem}" for problem in fleet.ledger.problems)
+    pulled = {(one.node, one.session): one.ledger_sha256 for one in fleet.ledger.events if isinstance(one, Collected)}
+    for session in fleet.sessions:
+        name = f"{session.node} {session.session}"
+        recorded = pulled.get((session.node, session.session))
+        if recorded is None:
+            yield f"{name}: fleet.jsonl does not say that it was collected"
+        elif session.path.is_dir() and recorded != ledger_digest(session):
+            yield f"{name}: its ledger is not the one that was collected"
+    yield from (f"nodes/{name} belongs to no node of the fleet" for name in fleet.strangers)

@@ -1,0 +1,91 @@
+"""Verifying a fleet: each session's records, the fleet's own ledger, and nodes that are copies of others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made_folders import write_fleet
+
+from milabench_ng.cli import call
+from milabench_ng.fleet.folder import session_folder
+from milabench_ng.fleet.ledger import FLEET_LEDGER
+
+NODES = ("gpu1", "gpu2", "gpu3")
+Verify = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Path:
+    return write_fleet(tmp_path / "fleet", NODES, retests={"retest-1": ["gpu2"]})
+
+
+@pytest.fixture
+def verify(capsys: pytest.CaptureFixture[str]) -> Verify:
+    """Call ``mnb verify``: exit code, output, error output."""
+
+    def called(*words: object) -> tuple[int, str, str]:
+        code = call(["verify", *map(str, words)])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return called
+
+
+def test_a_whole_fleet_passes(fleet: Path, verify: Verify) -> None:
+    code, printed, _ = verify(fleet)
+    assert printed.splitlines()[0].split(maxsplit=1)[1] == "PASS: 4 of 4 sessions of nodes pass"
+    assert code == 0
+
+
+def test_a_changed_record_fails_its_session_alone(fleet: Path, verify: Verify) -> None:
+    record = next(session_folder(fleet, "gpu2", "screen").glob("*.J*.json"))
+    record.write_text(record.read_text().replace("slices", "slicez"))
+    code, printed, _ = verify(fleet, "--format", "json")
+    found = json.loads(printed)
+    passed = {(one["node"], one["session"]): not one["problem"] and _passes(one) for one in found["sessions"]}
+    assert (code, found["passed"]) == (1, False)
+    assert [key for key, good in passed.items() if not good] == [("gpu2", "screen")]
+
+
+def _passes(one: dict[str, dict[str, list[dict[str, str]]]]) -> bool:
+    return all(ruling["result"] != "fail" for ruling in one["verification"]["rulings"])
+
+
+def test_a_node_that_is_a_copy_of_another_is_found(fleet: Path, verify: Verify) -> None:
+    copy = session_folder(fleet, "gpu3", "screen")
+    shutil.rmtree(copy)
+    shutil.copytree(session_folder(fleet, "gpu1", "screen"), copy)
+    code, printed, _ = verify(fleet)
+    assert code == 1
+    assert "gpu3 screen is a copy of gpu1 screen" in printed
+    assert "gpu3 screen: its ledger is not the one that was collected" in printed
+
+
+def test_what_the_fleets_ledger_does_not_say_is_a_problem(fleet: Path, verify: Verify) -> None:
+    ledger = fleet / FLEET_LEDGER
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(b"".join(lines[:-1]))
+    assert "gpu2 retest-1: fleet.jsonl does not say that it was collected" in verify(fleet)[1]
+    ledger.write_bytes(b"".join((*lines[:3], *lines[4:])))
+    code, printed, _ = verify(fleet)
+    assert code == 1
+    assert "fleet.jsonl: line" in printed
+
+
+def test_a_lost_node_is_named_and_breaks_no_rule(fleet: Path, verify: Verify) -> None:
+    shutil.rmtree(fleet / "nodes" / "gpu3")
+    code, printed, _ = verify(fleet)
+    assert (code, "no results" in printed, "1 node: gpu3" in printed) == (0, True, True)
+
+
+def test_rules_hold_for_every_node_and_files_of_one_suite_are_refused(fleet: Path, verify: Verify) -> None:
+    code, printed, _ = verify(fleet, "--repeat", "5")
+    assert (code, "FAIL: 0 of 4" in printed) == (1, True)
+    assert verify(fleet, "--profile", "standard")[::2] == (
+        2,
+        "mnb: --profile and --weights: not for a fleet. Name both in the rules (--rules)\n",
+    )
