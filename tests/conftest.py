@@ -60,6 +60,8 @@ LIMIT_S = 3.0
 
 WHOLE_NODE = frozenset({"cli", "docs", "fence", "run"})
 """Folders of tests that claim CPUs or count what a run leaves: one at a time, if they cannot have a node each."""
+LONG = WHOLE_NODE | {"workloads"}
+"""Folders whose files take up to a minute: they come first, so that no process waits for one of them at the end."""
 
 
 @pytest.fixture(scope="session")
@@ -99,6 +101,10 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.addaudithook(skip_what_is_not_quick)
     if own_node.possible() and (hasattr(config, "workerinput") or not config.getoption("numprocesses", None)):
         config.add_cleanup(own_node.OwnNode().close)  # who hands tests out to others runs none
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: Path(item.nodeid).parts[1] not in LONG)
 
 
 class OneNode(LoadScopeScheduling):

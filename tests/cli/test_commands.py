@@ -76,17 +76,18 @@ def column(text: str, header: str, name: str | None = None) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def listed() -> str:
-    """One start of the worker server for all that is asked of ``mnb list``."""
-    done = mnb("list", "--verbose")
+def listed(one_server: OneServer) -> str:
+    """All that is asked of ``mnb list``."""
+    done = one_server.mnb("list", "--verbose", cwd=REPOSITORY)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def planned() -> str:
+def planned(one_server: OneServer) -> str:
     """One dry run."""
-    done = mnb("jobs", PROFILE, "--dry-run", "--repeat", "2", "--tenants", "1", "--", "--seed", "7")
+    asked = ("--dry-run", "--repeat", "2", "--tenants", "1", "--", "--seed", "7")
+    done = one_server.mnb("jobs", PROFILE, *asked, cwd=REPOSITORY)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -27,7 +27,7 @@ def not_a_number(bench: Bench) -> None:
 
 
 @workload(unit="steps")
-def raises(bench: Bench, *, after: int = 20) -> None:
+def raises(bench: Bench, *, after: int = 8) -> None:
     """An exception in the middle. An item is a step. Timed: a short sleep.
 
     Options:
@@ -69,7 +69,7 @@ def never_ready(bench: Bench) -> None:
 
 
 @workload(unit="steps")
-def hangs(bench: Bench, *, after: int = 20) -> None:
+def hangs(bench: Bench, *, after: int = 8) -> None:
     """Hangs in the middle. An item is a step. Timed: a short sleep.
 
     Options:
@@ -131,7 +131,7 @@ def exits(bench: Bench) -> None:
     """Ends without a word. An item is a step. Timed: a short sleep."""
     for step, _ in enumerate(bench.measure(repeat(None), count=1)):
         time.sleep(0.05)
-        if step == 20:
+        if step == 8:
             os._exit(7)
 
 
@@ -310,5 +310,5 @@ def raises_bytes(bench: Bench) -> None:
     """An exception that names a file which is not called in UTF-8. An item is a step. Timed: a short sleep."""
     for step, _ in enumerate(bench.measure(repeat(None), count=1)):
         time.sleep(0.05)
-        if step == 20:
+        if step == 8:
             raise RuntimeError(os.fsdecode(b"caf\xe9") + " \ud800")

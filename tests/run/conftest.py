@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,24 +22,17 @@ from milabench_ng.records.record import Record
 from milabench_ng.records.window import MEASURED_BY
 from milabench_ng.run.events.bus import Bus
 from milabench_ng.run.events.run_events import AnyRunEvent, Note, RunEvent, Stamped
-from milabench_ng.run.execution import pacing
 from milabench_ng.run.jobs import RunOutcome, jobs
 from milabench_ng.run.persistence.resuming import resumed_request
 from milabench_ng.run.planning.request import RunRequest
-from tests.one_server import OneServer
+from tests.one_server import OneServer, without_pauses
 
 BRIEF = msgspec.structs.replace(MEASURED_BY, settle_s=0.1, length_s=0.5, margin_s=0.1)
 """Just enough for a launch to count."""
 AT_WORK = msgspec.structs.replace(MEASURED_BY, settle_s=0.4, length_s=1.5, margin_s=0.3)
 """Enough to do something to a launch at work, and to see what comes of it."""
-
-
-@pytest.fixture(autouse=True, scope="session")
-def without_pauses() -> Iterator[None]:
-    """The bursts of the host pace follow each other at once: a second and a half for each batch of these tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pacing, "PAUSE_S", 0.0)
-        yield
+SLICE_S = 0.1
+"""In a brief run: a first slice of half a second is all of its window, and work settles only after that."""
 
 
 Act = Callable[[AnyRunEvent], None]
@@ -105,23 +99,28 @@ Runner = Callable[..., Finished]
 def run_profile(tmp_path_factory: pytest.TempPathFactory, data_root: Path, one_server: OneServer) -> Runner:
     """Run a profile for real and read back what it wrote; with a worker server of its own only where that matters."""
 
-    def run(
-        tests: dict[str, object], act: Act | None = None, *, own_server: bool = False, **options: object
-    ) -> Finished:
+    def run(tests: dict[str, Any], act: Act | None = None, *, own_server: bool = False, **options: object) -> Finished:
         defaults: dict[str, object] = {
             "tenants": min(2, os.cpu_count() or 1),
             "rule": BRIEF,
             "dataroot": data_root,
             "outdir": tmp_path_factory.mktemp("run") / "results",
         }
+        given = {**defaults, **options}
+        brief = {name: in_short_slices(test) for name, test in tests.items()} if given["rule"] == BRIEF else tests
         request = RunRequest(
-            profile=parse_profile("trial", json.dumps({"*": {"data_scale": 0.002}, **tests}), "trial.json"),
-            **{**defaults, **options},  # type: ignore[arg-type]
+            profile=parse_profile("trial", json.dumps({"*": {"data_scale": 0.002}, **brief}), "trial.json"),
+            **given,  # type: ignore[arg-type]
         )
         with contextlib.nullcontext() if own_server else one_server.lent():
             return finish(request, act)
 
     return run
+
+
+def in_short_slices(test: Any) -> dict[str, object]:
+    """A test of a profile, with slices that fit into a brief window."""
+    return {**test, "arguments": {"sample_duration": SLICE_S, **test.get("arguments", {})}}
 
 
 @pytest.fixture(scope="session")
@@ -148,7 +147,7 @@ def tell_seen(folder: Path) -> None:
 def finish(request: RunRequest, act: Act | None) -> Finished:
     """Run a request, and read what is in its folder."""
     witness = Witness(act)
-    with contextlib.closing(Bus(witness)) as bus:
+    with contextlib.closing(Bus(witness)) as bus, without_pauses():
         outcome = asyncio.run(jobs(request, bus, ("mnb", "jobs", "trial.json"), judge))
     if witness.failed:
         raise witness.failed

@@ -48,13 +48,12 @@ def init(folder: Path, lies: list[list[str]], words: list[str]) -> None:
 def mnb(folder: Path, isolation: str, batches: int) -> None:
     """Run the lies."""
     from milabench_ng.model.profile import parse_profile
-    from milabench_ng.run.execution import pacing
     from milabench_ng.run.planning.request import RunRequest
-    from tests.run.conftest import BRIEF, finish
+    from tests.run.conftest import BRIEF, finish, in_short_slices
 
-    pacing.PAUSE_S = 0.0
+    tests = {"lies": in_short_slices({"workload": "tests.run.hostile:lies"})}
     request = RunRequest(
-        profile=parse_profile("trial", json.dumps({"lies": {"workload": "tests.run.hostile:lies"}}), "trial.json"),
+        profile=parse_profile("trial", json.dumps(tests), "trial.json"),
         tenants=2,
         repeat=batches,
         rule=BRIEF,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -9,17 +10,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import pytest
 
 from milabench_ng.analysis.summary.folder import load
-from milabench_ng.cli import call
 from milabench_ng.records.ledger import Finished, Interrupted, Resumed, check_chain
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
-from tests.one_server import OneServer
+from tests.one_server import Done, OneServer
+from tests.run.conftest import in_short_slices
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["--window", "0.5", "--tenants", "1"]
@@ -41,30 +41,13 @@ def mnb(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-class Done(NamedTuple):
-    """What a command left, under the names of `subprocess`."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 Mnb = Callable[..., Done]
 
 
 @pytest.fixture
-def here(
-    folder: Path, one_server: OneServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Mnb:
+def here(folder: Path, one_server: OneServer) -> Mnb:
     """Run the command in this process and with the tests' worker server, where neither is looked at."""
-    monkeypatch.chdir(folder)
-
-    def run(*arguments: str) -> Done:
-        capfd.readouterr()
-        with one_server.lent():
-            return Done(call(arguments), *capfd.readouterr())
-
-    return run
+    return functools.partial(one_server.mnb, cwd=folder)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +66,7 @@ def record(folder: Path) -> Path:
 
 def test_jobs_ends_with_verdict_score_validity_and_what_to_do(folder: Path, here: Mnb) -> None:
     profile = folder / "trial.json"
-    profile.write_text(json.dumps({"toy_reg": {"workload": "toy_reg"}}))
+    profile.write_text(json.dumps({"toy_reg": in_short_slices({"workload": "toy_reg"})}))
     done = here("jobs", str(profile), "-o", "out", *QUICK, "--isolation", "none")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -106,8 +89,8 @@ def test_jobs_ends_with_verdict_score_validity_and_what_to_do(folder: Path, here
     assert json.loads((folder / "out" / "run.json").read_text())["job_id"] is None
 
 
-def test_jobs_in_two_sessions_begins_afresh_for_each(folder: Path) -> None:
-    done = mnb("jobs", folder / "trial.json", "-o", "two", "--sessions", "2", "--session-gap", "1s", *QUICK, cwd=folder)
+def test_jobs_in_two_sessions_begins_afresh_for_each(folder: Path, here: Mnb) -> None:
+    done = here("jobs", "trial.json", "-o", "two", "--sessions", "2", "--session-gap", "1s", *QUICK)
     assert done.returncode == 0, done.stderr
     assert "UTC, in 1.0 s; to start it at another time, press Ctrl-C and run" in done.stdout
     made = [json.loads(path.read_text()) for path in (folder / "two").glob("trial.*.json")]

@@ -61,12 +61,12 @@ def test_a_stopped_worker_is_ended_and_its_neighbour_goes_on(run_profile) -> Non
 @pytest.fixture(scope="module")
 def hung(run_profile: Runner) -> Finished:
     """Launches that hang each in its own way, one after the other in one run."""
-    limits = {"silence": SILENCE_S}
+    limits = {"silence": 3}
     spread = {"partition_scheme": {"type": "normal"}}
     return run_profile(
         {
-            "early": {"workload": f"{HERE}:never_ready", "limits": {"ready": 8}},
-            "late": {"workload": f"{HERE}:hangs", "limits": {"total": 10}},
+            "early": {"workload": f"{HERE}:never_ready", "limits": {"ready": 3}},
+            "late": {"workload": f"{HERE}:hangs", "limits": {"total": 6}},
             "loader": {"workload": f"{HERE}:stuck_loader", "limits": limits},
             "ranks": {"workload": f"{HERE}:deadlocked", "limits": limits, **spread},
             "bereaved": {"workload": f"{HERE}:bereaved", "limits": {"silence": 20}, **spread},
@@ -79,10 +79,10 @@ def test_every_process_of_a_hung_launch_writes_its_stack(hung: Finished) -> None
     failures = {name: [record.mnb.failure for record in hung.of(name)] for name in ("early", "late", "loader", "ranks")}
     details = {name: {failure and (failure.cause, failure.detail) for failure in failures[name]} for name in failures}
     assert details == {
-        "early": {("timeout", "not ready 8 s after it was requested")},
-        "late": {("timeout", "still running 10 s after it was requested")},
-        "loader": {("timeout", f"no slice for {SILENCE_S:.0f} s")},
-        "ranks": {("timeout", f"no slice for {SILENCE_S:.0f} s")},
+        "early": {("timeout", "not ready 3 s after it was requested")},
+        "late": {("timeout", "still running 6 s after it was requested")},
+        "loader": {("timeout", "no slice for 3 s")},
+        "ranks": {("timeout", "no slice for 3 s")},
     }
     assert "in never_ready" in hung.log("early")
     assert "in hangs" in hung.log("late")

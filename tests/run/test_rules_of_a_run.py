@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -17,42 +16,33 @@ from milabench_ng.records.series import decode_series
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.verification.rules import load_rules
-from tests.one_server import OneServer
+from tests.one_server import Done, OneServer
+from tests.run.conftest import in_short_slices
 
 SMALL = {"name": "small", "signed": True, "window_s": 0.5, "repeat": 2, "nonce": "n1", "ledger": True}
 QUICK = ("--window", "0.5", "--tenants", "1")
-
-
-class Done(NamedTuple):
-    code: int
-    stdout: str
-    stderr: str
 
 
 Mnb = Callable[..., Done]
 
 
 @pytest.fixture
-def mnb(
-    tmp_path: Path, one_server: OneServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Mnb:
+def mnb(tmp_path: Path, one_server: OneServer, monkeypatch: pytest.MonkeyPatch) -> Mnb:
     """Run `mnb jobs` on one small test, with these rules."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "trial.json").write_text('{"toy_reg": {"workload": "toy_reg"}}')
+    (tmp_path / "trial.json").write_text(json.dumps({"toy_reg": in_short_slices({"workload": "toy_reg"})}))
 
     def run(rules: dict[str, object], *options: str) -> Done:
         (tmp_path / "small.json").write_text(json.dumps(rules))
-        capfd.readouterr()
-        with one_server.lent():
-            code = call(["jobs", "trial.json", *QUICK, "--rules", "small.json", "-o", "results", *options])
-        return Done(code, *capfd.readouterr())
+        asked = ("jobs", "trial.json", *QUICK, "--rules", "small.json", "-o", "results", *options)
+        return one_server.mnb(*asked, cwd=tmp_path)
 
     return run
 
 
 def test_what_would_break_the_rules_is_refused_at_once_with_all_reasons(mnb: Mnb, tmp_path: Path) -> None:
     done = mnb(SMALL | {"marks_refused": True, "gpus": 8})
-    assert done.code == 2
+    assert done.returncode == 2
     told = done.stderr[done.stderr.index("mnb: this run") :].splitlines()
     assert told[0] == "mnb: this run would break rules of 'small':"
     assert told[-1] == "nothing was run"
@@ -71,7 +61,7 @@ def test_what_would_break_the_rules_is_refused_at_once_with_all_reasons(mnb: Mnb
 def test_a_run_ends_with_the_verdict_and_its_exit_code(mnb: Mnb) -> None:
     """The folder is neither signed nor stamped yet, and nobody asks for that; later rules may break all the same."""
     kept = mnb(SMALL, "--repeat", "2", "--nonce", "n1")
-    assert kept.code == 0
+    assert kept.returncode == 0
     assert "PASS: 18 rules met." in " ".join(kept.stdout.split())
     assert call(["resume", "results", "--rules", "small.json"]) == 0, "and so does a run that is resumed"
     Path("small.json").write_text(json.dumps(SMALL | {"repeat": 3}))
@@ -100,7 +90,7 @@ def test_rules_that_only_the_results_can_break_decide_the_exit_code(mnb: Mnb) ->
     """A ceiling that every rate exceeds."""
     low = {"flops_per_item": {"trial.toy_reg": 1e30}, "peak_flops": {"cpu": {"fp32": 1.0}}, "slack": 1.0}
     done = mnb({"window_s": 0.5, "name": "low", "ceiling": low})
-    assert done.code == 1
+    assert done.returncode == 1
     assert "RULES BROKEN: FAIL: " in " ".join(done.stdout.split())
 
 
