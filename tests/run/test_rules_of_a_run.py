@@ -48,7 +48,7 @@ def test_what_would_break_the_rules_is_refused_at_once_with_all_reasons(mnb: Mnb
     assert told[-1] == "nothing was run"
     assert told[1:3] == [
         "  R9 the nonce differs from the rules. Pass --nonce n1",
-        "  R11 2 runs of each test are asked, and this makes 1: --repeat, --sessions",
+        "  R11 the rules require 2 repeats of each test, but this run makes 1. Raise --repeat or --sessions",
     ]
     assert (
         "  R22 the run would get a comparability warning that the rules refuse: averaging window shortened to 0.5 s"
@@ -71,7 +71,7 @@ def test_a_run_ends_with_the_verdict_and_its_exit_code(mnb: Mnb) -> None:
 def test_the_telemetry_of_every_launch_group_is_kept_and_vouched_for(
     mnb: Mnb, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert mnb(SMALL, "--repeat", "2", "--nonce", "n1").code == 0
+    assert mnb(SMALL, "--repeat", "2", "--nonce", "n1").returncode == 0
     first, second = sorted(Path("results/series").iterdir())
     made = decode_series(first.read_bytes(), first.name)
     assert (made.batch, made.labels) == (0, ("trial.toy_reg",))
@@ -82,7 +82,7 @@ def test_the_telemetry_of_every_launch_group_is_kept_and_vouched_for(
     second.unlink()
     assert call(["verify", "results", "--rules", "small.json"]) == 1
     told = capfd.readouterr().out
-    assert f"{first.name}: it is not the file that was kept" in " ".join(told.split())
+    assert f"{first.name}: the file was changed after it was recorded" in " ".join(told.split())
     assert f"{second.name}: the telemetry of a launch group was kept, and is not there" in " ".join(told.split())
 
 
