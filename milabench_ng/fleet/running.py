@@ -182,8 +182,7 @@ def _screen(work: Work, checked: Checked) -> None:
         work.writer.tell(difference)
         work.tell(f"nodes differ in {in_words(difference)}")
     known = tuple(clocks(checked.facts))
-    for clock in known:
-        work.writer.tell(clock)
+    work.writer.tell(*known)
     for node, why in busy(checked.facts).items():
         work.tell(f"{node}: {why}")
     run_session(work, tuple(checked.facts), SCREEN, begins_at=_common_start(work, known))
@@ -222,8 +221,7 @@ def run_session(
     lost: list[NodeName] = []
     script = run_script(work.manifest, session, begins_at=begins_at)
     with pulling(work.folder, session, nodes) as pull:
-        for node in nodes:
-            work.writer.tell(NodeStarted(node=node, session=session))
+        work.writer.tell(*(NodeStarted(node=node, session=session) for node in nodes))
         work.tell(f"{session}: {counted(len(nodes), 'node')} at work ...")
         with work.launcher.run(nodes, script, pull.heard) as ended:
             for place, one in enumerate(ended, 1):

@@ -39,11 +39,14 @@ class FleetWriter:
         os.ftruncate(self._descriptor, len(content) - len(chain.torn))  # what a crash cut short was relied on by nobody
         self._number, self._head = len(chain.entries), chain.head
 
-    def tell(self, event: AnyFleetEvent) -> None:
-        """Append one event."""
-        self._head, line = next_line(self._number, self._head, utc_iso(utc_now()), event)
-        self._number += 1
-        write_all(self._descriptor, line)
+    def tell(self, *events: AnyFleetEvent) -> None:
+        """Append events, all at once."""
+        lines, utc = b"", utc_iso(utc_now())
+        for event in events:
+            self._head, line = next_line(self._number, self._head, utc, event)
+            self._number += 1
+            lines += line
+        write_all(self._descriptor, lines)
         os.fsync(self._descriptor)
 
     def __enter__(self) -> Self:
