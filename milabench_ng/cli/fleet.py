@@ -16,6 +16,7 @@ from cyclopts import Parameter
 
 from milabench_ng import __version__
 from milabench_ng.cli.options import FormOption, ProfileOption, Whole
+from milabench_ng.fleet.adopting import LAUNCHER as NO_LAUNCHER
 from milabench_ng.fleet.adopting import adopt as adopt_results
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers import registry
@@ -385,7 +386,12 @@ def _repeats(given: Mapping[str, Any], profile: AnyProfile, burn_in_s: float) ->
 
 
 def _reached(manifest: FleetManifest) -> Launcher:
-    """The launcher of a fleet that goes on."""
+    """The launcher of a fleet that goes on. Raises InputError if nobody started its nodes through one."""
+    if manifest.launcher == NO_LAUNCHER:
+        raise InputError(
+            "made by `mnb fleet adopt`, so mnb cannot reach its nodes. Bring their results, remove fleet.json and "
+            "fleet.jsonl, and adopt again"
+        )
     return registry.make(manifest.launcher, Asked(known=manifest.nodes, engine=manifest.engine))
 
 
