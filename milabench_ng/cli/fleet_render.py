@@ -1,0 +1,124 @@
+"""``mnb fleet render``."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import cyclopts
+from cyclopts import Parameter
+
+from milabench_ng.cli.fleet_request import (
+    FleetOutput,
+    FleetRequest,
+    JobsOption,
+    MnbOption,
+    NodeFolder,
+    given_to_jobs,
+    script_of,
+)
+from milabench_ng.cli.options import ProfileOption, Whole
+from milabench_ng.fleet.rendering.indexed_job import JobRequest, indexed_job
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import read_text
+from milabench_ng.model.plain import plain
+from milabench_ng.model.profile import parse_profile
+from milabench_ng.model.shipped import profile_file
+
+render = cyclopts.App(name="render", help="Print what a batch system would be given, and submit nothing.")
+
+
+@render.command
+def slurm(
+    profile: ProfileOption,
+    /,
+    *engine: str,
+    output: FleetOutput,
+    nodes: Whole | None = None,
+    jobs: JobsOption = "",
+    mnb: MnbOption = None,
+    retests: Whole = 3,
+    common_start: str | None = None,
+    burn_in: Annotated[str | None, Parameter(name="--for")] = None,
+    node_folder: NodeFolder = "/var/tmp",
+) -> int:
+    """Print the script that `mnb fleet run --launcher slurm` submits.
+
+    Exit code: 0, 2 for bad input.
+
+    Example: mnb fleet render slurm standard --nodes 16 -o acceptance -- --partition=gpu > job.sbatch
+
+    Parameters
+    ----------
+    engine
+        Options of sbatch, after "--", such as --partition=gpu.
+    nodes
+        Number of nodes.
+    retests
+        How many sessions the nodes do again that are suspicious after the first, with some others for comparison.
+    common_start
+        Have all nodes begin at the same moment of their clocks, this long after the check, such as 60s. Their power
+        and cooling are then loaded all at once.
+    burn_in
+        Repeat the profile on every node until this time is over, such as 12h, and go on through failures.
+    """
+    print(
+        script_of(FleetRequest(profile, output, jobs, mnb, node_folder, retests, common_start, burn_in), nodes, engine),
+        end="",
+    )
+    return 0
+
+
+@render.command
+def k8s(
+    profile: ProfileOption,
+    /,
+    *,
+    nodes: Whole,
+    image: str,
+    claim: str,
+    gpus: Whole = 8,
+    jobs: JobsOption = "",
+    name: str = "mnb-fleet",
+) -> int:
+    """Print an Indexed Job of Kubernetes (1.33 or later) that runs a profile on every node, as JSON for kubectl.
+
+    Its pods are privileged, since they isolate tenants by cgroups. When it is done, give the volume with the results to
+    `mnb fleet adopt`.
+
+    Exit code: 0, 2 for bad input.
+
+    Example: mnb fleet render k8s standard --nodes 16 --image registry/mnb:0.3 --claim results | kubectl apply -f -
+
+    Parameters
+    ----------
+    nodes
+        Number of nodes: one pod runs on each.
+    image
+        The image of the pods, which has mnb.
+    claim
+        The PersistentVolumeClaim for the results, which all nodes can write to.
+    gpus
+        Number of GPUs of a node; 0 on nodes without.
+    name
+        Name of the Job.
+    """
+    file = profile_file(profile)
+    text = read_text(file)
+    parse_profile(file.stem, text, plain(file))
+    arguments = tuple(shlex.split(jobs))
+    given_to_jobs(file, arguments)
+    if nodes < 1 or gpus < 0:
+        raise InputError("--nodes: expected at least 1, and --gpus at least 0")
+    asked = JobRequest(
+        name=name,
+        nodes=nodes,
+        gpus=gpus,
+        image=image,
+        claim=claim,
+        suite=file.stem,
+        profile=text,
+        arguments=arguments,
+    )
+    print(indexed_job(asked), end="")
+    return 0
