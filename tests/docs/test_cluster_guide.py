@@ -57,6 +57,9 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
         )
         assert "Traceback" not in done.stderr
         told = f"{command}\n{done.stdout}{done.stderr}"
+        if stated.startswith("mnb verify"):  # of such windows, only their length is wrong
+            assert (done.returncode, done.stdout.count("R35"), done.stdout.count("FAIL ")) == (1, 2, 2), told
+            continue
         judged = stated.startswith(("mnb report", "mnb fleet run", "mnb fleet resume"))
         assert done.returncode == (3 if judged else 0), f"of two nodes, nobody can say which is slow: {told}"
         if "adopt" in command:
