@@ -271,6 +271,7 @@ TABLE: dict[str, Check] = {
     "scripts/bench-html": Check("script", "takes half a minute, and needs Chromium"),
     "scripts/bench-launch": Check("script", "takes minutes"),
     "scripts/bench-meter": Check("script", "takes minutes"),
+    "scripts/bench-fleet 1000": Check("script", "takes minutes"),
     "scripts/bench-report 10000": Check("script", "takes a minute"),
     "scripts/bench-workloads": Check("script", "takes minutes"),
     "scripts/bench-workloads standard --warm 1 --seconds 4 --pairs 3": Check("script", "takes minutes"),

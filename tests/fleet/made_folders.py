@@ -1,13 +1,14 @@
 """Fleet folders of made-up result folders, with exact rates.
 
-python tests/fleet/made_folders.py FOLDER [--nodes 1000]: one of the size of a cluster, of which only summaries and
-ledgers are there; n7 is 10 % slow in all tests.
+python tests/fleet/made_folders.py FOLDER [--nodes 1000] [--records]: one of the size of a cluster, of which only
+summaries and ledgers are there, or all records; n7 is 10 % slow in all tests.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import random
 import shutil
 import sys
@@ -108,8 +109,8 @@ def _events(folder: Path, node: str, session: str) -> Iterator[AnyFleetEvent]:
     yield Collected(node=node, session=session, files=1, ledger_sha256=file_digest(ledger))
 
 
-def write_cluster(folder: Path, count: int) -> None:
-    """The profile standard on 8 devices, 3 repeats, on ``count`` nodes, as kept summaries."""
+def write_cluster(folder: Path, count: int, *, records: bool) -> None:
+    """The profile standard on 8 devices, 3 repeats, on ``count`` nodes: kept summaries, or ``records`` (the same)."""
     whole = folder.with_name(f"{folder.name}-node")
     profile = msgspec.json.decode((Path(__file__).parents[2] / "profiles" / "standard.json").read_bytes())
     tests = {name: PROGRESSION if name == "scaling" else PER_GPU for name in profile if name != "*"}
@@ -119,6 +120,9 @@ def write_cluster(folder: Path, count: int) -> None:
     rng = random.Random(1)
     for node in nodes:
         session = session_folder(folder, node, "screen")
+        if records:
+            shutil.copytree(whole, session, copy_function=os.link)
+            continue
         session.mkdir(parents=True)
         (session / LEDGER).write_bytes(ledger)
         slow = 0.9 if node == "n7" else 1.0
@@ -156,8 +160,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--records", action="store_true")
     given = parser.parse_args()
-    write_cluster(given.folder, given.nodes)
+    write_cluster(given.folder, given.nodes, records=given.records)
 
 
 if __name__ == "__main__":
