@@ -122,6 +122,12 @@ def test_what_prometheus_is_told(ended: Path, tmp_path: Path) -> None:
     assert found["mnb_run_in_progress", ""] == 0.0
 
 
+def test_a_run_that_ended_before_is_told_as_done(ended: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mnb.prom"
+    assert call(["watch", str(ended), "--prometheus", str(file)]) == 0
+    assert metrics(file)["mnb_run_launch_groups_done", ""] == metrics(file)["mnb_run_launch_groups", ""] == 20.0
+
+
 def test_gauges_have_base_units_and_end_with_the_session(tmp_path: Path) -> None:
     from milabench_ng.run.display.prometheus import PrometheusText
     from milabench_ng.run.display.run_view import RunView

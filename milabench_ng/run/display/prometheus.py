@@ -87,8 +87,6 @@ class PrometheusText(Collector):
         self._totals: defaultdict[tuple[str, tuple[str, ...]], float] = defaultdict(float)
         self._ended = False
         """Whether the session has, or nobody looks any more."""
-        self._whole = False
-        """Whether it left nothing to do."""
         self._written_s = -math.inf
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -99,7 +97,6 @@ class PrometheusText(Collector):
         event = stamped.event
         self._view = seen(self._view, event, stamped.time_s)
         self._ended = isinstance(event, RunEnds)
-        self._whole = isinstance(event, RunEnds) and not event.missing
         if isinstance(event, Slices):
             self._add(event)
         if stamped.time_s - self._written_s >= WRITTEN_S:
@@ -137,17 +134,16 @@ class PrometheusText(Collector):
             yield family
 
     def _of_the_run(self) -> Iterator[Metric]:
-        view, begins, batch = self._view, self._view.begins, self._view.batch
+        view, begins = self._view, self._view.begins
         info = GaugeMetricFamily("mnb_run_info", "The run, always 1.", labels=("run_id", "suite", "version"))
         if begins is not None:
             info.add_metric((begins.run_id, plain(begins.suite), begins.version), 1)
         yield info
         planned = begins.batches if begins else 0
-        done = planned if self._whole else batch.number if batch else 0
         for name, text, value in (
             ("mnb_run_in_progress", "1 while the session goes on and is watched.", int(not self._ended)),
             ("mnb_run_launch_groups", "Launch groups of the plan.", planned),
-            ("mnb_run_launch_groups_done", "Launch groups that have ended.", done),
+            ("mnb_run_launch_groups_done", "Launch groups that have ended.", view.batches_done),
             ("mnb_run_launches_failed", "Launches whose last attempt failed.", len(view.failed)),
             ("mnb_run_launches_with_warnings", "Launches with warnings.", len(view.marked)),
         ):

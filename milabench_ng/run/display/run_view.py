@@ -15,6 +15,7 @@ from milabench_ng.run.events.run_events import (
     LaunchSlots,
     LaunchState,
     RunBegins,
+    RunEnds,
     Slices,
 )
 
@@ -53,6 +54,15 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     failed: frozenset[tuple[str, str]] = frozenset()
     """Launches whose last attempt failed: label and job id."""
     marked: frozenset[tuple[str, str]] = frozenset()
+    ends: RunEnds | None = None
+    """How the session ended; None while it goes on."""
+
+    @property
+    def batches_done(self) -> int:
+        """Launch groups that have ended: those before the current one, or all of a run that nothing is left of."""
+        if self.begins and self.ends and not self.ends.missing:
+            return self.begins.batches
+        return self.batch.number if self.batch else 0
 
 
 def seen(view: RunView, event: AnyRunEvent, time_s: float) -> RunView:
@@ -74,6 +84,8 @@ def seen(view: RunView, event: AnyRunEvent, time_s: float) -> RunView:
             launch = frozenset({(event.label, event.job_id)})
             failed = view.failed | launch if event.cause else view.failed - launch
             return replace(view, failed=failed, marked=view.marked | launch if event.marks else view.marked - launch)
+        case RunEnds():
+            return replace(view, ends=event)
     return view
 
 
