@@ -411,4 +411,4 @@ def test_the_command_says_in_which_test_the_sides_differ(
     other = marked(folder(tmp_path / "d", DELIVERED), "standard.vae", {"kind": "data not read again"})
     assert call(["accept", str(other), str(bid)]) == 4
     told = " ".join(capsys.readouterr().out.split())
-    assert "differs marks of vae: delivered none; bid data not read again" in told
+    assert "differs comparability warnings of vae: delivered none; bid data not read again" in told
