@@ -83,3 +83,11 @@ def test_repeats_one_after_another_are_told_what_they_lack(monkeypatch: pytest.M
     made = make_report(BASELINES / "bundles" / "modern-1xH200-20261124.tar.gz")
     (line,) = (line for line in printed(made, monkeypatch, 160) if "NO VERDICT" in line)
     assert line.endswith("(--order file); a verdict needs all tests in turn, as without --order")
+
+
+def test_a_full_report_does_not_advise_itself(report: Report) -> None:
+    full, brief = Terminal(), Terminal()
+    write_report(report, "table", full, full=True)
+    write_report(report, "table", brief)
+    assert "--full" in brief.getvalue()
+    assert "--full" not in full.getvalue()

@@ -9,7 +9,7 @@ import msgspec
 
 from milabench_ng.present.render.alarms import alarms_of_launches
 from milabench_ng.present.render.columns import section_of_tests
-from milabench_ng.present.render.first_screen import first_screen
+from milabench_ng.present.render.first_screen import DETAILS, first_screen
 from milabench_ng.present.render.screen_lines import print_alarms, print_screen
 from milabench_ng.present.render.sections import Facts, Section
 from milabench_ng.present.render.statements import details, isolation_fact
@@ -28,7 +28,9 @@ def write(report: Report, stream: TextIO, further: Sequence[Section] = (), *, fu
     ``full``: leave no column and no row out; what does not fit side by side stands below.
     """
     console = console_of(stream)
-    print_screen(first_screen(report), console, console.width)
+    screen = first_screen(report)
+    commands = tuple(one for one in screen.commands if not full or one.name != DETAILS)
+    print_screen(msgspec.structs.replace(screen, commands=commands), console, console.width)
     console.print()
     tests = section_of_tests(report, charged=full)
     print_section(_whole(tests) if full else tests, console, "--full shows all columns")

@@ -33,6 +33,8 @@ NO_POINTS = "no score: only some tests ran"
 """Why a partial score has no value: over other tests, it is a number of another kind."""
 _BOUND_BY = "bound by "
 BY_BOTTLENECK = "By bottleneck"
+DETAILS = "details"
+"""The line with the command that prints everything."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,5 +287,5 @@ def _commands(report: Report) -> Iterator[Fact]:
     source, step = shlex.quote(report.source), next_step(report)
     if step:
         yield Fact("next", step)
-    yield Fact("details", f"mnb report {source} --full", "faint")
+    yield Fact(DETAILS, f"mnb report {source} --full", "faint")
     yield Fact("page", f"mnb report {source} --html report.html", "faint")
