@@ -207,7 +207,9 @@ def absent(path: Path) -> str:
         return "a link to nothing"
     what = f"the folder {plain(missing)} does not exist" if missing != path else "no such file"
     with suppress(OSError):
-        return f"{what}{did_you_mean(missing.name, map(plain, os.listdir(missing.parent)))}"
+        there = [plain(name) for name in os.listdir(missing.parent)]
+        alike = [name for name in there if did_you_mean(missing.stem, [Path(name).stem])]  # all end in .json
+        return f"{what}{did_you_mean(missing.name, alike)}"
     return what
 
 

@@ -20,7 +20,8 @@ def result_files(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     that may not be read.
     """
     if not os.path.isdir(folder):
-        raise InputError(f"{folder}: {'not a folder' if os.path.exists(folder) else 'no such folder'}")
+        why = "not a folder" if os.path.exists(folder) else "no such folder"
+        raise InputError(f"{folder}: {why}. Give the result folder of a run")
     own: list[str] = []
     foreign: list[str] = []
     for name, regular in _walk(folder):

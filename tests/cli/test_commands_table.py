@@ -203,7 +203,7 @@ bundle res -o res/run.json --force | 2 | mnb: --output res/run.json: files of a 
 bundle cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
 bundle nowhere | 2 | mnb: nowhere: no such folder
 bundle empty | 2 | mnb: empty: no run.json in it. Give the folder that `mnb jobs` wrote
-bundle base.json | 2 | mnb: base.json: not a folder
+bundle base.json | 2 | mnb: base.json: not a folder. Give the result folder of a run
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file. Make a key with ssh-keygen -t ed25519
 verify res | 0 | verdict PASS: 16
 verify res.tar.gz | 0 | verdict PASS: 17

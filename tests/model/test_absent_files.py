@@ -28,6 +28,11 @@ def test_the_file_or_folder_that_is_missing_is_named_and_what_was_meant(tmp_path
     )
 
 
+def test_a_common_ending_is_no_likeness(tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text("{}")
+    assert said(tmp_path / "w.json").endswith("w.json: no such file")
+
+
 def test_a_link_to_nothing_is_one(tmp_path: Path) -> None:
     (tmp_path / "link.json").symlink_to(tmp_path / "gone.json")
     assert said(tmp_path / "link.json").endswith("link.json: a link to nothing")
