@@ -27,7 +27,7 @@ def not_a_number(bench: Bench) -> None:
 
 
 @workload(unit="steps")
-def raises(bench: Bench, *, after: int = 8) -> None:
+def raises(bench: Bench, *, after: int = 20) -> None:
     """An exception in the middle. An item is a step. Timed: a short sleep.
 
     Options:

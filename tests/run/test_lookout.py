@@ -290,6 +290,8 @@ def test_no_file_of_a_group_stays_open_after_a_launch_that_died(run_profile: Run
         if isinstance(event, BatchBegins) and event.number == 1:
             left.extend(name for name in descriptors(os.getpid()).values() if "/b0-d" in name)
 
-    finished = run_profile({"raises": {"workload": f"{HERE}:raises"}}, look, tenants=1, repeat=2)
+    finished = run_profile(
+        {"raises": {"workload": f"{HERE}:raises", "arguments": {"after": 5}}}, look, tenants=1, repeat=2
+    )
     assert [record.mnb.failure and record.mnb.failure.cause for record in finished.records] == ["exception"] * 2
     assert left == []
