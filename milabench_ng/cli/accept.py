@@ -12,7 +12,11 @@ from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, HOST_DAY_ST
 from milabench_ng.analysis.scoring.scale import load_scales
 from milabench_ng.analysis.statistics.intervals import SESSIONS_FROM
 from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.cli.fleet_accept import accept_nodes
 from milabench_ng.cli.options import FormOption, Fraction, Switch, WeightsOption
+from milabench_ng.fleet.accepting import Promise
+from milabench_ng.fleet.folder import is_fleet
+from milabench_ng.model.errors import InputError
 from milabench_ng.model.shipped import names
 from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, one_decimal, text
 from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
@@ -55,8 +59,10 @@ def accept(
     least 5 repeats, 3 sessions that are 6 h apart, and no comparability warnings. With fewer sessions, mnb adds a
     declared variance between days.
 
+    Of a delivered fleet folder, every node is judged by its first session.
+
     Exit code: 0 if the node meets the guarantee, 1 if it violates it, 4 if inconclusive, 2 for bad input or if a side
-    breaks a rule.
+    breaks a rule. Of a fleet: 0 if all nodes meet it, 1 if one violates it or is lost, 4 if one is not decided.
 
     Example: mnb accept bid.bundle.tar.gz results --guarantee 0.97
 
@@ -65,7 +71,7 @@ def accept(
     bid
         What the bidder measured.
     delivered
-        What was measured on the delivered node.
+        What was measured on the delivered node, or a fleet folder.
     guarantee
         Share of the bid's throughput that the node must reach, such as 0.97 or 97%.
     rules
@@ -79,6 +85,14 @@ def accept(
         Also print the probability of each verdict for nodes with a known true ratio.
     """
     asked = Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=tsa_certs)
+    if is_fleet(Path(delivered)):
+        if explain:
+            raise InputError("--explain: not for a fleet. Give the folder of one node")
+        promised_by = require_sound(check_results(bid, asked))
+        weighed = {suite: scale.weights for suite, scale in load_scales(weights, promised_by.summary).items()}
+        buyer = asked.of_the_buyer(delivered)
+        promise = Promise(bid=promised_by, demands=buyer, weights=weighed, guarantee=guarantee)
+        return accept_nodes(Path(delivered), promise, form)
     sides = {
         "bid": check_results(bid, asked),
         "delivered": check_results(delivered, asked.of_the_buyer(delivered)),

@@ -1,0 +1,66 @@
+"""``mnb accept`` on a fleet folder."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from milabench_ng.fleet.accepting import AcceptedNode, NodeDecision, Promise, accept_fleet
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.model.plain import plain
+from milabench_ng.model.units import counted
+from milabench_ng.present.render.cells import Cell, Fact, Tone, exact_ratio
+from milabench_ng.present.render.sections import Document, Facts, Form, Heading, table
+from milabench_ng.present.writers import write
+
+_CHANCE = 0.05
+_SHOWN: dict[NodeDecision, str] = {
+    "breaks": "violates",
+    "lost": "lost",
+    "inconclusive": "inconclusive",
+    "keeps": "meets",
+}
+_TONES: dict[Cell, Tone] = {"violates": "bad", "lost": "bad", "inconclusive": "fair", "meets": "good"}
+
+
+def accept_nodes(delivered: Path, promise: Promise, form: Form) -> int:
+    """Print the decision on every node; the exit code."""
+    found = accept_fleet(FleetFolder.read(delivered), promise)
+    write(_document(found, promise, plain(delivered)), form, sys.stdout)
+    decisions = {one.decision for one in found}
+    return 1 if decisions & {"breaks", "lost"} else 4 if "inconclusive" in decisions else 0
+
+
+def _document(found: Sequence[AcceptedNode], promise: Promise, source: str) -> Document:
+    counts = Counter(one.decision for one in found)
+    verdict = ", ".join(f"{counts[decision]:,} {word}" for decision, word in _SHOWN.items() if counts[decision])
+    tone = _TONES[next((word for decision, word in _SHOWN.items() if counts[decision]), "inconclusive")]
+    chance = f"each node is judged by itself: of {counted(len(found), 'node')} just at the guarantee, "
+    told = (
+        Fact("verdict", f"{verdict} ({100 * promise.guarantee:g}% of the bid)", tone),
+        Fact("bid", f"{promise.bid.source}: {promise.bid.sentence}"),
+        Fact("delivered", source),
+        Fact("chance", f"{chance}up to {_CHANCE * len(found):.2g} violate it by chance"),
+    )
+    rows = [_row(one) for one in found]
+    nodes = table(
+        "",
+        rows,
+        "node",
+        Heading("verdict", tone=lambda cell: _TONES.get(cell, "plain")),
+        *(Heading(title, "", exact_ratio, True) for title in ("delivered / bid", "at least", "at most")),
+        Heading("because", words=60),
+        notes=("at least, at most: one-sided 95% bounds of the score",),
+    )
+    whole = {"schema": 1, "guarantee": promise.guarantee, "bid": promise.bid.source, "nodes": found}
+    return Document(title="mnb accept", parts=(Facts(facts=told), nodes), table=nodes, aside=told, whole=whole)
+
+
+def _row(one: AcceptedNode) -> tuple[Cell, ...]:
+    made = one.acceptance
+    score = next(iter(made.scores), None) if made else None
+    ratio = (score.ratio, score.low, score.high) if score else (None, None, None)
+    why = one.why or ("; ".join(made.reasons) if made else "") or (score.why if score else "")
+    return one.node, _SHOWN[one.decision], *ratio, why or None

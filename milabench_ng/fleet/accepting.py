@@ -1,0 +1,87 @@
+"""Whether each node of a delivered fleet keeps what the bid promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from milabench_ng.analysis.scoring.weights import Weights
+from milabench_ng.fleet.folder import FleetFolder, NodeSession
+from milabench_ng.fleet.nodes import SCREEN, NodeName
+from milabench_ng.fleet.summaries import workers
+from milabench_ng.model.errors import InputError
+from milabench_ng.tender.acceptance import Acceptance, accept
+from milabench_ng.tender.own_bounds import own_bounds
+from milabench_ng.verification.verified_results import (
+    CheckedResults,
+    Demands,
+    check_results,
+    require_different,
+    require_sound,
+)
+
+_AT_ONCE = 4
+NodeDecision = Literal["keeps", "breaks", "inconclusive", "lost"]
+
+
+class AcceptedNode(msgspec.Struct, frozen=True, kw_only=True):
+    """What is decided of a node, by its screen."""
+
+    node: NodeName
+    acceptance: Acceptance | None
+    why: str = ""
+    """Why nothing is decided."""
+    lost: bool = False
+
+    @property
+    def decision(self) -> NodeDecision:
+        """In one word."""
+        if self.acceptance is None:
+            return "lost" if self.lost else "inconclusive"
+        return self.acceptance.verdict
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """What nodes are held to."""
+
+    bid: CheckedResults
+    demands: Demands
+    """Of what is delivered."""
+    weights: Mapping[str, Weights | None]
+    """By suite."""
+    guarantee: float
+
+
+def accept_fleet(fleet: FleetFolder, promise: Promise) -> tuple[AcceptedNode, ...]:
+    """Verify and judge the screen of every node."""
+    screens = [one for one in fleet.sessions if one.session == SCREEN]
+    with workers(len(screens)) as pool:
+        judge = partial(_judged, promise)
+        made = map(judge, screens) if pool is None else pool.map(judge, screens, chunksize=_AT_ONCE)
+        found = {one.node: one for one in made}
+    return tuple(_all(fleet, found))
+
+
+def _all(fleet: FleetFolder, found: Mapping[NodeName, AcceptedNode]) -> Iterator[AcceptedNode]:
+    standings = fleet.standings
+    for node in fleet.manifest.nodes:
+        standing = standings[node, SCREEN]
+        if node not in found or standing.state == "lost":
+            why = standing.reason or "no results are here"
+            yield AcceptedNode(node=node, acceptance=None, why=why, lost=True)
+        else:
+            yield found[node]
+
+
+def _judged(promise: Promise, session: NodeSession) -> AcceptedNode:
+    try:
+        delivered = require_sound(check_results(str(session.path), promise.demands))
+        require_different({"bid": promise.bid, session.node: delivered})
+        promised, found = (own_bounds(side.summary) for side in (promise.bid, delivered))
+        made = accept(promised, found, promise.weights, promise.guarantee)
+    except InputError as error:
+        return AcceptedNode(node=session.node, acceptance=None, why=str(error))
+    return AcceptedNode(node=session.node, acceptance=made)

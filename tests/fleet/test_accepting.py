@@ -1,0 +1,74 @@
+"""Whether each node of a delivered fleet reaches the bid."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import shutil
+from pathlib import Path
+
+import make_records
+import msgspec
+import pytest
+from made_folders import write_frame
+from make_records import PER_GPU
+
+from milabench_ng.cli import call
+from milabench_ng.fleet.folder import session_folder
+from milabench_ng.model.plan import Launch
+
+NODES = ("gpu1", "gpu2", "gpu3", "gpu4")
+
+
+def run_of(path: Path, seed: int, level: float) -> None:
+    """Six repeats of two tests in three sessions."""
+    luck = random.Random(seed)
+    noise = [1 + luck.gauss(0, 0.004) for _ in range(6)]
+
+    def rate(launch: Launch, _: int) -> float:
+        return 1e6 * level * noise[launch.run]
+
+    whole = make_records.plan("standard", {"vae": PER_GPU, "toy_reg": PER_GPU}, 2, 6)
+    make_records.write_run(path, whole, rate, 24, f"20260106-160000-{seed:06x}")
+    for record in path.glob("*.J*.json"):
+        made = json.loads(record.read_bytes())
+        make_records.move_to_session(made, 1 + made["mnb"]["launch"]["run"] // 2)
+        record.write_bytes(msgspec.json.encode(made))
+    make_records.write_ledger(path, whole)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bid; of four nodes, one is 10 % slower, one is the bid's, and one left nothing."""
+    here = tmp_path_factory.mktemp("accept")
+    run_of(here / "bid", 1, 1.0)
+    for number, (node, level) in enumerate(zip(NODES[:2], (1.0, 0.9), strict=True), 2):
+        run_of(session_folder(here / "fleet", node, "screen"), number, level)
+    shutil.copytree(here / "bid", session_folder(here / "fleet", "gpu3", "screen"))
+    write_frame(here / "fleet", NODES, [])
+    (here / "weights.json").write_text(json.dumps({f"standard.{test}": {"weight": 1} for test in ("vae", "toy_reg")}))
+    return here
+
+
+def test_every_node_is_judged_by_itself(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["accept", folders / "bid", folders / "fleet", "--weights", folders / "weights.json", "--format", "csv"]
+    assert call(list(map(str, words))) == 1
+    told = capsys.readouterr()
+    rows = {row["node"]: row for row in csv.DictReader(io.StringIO(told.out))}
+    assert {node: row["verdict"] for node, row in rows.items()} == {
+        "gpu1": "meets",
+        "gpu2": "violates",
+        "gpu3": "inconclusive",
+        "gpu4": "lost",
+    }
+    assert float(rows["gpu2"]["delivered / bid"]) == pytest.approx(0.9, abs=0.01)
+    assert "same run as" in rows["gpu3"]["because"]
+    assert "1 violates, 1 lost, 1 inconclusive, 1 meets (97% of the bid)" in told.err
+    assert "up to 0.2 violate it by chance" in told.err
+
+
+def test_explain_is_of_one_node(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["accept", str(folders / "bid"), str(folders / "fleet"), "--explain"]) == 2
+    assert "--explain: not for a fleet" in capsys.readouterr().err
