@@ -233,7 +233,7 @@ accept res.tar.gz base.json | 4 | verdict INCONCLUSIVE: cannot tell whether the 
 accept res | 2 | mnb accept: DELIVERED is missing. See the example in mnb accept --help
 bids bids.json | 0 | reference one node of again
 bids again-bids.json | 0 | reference one node of res.tar.gz
-bids bad-bids.json | 2 | mnb: bad-bids.json: bid 'acme': Object missing required field `price`; the form is
+bids bad-bids.json | 2 | mnb: bad-bids.json: bid 'acme': Object missing required field `price`; expected
 bids nowhere.json | 2 | mnb: nowhere.json: no such file
 bids notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 bids bids.json -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
@@ -327,7 +327,7 @@ fleet run quck --launcher local --nodes 2 -o f | 2 | mnb: quck: no such file, an
 fleet run quick --launcher local --nodes 2 -o res | 2 | mnb: -o res: already contains
 fleet plan | 2 | mnb fleet plan: --nodes is missing
 fleet plan --nodes 3 | 2 | mnb: --nodes 3 --devices 8: expected 4 to 100,000 nodes of 1 to 1,000 devices
-fleet plan --nodes 512 --slow 500% | 2 | mnb: --slow: expected a share above 0% and below 100%, got 500%
+fleet plan --nodes 512 --slow 500% | 2 | mnb: --slow: expected a share above 0% and up to 100%, got '500%'
 fleet plan quck --nodes 512 | 2 | mnb: quck: no such file, and no shipped profile has that name
 fleet plan --nodes 512 --repeat-time soon | 2 | mnb: --repeat-time: expected a duration, got 'soon'. Try 30min
 fleet status res | 2 | mnb: res: not a fleet folder: it has no fleet.json
@@ -366,7 +366,7 @@ list res | 2 | mnb: res: a folder, not a file
 report res --compare h100 | 2 | mnb: h100: no such file or folder, and no shipped baseline has that
 report res --compare V100 | 2 | mnb: V100: no such file or folder, and no shipped baseline has that
 bids res | 2 | mnb: res: a folder, not a file
-bids list.json | 2 | mnb: list.json: Expected `object`, got `array`; the form is
+bids list.json | 2 | mnb: list.json: Expected `object`, got `array`; expected
 schema | 2 | mnb schema: KIND is missing. See the example in mnb schema --help
 schema profil | 2 | mnb schema: Invalid value "profil" for KIND. Choose from: "profile", "record", "event",
 schema profile | 0 | {
