@@ -58,6 +58,7 @@ TABLE: dict[str, Check] = {
     "mnb bids bids.json --rules tender.json --allowed-signers vendors.txt": PARSE,
     "mnb accept bid.bundle.tar.gz results --rules tender.json --allowed-signers vendors.txt": PARSE,
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97": PARSE,
+    "mnb accept BID FLEET --guarantee 0.97": PARSE,
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97 --explain": PARSE,
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97 --format markdown > acceptance.md": Check(
         "elsewhere", "test_acceptance"
