@@ -17,7 +17,6 @@ from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.verification.rules import load_rules
 from tests.one_server import Done, OneServer
-from tests.run.conftest import in_short_slices
 
 SMALL = {"name": "small", "signed": True, "window_s": 0.5, "repeat": 2, "nonce": "n1", "ledger": True}
 QUICK = ("--window", "0.5", "--tenants", "1")
@@ -30,7 +29,7 @@ Mnb = Callable[..., Done]
 def mnb(tmp_path: Path, one_server: OneServer, monkeypatch: pytest.MonkeyPatch) -> Mnb:
     """Run `mnb jobs` on one small test, with these rules."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "trial.json").write_text(json.dumps({"toy_reg": in_short_slices({"workload": "toy_reg"})}))
+    (tmp_path / "trial.json").write_text('{"toy_reg": {"workload": "toy_reg"}}')
 
     def run(rules: dict[str, object], *options: str) -> Done:
         (tmp_path / "small.json").write_text(json.dumps(rules))
