@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,10 @@ from milabench_ng.model.units import utc_stamp
 from milabench_ng.records.names import SERIES, SERIES_NAME
 
 SERIES_SCHEMA = 1
+LONGEST_S = 1e9
+"""No node has been up for thirty years."""
+MOST_SAMPLES = 30_000_000
+"""Numbers that a report keeps at once: a week of eight GPUs, and a gigabyte."""
 
 
 class KeySeries(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,18 +79,31 @@ def decode_series(content: bytes, source: str) -> BatchSeries:
     if len(raw) > LARGE:
         raise InputError(f"{short(source)}: not a series: it holds more than {LARGE >> 20} MiB")
     made = convert_json(parse_json(raw, source), BatchSeries, source)
+    if not abs(made.requested_s) < LONGEST_S:
+        raise InputError(f"{short(source)}: it was requested at {made.requested_s:g} s")
     for key, series in made.telemetry.items():
         if any(len(column) != len(series.time_s) for column in series.values.values()):
             raise InputError(f"{short(source)}: {short(key)}: a column is not as long as the times")
+        times = (made.requested_s - 0.001, *series.time_s)  # which are rounded
+        if not series.time_s or any(late < early for early, late in pairwise(times)) or times[-1] > LONGEST_S:
+            raise InputError(f"{short(source)}: {short(key)}: the times are not those of a launch group")
     return made
 
 
 def kept_series(folder: Path, names: Iterable[str]) -> Iterator[BatchSeries]:
-    """Those among the files ``names`` of a result folder. What is none is left out: `mnb verify` says so."""
+    """Those among the files ``names`` of a result folder, as far as they take a gigabyte at most in memory.
+
+    What is none is left out: nothing that is scored rests on it.
+    """
+    room = MOST_SAMPLES
     for name in names:
         if SERIES_NAME.fullmatch(name):
             with suppress(InputError):
-                yield decode_series(read_bytes(folder / name, LARGE, os.O_NOFOLLOW), name)
+                made = decode_series(read_bytes(folder / name, LARGE, os.O_NOFOLLOW), name)
+                room -= sum(len(one.time_s) * (1 + len(one.values)) for one in made.telemetry.values())
+                if room < 0:
+                    return
+                yield made
 
 
 def rounded(value: float) -> float | None:

@@ -215,8 +215,9 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     records = [make_record(context.facts, seen) for seen in observe(observed, context)]
     names = [context.folder.record(one.name, one.job_id, started, one.success).name for one in records]
     named = dict(zip(names, records, strict=True))
-    series = await in_thread(lambda: encode_series(series_of(observed, context)))
-    context.progress.end(batch.number, named, (series_name(batch.number, started), series), logs)
+    series = series_of(observed, context)
+    content = await in_thread(lambda: encode_series(series))
+    context.progress.end(batch.number, named, (series_name(batch.number, started), content), logs)
     if runner.broken:
         raise MnbError(
             f"launch group {batch.number} was not watched to its end. Its records are written:\n{runner.broken}"

@@ -61,7 +61,7 @@ def test_a_file_is_read_back_and_is_always_the_same() -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "not JSON"),
+        (b"", "the file is empty"),
         (b"{}", "not a series"),
         (gzip.compress(b"{}"), "missing required field"),
         (encode_series(batch(1, 0.0))[:-9], "not a series"),
@@ -78,6 +78,14 @@ def test_a_column_that_is_too_short_is_refused() -> None:
     short = msgspec.structs.replace(made.telemetry["gpu:GPU-1"], values={"power_w": (1.0,)})
     with pytest.raises(InputError, match="gpu:GPU-1: a column is not as long as the times"):
         decode_series(encode_series(msgspec.structs.replace(made, telemetry={"gpu:GPU-1": short})), "s")
+
+
+@pytest.mark.parametrize("times", [(), (61.0, 60.0), (-1.0,), (1e300,)], ids=str)
+def test_times_that_no_clock_had_are_refused(times: tuple[float, ...]) -> None:
+    made = batch(1, 0.0)
+    odd = msgspec.structs.replace(made, telemetry={"gpu:GPU-1": KeySeries(time_s=times, values={})})
+    with pytest.raises(InputError, match="the times are not those of a launch group"):
+        decode_series(encode_series(odd), "s")
 
 
 @pytest.mark.parametrize(

@@ -104,12 +104,12 @@ def _view(quantity: Quantity, placed: Sequence[Placed], names: Mapping[str, str]
 
 def _lines(quantity: Quantity, placed: Sequence[Placed]) -> dict[str, list[tuple[float, float]]]:
     """By key, the mean of each bin that has samples."""
-    width = placed[-1].end / BINS if placed else 0.0
+    width = max(placed[-1].end if placed else 0.0, 1e-9) / BINS
     bins: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for one in placed:
         for key, series in one.series.telemetry.items():
             column = series.values.get(quantity.value) if key.startswith(f"{quantity.source}:") else None
-            for time_s, value in zip(series.time_s, column or (), strict=False):
+            for time_s, value in zip(series.time_s, column or (None,) * len(series.time_s), strict=True):
                 if value is not None:
                     bins[key][math.floor(one.minutes(time_s) / width)].append(value)
     return {
