@@ -104,7 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: Path(item.nodeid).parts[1] not in LONG)
+    items.sort(key=lambda item: LONG.isdisjoint(Path(item.nodeid).parts[1:2]))
 
 
 class OneNode(LoadScopeScheduling):

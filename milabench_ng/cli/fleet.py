@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +19,7 @@ from milabench_ng.cli.fleet_request import (
     NodeFolder,
     own_command,
     script_of,
+    words,
 )
 from milabench_ng.cli.options import FormOption, ProfileOption, Whole
 from milabench_ng.fleet.adopting import LAUNCHER as NO_LAUNCHER
@@ -96,6 +96,8 @@ def run(
     asked = FleetRequest(profile, output, jobs, mnb, node_folder, retests, common_start, burn_in)
     if launcher == "slurm" and not in_allocation():
         require_new(output)
+        if hosts is not None:
+            raise InputError("--launcher slurm: Slurm picks the nodes. To name some, add -- --nodelist=NODES")
         return submit(script_of(asked, nodes, engine))
     reached = registry.make(launcher, Asked(count=nodes, hosts=hosts, engine=engine))
     fleet_id = new_fleet_id()
@@ -110,7 +112,7 @@ def run(
         nodes=reached.nodes,
         launcher=launcher,
         engine=engine,
-        mnb=tuple(shlex.split(mnb)) if mnb else own_command(),
+        mnb=words(mnb, "--mnb") if mnb else own_command(),
         common_start_s=asked.common_start_s,
         burn_in_s=asked.burn_in_s,
         retests=retests,
@@ -224,4 +226,5 @@ def _judged(found: FleetFolder) -> int:
     incomplete = _ended(found, whole=False)
     report = make_fleet_report(found.path, weights=None, price=None, groups=None, margin=None)
     print()
-    return incomplete or print_fleet_report(report, form="table", html=None, output=None, force=False)
+    code = print_fleet_report(report, form="table", html=None, output=None, force=False)
+    return incomplete or code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated
 
 import cyclopts
@@ -16,6 +15,7 @@ from milabench_ng.cli.fleet_request import (
     NodeFolder,
     given_to_jobs,
     script_of,
+    words,
 )
 from milabench_ng.cli.options import ProfileOption, Whole
 from milabench_ng.fleet.rendering.indexed_job import JobRequest, indexed_job
@@ -106,7 +106,7 @@ def k8s(
     file = profile_file(profile)
     text = read_text(file)
     parse_profile(file.stem, text, plain(file))
-    arguments = tuple(shlex.split(jobs))
+    arguments = words(jobs, "--jobs")
     given_to_jobs(file, arguments)
     if nodes < 1 or gpus < 0:
         raise InputError("--nodes: expected at least 1, and --gpus at least 0")

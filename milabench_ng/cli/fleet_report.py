@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import msgspec
+
 from milabench_ng.analysis.scoring.scale import Scale, load_scale, shipped_scale
 from milabench_ng.analysis.scoring.weights import read_weights
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.groups import read_groups
+from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.measuring import results_of
 from milabench_ng.fleet.report import FleetReport, Judging, build_fleet_report
 from milabench_ng.fleet.summaries import summaries
@@ -28,7 +31,7 @@ def make_fleet_report(
     fleet = FleetFolder.read(folder)
     scale = _scale(weights, fleet.manifest.suite)
     asked = Judging(
-        strict=Strictness() if margin is None else Strictness(margin=_margin(margin)),
+        strict=_strictness(fleet.manifest, margin),
         groups=read_groups(groups, fleet.manifest.nodes) if groups else None,
         price=price,
     )
@@ -43,6 +46,12 @@ def print_fleet_report(report: FleetReport, *, form: Form, html: Path | None, ou
     with open_output(output, sys.stdout, force=force) as stream:
         write(fleet_document(report), form, stream)
     return report.exit_code
+
+
+def _strictness(manifest: FleetManifest, margin: str | None) -> Strictness:
+    """As many retests as the fleet was asked for; of one that was asked for none, as many as usual would decide."""
+    usual = Strictness() if margin is None else Strictness(margin=_margin(margin))
+    return msgspec.structs.replace(usual, retests=manifest.retests or usual.retests)
 
 
 def _margin(text: str) -> float:

@@ -17,7 +17,7 @@ from milabench_ng.fleet.manifest import MOST_RETESTS
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text
-from milabench_ng.model.plain import plain
+from milabench_ng.model.plain import plain, short
 from milabench_ng.model.profile import AnyProfile, parse_profile
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.model.units import parse_seconds
@@ -64,7 +64,7 @@ class FleetRequest:
         self.retests = retests
         self.common_start_s = parse_seconds(common_start, "--common-start") if common_start else 0.0
         self.burn_in_s = parse_seconds(burn_in, "--for") if burn_in else 0.0
-        self.arguments = tuple(shlex.split(jobs))
+        self.arguments = words(jobs, "--jobs")
         given = given_to_jobs(self.file, self.arguments)
         if burn_in:
             self.arguments += ("--repeat", str(_repeats(given, parsed, self.burn_in_s)), "--budget", burn_in)
@@ -120,3 +120,11 @@ def own_command() -> tuple[str, ...]:
     script = shutil.which(sys.argv[0])
     named = script is not None and Path(script).name == "mnb"
     return (str(Path(script).absolute()),) if script and named else (sys.executable, "-m", "milabench_ng")
+
+
+def words(text: str, option: str) -> tuple[str, ...]:
+    """The words of a command, as a shell reads them. Raises InputError for a quote that nothing closes."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise InputError(f"{option} {short(text)}: {error}") from None

@@ -124,7 +124,9 @@ def report(
         from milabench_ng.cli.fleet_report import make_fleet_report, print_fleet_report  # numpy
 
         given = {"--compare": baselines, "--rules": rules, "--nonce": nonce, "--layout": layout, "--tables": tables}
+        given |= {"--allowed-signers": allowed_signers, "--tsa-certs": tsa_certs}
         switches = {"--price-per": price_per, "--per-gpu": per_gpu, "--full": full}
+        switches |= {"--no-penalize-variance": not penalize_variance}
         _refuse_of_fleet(folders[0], [option for option, value in (*given.items(), *switches.items()) if value])
         refuse_same(html, output)
         of_fleet = make_fleet_report(folders[0], weights=weights, price=price, groups=groups, margin=margin)

@@ -12,7 +12,9 @@ from milabench_ng.analysis.scoring.weights import Weights
 from milabench_ng.fleet.folder import FleetFolder, NodeSession
 from milabench_ng.fleet.nodes import SCREEN, NodeName
 from milabench_ng.fleet.summaries import workers
+from milabench_ng.fleet.verifying import copies
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain
 from milabench_ng.tender.acceptance import Acceptance, accept
 from milabench_ng.tender.own_bounds import own_bounds
 from milabench_ng.verification.verified_results import (
@@ -35,6 +37,8 @@ class AcceptedNode(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """Why nothing is decided."""
     lost: bool = False
+    traits: frozenset[str] = frozenset()
+    """What no two runs have in common."""
 
     @property
     def decision(self) -> NodeDecision:
@@ -56,7 +60,9 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def accept_fleet(fleet: FleetFolder, promise: Promise) -> tuple[AcceptedNode, ...]:
-    """Verify and judge the screen of every node."""
+    """Verify and judge the screen of every node. Raises InputError for a fleet whose ledger is not sound."""
+    if fleet.ledger.problems:
+        raise InputError(f"{plain(fleet.path)}: fleet.jsonl: {fleet.ledger.problems[0]}. Run mnb verify on it")
     screens = [one for one in fleet.sessions if one.session == SCREEN]
     with workers(len(screens)) as pool:
         judge = partial(_judged, promise)
@@ -66,12 +72,14 @@ def accept_fleet(fleet: FleetFolder, promise: Promise) -> tuple[AcceptedNode, ..
 
 
 def _all(fleet: FleetFolder, found: Mapping[NodeName, AcceptedNode]) -> Iterator[AcceptedNode]:
-    standings = fleet.standings
+    standings, owners = fleet.standings, dict[str, str]()
     for node in fleet.manifest.nodes:
         standing = standings[node, SCREEN]
         if node not in found or standing.state == "lost":
             why = standing.reason or "no results are here"
             yield AcceptedNode(node=node, acceptance=None, why=why, lost=True)
+        elif copied := next(copies(node, found[node].traits, owners), ""):
+            yield AcceptedNode(node=node, acceptance=None, why=copied)
         else:
             yield found[node]
 
@@ -84,4 +92,4 @@ def _judged(promise: Promise, session: NodeSession) -> AcceptedNode:
         made = accept(promised, found, promise.weights, promise.guarantee)
     except InputError as error:
         return AcceptedNode(node=session.node, acceptance=None, why=str(error))
-    return AcceptedNode(node=session.node, acceptance=made)
+    return AcceptedNode(node=session.node, acceptance=made, traits=delivered.traits)

@@ -14,13 +14,13 @@ from milabench_ng.fleet.ledger import AnyFleetEvent, Collected, FleetFinished, F
 from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
 from milabench_ng.fleet.nodes import SCREEN, NodeName
 from milabench_ng.fleet.retesting import missing_nodes
-from milabench_ng.fleet.summaries import keep_summaries
+from milabench_ng.fleet.summaries import keep_summaries, ledger_digest
 from milabench_ng.fleet.writer import FleetWriter
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.records.ledger import Finished
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import LEDGER, file_digest, write_atomically
+from milabench_ng.records.names import file_digest, write_atomically
 from milabench_ng.records.reading import read_ledger
 
 LAUNCHER = "none"
@@ -88,10 +88,9 @@ def _events(
             yield NodeEnded(node=node, session=SCREEN, status=1 if last.failed else 0)
         else:
             yield NodeLost(node=node, session=SCREEN, reason="its run did not end: launches are missing")
-        ledger = one.path / LEDGER
         yield Collected(
             node=node,
             session=SCREEN,
             files=sum(len(names) for _, _, names in os.walk(one.path)),
-            ledger_sha256=file_digest(ledger.read_bytes()) if ledger.is_file() else "",
+            ledger_sha256=ledger_digest(one),
         )

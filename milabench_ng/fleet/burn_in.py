@@ -7,11 +7,11 @@ there were, each would have been in the late half with probability one half if n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 
 import msgspec
 
 from milabench_ng.records.ledger import NOT_TRIED, LedgerLine, Recorded, Session
+from milabench_ng.verification.checks.clocks import moment
 
 _HOUR_S = 3600.0
 _TAIL = 0.025
@@ -80,8 +80,10 @@ def spans_of(entries: Sequence[LedgerLine]) -> tuple[Span, ...]:
 
 
 def _span(entries: Sequence[LedgerLine]) -> Span:
-    moments = [datetime.fromisoformat(entry.utc) for entry in entries]
-    since = [(moment - moments[0]).total_seconds() for moment in moments]
+    moments = [at for entry in entries if (at := moment(entry.utc))]
+    if len(moments) < len(entries):  # a node may send anything
+        return Span(0.0, ())
+    since = [(at - moments[0]).total_seconds() for at in moments]
     failed = tuple(at for at, entry in zip(since, entries, strict=True) if _is_failure(entry))
     return Span(max(0.0, since[-1]), failed)
 

@@ -63,4 +63,7 @@ def read_fleet_manifest(folder: Path) -> FleetManifest:
     raw: Any = read_json(source, LARGE)
     if isinstance(raw, dict):
         require_schema(raw.get("schema"), "fleet", FLEET_SCHEMA, str(source))
-    return convert_json(raw, FleetManifest, str(source), written_by(raw, FLEET_SCHEMA))
+    made = convert_json(raw, FleetManifest, str(source), written_by(raw, FLEET_SCHEMA))
+    if len(set(made.nodes)) < len(made.nodes):
+        raise InputError(f"{plain(source)}: a node is listed twice")
+    return made

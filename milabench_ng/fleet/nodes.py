@@ -10,8 +10,8 @@ import msgspec
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import short
 
-NODE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$"
-SESSION = r"^(screen|(retest|burn)-[1-9][0-9]{0,3})$"
+NODE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}(?<!\.)\Z"
+SESSION = r"^(screen|retest-[1-9][0-9]{0,3})\Z"
 
 NodeName = Annotated[str, msgspec.Meta(pattern=NODE)]
 """What Slurm, ssh or Kubernetes calls a node."""
@@ -23,7 +23,7 @@ SCREEN: SessionName = "screen"
 
 def node_name(text: str) -> NodeName:
     """``text`` if it names a node. Raises InputError if it could mean anything else in a path or a command."""
-    if not re.fullmatch(NODE, text) or text.endswith("."):
+    if not re.fullmatch(NODE, text):
         raise InputError(f"node {short(repr(text))}: expected letters, digits, dots and dashes")
     return text
 

@@ -58,20 +58,20 @@ class FleetVerification(msgspec.Struct, frozen=True, kw_only=True):
 def verify_fleet(fleet: FleetFolder, source: str, demands: Demands) -> FleetVerification:
     """Verify every session, and what they are together."""
     owners: dict[str, str] = {}
-    copies: dict[str, None] = {}
+    copied: dict[str, None] = {}
     found: list[VerifiedSession] = []
     with workers(len(fleet.sessions)) as pool:
         check = partial(_checked, demands)
         results = map(check, fleet.sessions) if pool is None else pool.map(check, fleet.sessions, chunksize=_AT_ONCE)
         for verified, traits in results:
             found.append(verified)
-            copies |= dict.fromkeys(_copies(f"{verified.node} {verified.session}", traits, owners))
+            copied |= dict.fromkeys(copies(f"{verified.node} {verified.session}", traits, owners))
     there = {one.node for one in found if one.session == SCREEN}
     return FleetVerification(
         source=source,
         sessions=tuple(found),
         missing=tuple(node for node in fleet.manifest.nodes if node not in there),
-        problems=(*_of_the_whole(fleet), *list(copies)[:_MOST_COPIES]),
+        problems=(*_of_the_whole(fleet), *list(copied)[:_MOST_COPIES]),
     )
 
 
@@ -85,7 +85,7 @@ def _checked(demands: Demands, session: NodeSession) -> tuple[VerifiedSession, f
     return msgspec.structs.replace(one, verification=found.verification, problem=problem), found.traits
 
 
-def _copies(name: str, traits: Iterable[str], owners: dict[str, str]) -> Iterator[str]:
+def copies(name: str, traits: Iterable[str], owners: dict[str, str]) -> Iterator[str]:
     """Which other sessions it has something in common with that no two runs have; notes its own in ``owners``."""
     others = {owners[trait] for trait in traits if owners.setdefault(trait, name) != name}
     yield from (f"{name} is a copy of {other}: they have slices of the same lengths, or one run id" for other in others)

@@ -72,3 +72,19 @@ def test_every_node_is_judged_by_itself(folders: Path, capsys: pytest.CaptureFix
 def test_explain_is_of_one_node(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["accept", str(folders / "bid"), str(folders / "fleet"), "--explain"]) == 2
     assert "--explain: not for a fleet" in capsys.readouterr().err
+
+
+def test_a_copy_of_a_good_node_is_no_second_node(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = tmp_path / "fleet"
+    for node in ("gpu1", "gpu2"):
+        shutil.copytree(session_folder(folders / "fleet", "gpu1", "screen"), session_folder(fleet, node, "screen"))
+    write_frame(fleet, ("gpu1", "gpu2"), [])
+    words = ["accept", folders / "bid", fleet, "--weights", folders / "weights.json", "--format", "csv"]
+    assert call(list(map(str, words))) == 4
+    first, second = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    verdicts = {row["node"]: (row["verdict"], row["because"]) for row in (first, second)}
+    assert verdicts["gpu1"][0] == "meets"
+    assert verdicts["gpu2"][0] == "inconclusive"
+    assert "gpu2 is a copy of gpu1" in verdicts["gpu2"][1]

@@ -36,6 +36,8 @@ def test_failures_are_counted_in_the_half_in_which_they_were() -> None:
         line(12, Finished(missing=0, failed=1)),
     )
     assert spans_of(resumed) == (Span(7200.0, (3600.0,)), Span(7200.0, (3600.0,)))
+    odd = LedgerLine(number=0, previous="", utc="yesterday", what=SESSION)
+    assert spans_of((odd, line(4, recorded("oom")))) == (Span(0.0, ()),), "a node may send anything"
     quiet = (line(0, SESSION), line(4, Finished(missing=0, failed=0)))
     assert burn_in((resumed, quiet, ())) == BurnIn(node_hours=8.0, early=1, late=1)
     assert burn_in(((), ())) is None

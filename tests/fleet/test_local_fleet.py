@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng import __version__
+from milabench_ng.cli import call
 from milabench_ng.fleet.folder import FleetFolder, session_folder
 from milabench_ng.fleet.launchers.interface import Asked, Ended, Heard
 from milabench_ng.fleet.launchers.local import Local, make
@@ -151,6 +152,14 @@ def test_nodes_that_are_left_early_are_asked_to_end() -> None:
     assert time.monotonic() - began < 50
 
 
+def test_what_a_node_says_when_it_is_left_holds_nobody_up() -> None:
+    """More than a pipe takes, which nobody reads."""
+    script = "trap 'yes | head -c 300000; exit 3' TERM; echo ready; sleep 100 & wait $!"
+    with Local(("a",)).run(("a",), script, lambda *_: None) as ended:
+        time.sleep(0.3)
+        del ended
+
+
 def test_a_folder_of_something_else_is_no_place_for_a_fleet(tmp_path: Path) -> None:
     (tmp_path / "run.json").touch()
     launcher = make(Asked(count=1))
@@ -159,3 +168,9 @@ def test_a_folder_of_something_else_is_no_place_for_a_fleet(tmp_path: Path) -> N
     with pytest.raises(InputError, match=r"fleet.json"):
         FleetFolder.read(tmp_path)
     assert read_text(tmp_path / "run.json") == ""
+
+
+def test_a_quote_that_nothing_closes_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["fleet", "run", "quick", "--launcher", "local", "--nodes", "2", "--jobs", "'", "-o", str(tmp_path / "f")]
+    assert call(words) == 2
+    assert "--jobs ': No closing quotation" in capsys.readouterr().err

@@ -35,6 +35,7 @@ def test_what_tasks_print_is_of_their_nodes() -> None:
 def test_nodes_that_do_not_tell_their_end_are_lost_for_the_reason_that_srun_has() -> None:
     step = Step(["gpu1", "gpu2", "gpu10"], lambda *_: None)
     step.output(b"1: mnb-node gpu2")
+    step.output(b"1: mnb-status what a node may print, too")
     for line in (
         b"srun: cluster configuration lacks support for cpu binding",
         b"1: its own word",

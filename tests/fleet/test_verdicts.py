@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from milabench_ng.fleet.verdicts.columns import Column, columns_of
 from milabench_ng.fleet.verdicts.judging import judge
@@ -70,6 +71,15 @@ def test_each_question_has_a_column_and_is_answered_relative_to_the_fleet() -> N
 def test_a_slow_device_is_seen_beside_the_others_of_its_node() -> None:
     found = columns_of(fleet(slow_in("", 0.2, device="1")))
     assert found.screen[3, -1] == pytest.approx(math.log(0.8), abs=0.006)
+
+
+def test_devices_that_no_node_used_side_by_side_are_no_question() -> None:
+    made = fleet(as_fast)
+    alone = made.screen.copy()
+    alone[::2, :, 0] = alone[1::2, :, 1] = np.nan
+    one_each = replace(made, screen=alone)
+    assert {one.scope for one in columns_of(one_each).columns} == {"all", "test"}
+    assert {one.verdict for one in judge(one_each).nodes} == {"pass"}
 
 
 def test_a_test_that_is_alone_of_its_kind_is_the_question_of_all() -> None:

@@ -48,7 +48,7 @@ def read(**changes: Any) -> Work:
         (work(precision=("tf32",)), "precision fp32 vs. tf32", "suppressed"),
         (read(name="mnist"), "data set imagenet vs. mnist", "suppressed"),
         (read(scale=0.5), "data scale 1 vs. 0.5", "suppressed"),
-        (read(kind="real"), "data kind twin vs. real", "counted"),
+        (read(kind="real"), "data kind synthetic vs. real", "counted"),
         (options(batch_size=32), "option batch_size 64 vs. 32", "suppressed"),
         (options(depth=2), "option depth not recorded vs. 2", "not counted"),
         (options(workers=1), "option workers 8 vs. 1", "counted"),

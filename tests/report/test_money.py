@@ -449,7 +449,7 @@ OFFER = {"results": "fast.json", "price": 1}
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"bids": {}}, r"bids.json: Expected `object` of length >= 1 - at `\$.bids`; the form is"),
+        ({"bids": {}}, r"bids.json: Expected `object` of length >= 1 - at `\$.bids`; expected"),
         ({"nodes": 3}, "both nodes and budget"),
         ({"budget": None, "nodes": 0}, r"`int` >= 1 - at `\$.nodes`"),
         ({"budget": 0}, r"`float` >= 1e-06 - at `\$.budget`"),

@@ -51,7 +51,7 @@ def test_another_version_is_refused_and_nothing_is_written(
 
 def test_both_commands_go_on_with_the_same_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    monkeypatch.setattr("milabench_ng.cli.resume.execute", lambda request, weights: made.append((request, weights)))
+    monkeypatch.setattr("milabench_ng.cli.resume.execute", lambda request, weights, _: made.append((request, weights)))
     monkeypatch.setattr("milabench_ng.cli.resume.require_weights", lambda *_: None)
     options = f"--retry 2 --spool {folder}/spool --weights w.json --accept-difference software --accept-difference node"
     for command in (["resume"], ["jobs", "--resume"]):

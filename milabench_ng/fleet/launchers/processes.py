@@ -51,12 +51,12 @@ class Child:
         }
 
     def end(self) -> None:
-        """Ask it to end, and wait until it has."""
+        """Ask it to end, and wait until it has. Nobody reads what it still prints, so that must not hold it up."""
         if self.process.poll() is None:
             signal_child(self.process, signal.SIGTERM)
-        self.process.wait()
         for stream in self.streams:
             stream.close()
+        self.process.wait()
 
 
 @contextmanager

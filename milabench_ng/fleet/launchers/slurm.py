@@ -28,6 +28,7 @@ printf '\\n{_ENDS.decode()}%s\\n' "$?"
 _ERROR = b"srun: error: "
 _MOST = 2000
 """Errors of srun that are kept."""
+_STATUS = re.compile(_ENDS + rb"(\d{1,3})\s*")
 _LABELLED = re.compile(rb" *(\d+): ?")
 
 
@@ -86,9 +87,9 @@ class Step:
             name = text.removeprefix(_BEGINS).decode(errors="replace").strip()
             self._names[task] = "" if name in self._names.values() else name  # a node speaks for itself only
         node = self._names.get(task, "")
-        if text.startswith(_ENDS) and node in self._missing:
+        if (status := _STATUS.fullmatch(text)) and node in self._missing:
             del self._missing[node]
-            self.ended.append(Ended(node, int(text.removeprefix(_ENDS)), self._said[node].text))
+            self.ended.append(Ended(node, int(status[1]), self._said[node].text))
         elif node in self._missing and not text.startswith(_BEGINS):
             self._heard(node, text)
 

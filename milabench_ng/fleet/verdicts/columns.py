@@ -50,7 +50,10 @@ def columns_of(fleet: Measured) -> Columns:
     for answers, rates in zip(retests, fleet.retests, strict=True):
         there = ~np.isnan(rates).all(axis=(1, 2))  # few nodes do retests
         answers[there] = _answers(rates[there], fleet, asked, of_nodes, between)
-    return Columns(columns=asked, screen=_answers(fleet.screen, fleet, asked, of_nodes, between), retests=retests)
+    screen = _answers(fleet.screen, fleet, asked, of_nodes, between)
+    answered = np.asarray(~np.isnan(screen).all(axis=0))  # no node used such a device beside another
+    kept = tuple(column for column, some in zip(asked, answered, strict=True) if some)
+    return Columns(columns=kept, screen=screen[:, answered], retests=retests[:, :, answered])
 
 
 def _asked(fleet: Measured) -> tuple[Column, ...]:

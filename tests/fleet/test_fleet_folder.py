@@ -25,7 +25,7 @@ from milabench_ng.fleet.ledger import (
     next_line,
 )
 from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
-from milabench_ng.fleet.nodes import node_name, retest
+from milabench_ng.fleet.nodes import NodeName, node_name, retest
 from milabench_ng.model.errors import InputError
 from milabench_ng.records.ledger import FIRST
 from milabench_ng.records.manifest import ProfileText
@@ -157,3 +157,19 @@ def test_a_node_without_a_manifest_is_an_error_of_that_session(tmp_path: Path) -
     (one,) = FleetFolder.read(folder).sessions
     assert msgspec.structs.asdict(one)["node"] == "gpu2"
     assert (one.read().source, one.read().records) == ("gpu2 screen", ())
+
+
+def test_a_node_is_listed_once(tmp_path: Path) -> None:
+    folder = write_fleet(tmp_path / "fleet", BEGUN)
+    twice = msgspec.structs.replace(MANIFEST, nodes=("gpu2", "gpu2"))
+    (folder / FLEET_MANIFEST).write_bytes(encode_fleet_manifest(twice))
+    with pytest.raises(InputError, match="a node is listed twice"):
+        FleetFolder.read(folder)
+
+
+@pytest.mark.parametrize("name", ["gpu1\n", "gpu1.", "-x", "a/b", ""])
+def test_what_names_no_node(name: str) -> None:
+    with pytest.raises(InputError, match="expected letters, digits, dots and dashes"):
+        node_name(name)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(name, NodeName)
