@@ -189,6 +189,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     collected: bool = False
     since_utc: str = ""
 
+    @property
+    def here(self) -> bool:
+        """Whether it ended, and its results are here."""
+        return self.state == "ended" and self.collected
+
 
 Key = tuple[NodeName, SessionName]
 

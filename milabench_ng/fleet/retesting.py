@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.fleet.folder import FleetFolder
-from milabench_ng.fleet.ledger import Key, Retested
+from milabench_ng.fleet.ledger import Retested, Standing
 from milabench_ng.fleet.measuring import results_of
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName, retest
 from milabench_ng.fleet.summaries import summaries
@@ -17,7 +17,12 @@ CONTROL = "control"
 
 
 def picked(fleet: FleetFolder) -> Mapping[NodeName, str]:
-    """The nodes to run again, each with its reason: those of the ledger if they were picked before."""
+    """The nodes to run again, each with its reason: those of the ledger if they were picked before.
+
+    To pick them, all results are read.
+    """
+    if not fleet.manifest.retests:
+        return {}
     before = next((event.nodes for event in fleet.ledger.events if isinstance(event, Retested)), None)
     if before is not None:
         return before
@@ -25,28 +30,21 @@ def picked(fleet: FleetFolder) -> Mapping[NodeName, str]:
     return {one.node: _why(one) for one in screening.suspicious} | dict.fromkeys(screening.controls, CONTROL)
 
 
-def retests_left(fleet: FleetFolder) -> Mapping[SessionName, tuple[NodeName, ...]]:
-    """The sessions that are missing of the nodes that are run again."""
-    nodes = picked(fleet) if fleet.manifest.retests else {}
+def retests_left(fleet: FleetFolder, nodes: Iterable[NodeName]) -> Mapping[SessionName, tuple[NodeName, ...]]:
+    """The sessions that are missing of ``nodes``, which are those that are run again."""
+    standings, pending = fleet.standings, Standing()
     sessions = map(retest, range(1, fleet.manifest.retests + 1))
-    left = {session: tuple(node for node in nodes if not is_here(fleet, (node, session))) for session in sessions}
+    left = {
+        session: tuple(node for node in nodes if not standings.get((node, session), pending).here)
+        for session in sessions
+    }
     return {session: missing for session, missing in left.items() if missing}
-
-
-def is_here(fleet: FleetFolder, key: Key) -> bool:
-    """Whether a session ended, and its results are here."""
-    standing = fleet.standings.get(key)
-    return standing is not None and standing.state == "ended" and standing.collected
 
 
 def missing_nodes(fleet: FleetFolder) -> tuple[NodeName, ...]:
     """The nodes whose first session did not end, or is not here."""
     standings = fleet.standings
-    return tuple(
-        node
-        for node in fleet.manifest.nodes
-        if not ((standing := standings[node, SCREEN]).state == "ended" and standing.collected)
-    )
+    return tuple(node for node in fleet.manifest.nodes if not standings[node, SCREEN].here)
 
 
 def _why(one: Suspicion) -> str:

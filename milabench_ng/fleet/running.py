@@ -95,7 +95,7 @@ def run(folder: Path, manifest: FleetManifest, launcher: Launcher, tell: Tell) -
 def resume(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...], tell: Tell) -> FleetFolder:
     """Run and pull what is missing of a fleet, and nothing else."""
     missing = missing_nodes(fleet)
-    if not missing and not retests_left(fleet):
+    if not missing and not retests_left(fleet, picked(fleet)):
         tell("nothing left to do: the results of all nodes are here")
         return fleet
     checked = check(launcher, fleet.manifest, missing, tell) if missing else None
@@ -110,7 +110,7 @@ def collect(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...
     """Pull the results of all sessions that are not here whole; nothing is run."""
     by_session: dict[SessionName, list[NodeName]] = {}
     for (node, session), standing in fleet.standings.items():
-        if standing.state != "pending" and not (standing.state == "ended" and standing.collected):
+        if standing.state != "pending" and not standing.here:
             by_session.setdefault(session, []).append(node)
     with _begun(fleet.path, fleet.manifest, launcher, command_line, tell) as work:
         for session, nodes in by_session.items():
@@ -203,8 +203,8 @@ def _common_start(work: Work, known: Collection[Clock]) -> float | None:
 def _retest(work: Work) -> None:
     """Run the suspicious nodes and the controls again, each time in a session of its own."""
     fleet = FleetFolder.read(work.folder)
-    nodes = picked(fleet) if work.manifest.retests else {}
-    for session, missing in retests_left(fleet).items():
+    nodes = picked(fleet)
+    for session, missing in retests_left(fleet, nodes).items():
         if not any(isinstance(event, Retested) and event.session == session for event in fleet.ledger.events):
             work.writer.tell(Retested(session=session, nodes=dict(nodes)))
         for node in missing:

@@ -30,7 +30,7 @@ def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
             one.since_utc[:19].replace("T", " ") or None,
         )
         for (node, session), one in standings.items()
-        if whole or one.failed or one.state != "ended" or not one.collected
+        if whole or one.failed or not one.here
     ]
     state = Heading("state", tone=lambda cell: _TONES.get(cell, "plain"))
     reason = Heading("reason", words=60)
