@@ -28,11 +28,10 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers import registry
 from milabench_ng.fleet.launchers.interface import Asked, Launcher
 from milabench_ng.fleet.launchers.slurm import in_allocation, submit
-from milabench_ng.fleet.manifest import FleetManifest
+from milabench_ng.fleet.manifest import FleetManifest, new_fleet_id
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.fleet.retesting import missing_nodes
 from milabench_ng.fleet.running import collect as pull_results
-from milabench_ng.fleet.running import new_fleet_id
 from milabench_ng.fleet.running import resume as go_on
 from milabench_ng.fleet.running import run as run_fleet
 from milabench_ng.fleet.writer import require_new

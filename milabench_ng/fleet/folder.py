@@ -23,6 +23,8 @@ from milabench_ng.fleet.nodes import NODE, SCREEN, SESSION, NodeName, SessionNam
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, is_locked, read_content
 from milabench_ng.records.folder import Folder, read_folder
+from milabench_ng.records.ledger import Finished
+from milabench_ng.records.reading import read_ledger
 
 NODES = "nodes"
 
@@ -33,6 +35,12 @@ class NodeSession(msgspec.Struct, frozen=True):
     node: NodeName
     session: SessionName
     path: Path
+
+    @property
+    def status(self) -> int | None:
+        """How it ended by its own ledger, 1 if a launch failed; None if launches are missing."""
+        last = next(reversed(read_ledger(self.path).events), None)
+        return int(last.failed > 0) if isinstance(last, Finished) and not last.missing else None
 
     def read(self) -> Folder:
         """Its folder. Raises InputError if its manifest cannot be read."""

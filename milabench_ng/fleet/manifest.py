@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from milabench_ng.fleet.nodes import NodeName
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, convert_json, read_json
 from milabench_ng.model.plain import plain, whole_json
+from milabench_ng.model.units import utc_now
 from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.origin import require_schema, written_by
 
@@ -47,6 +49,11 @@ class FleetManifest(msgspec.Struct, frozen=True, kw_only=True):
     """How many sessions the suspicious nodes run again."""
     node_folder: str
     """Where the nodes keep their results until they are pulled: a folder for each node, named after it, is below."""
+
+
+def new_fleet_id() -> str:
+    """A name that no other fleet has."""
+    return f"{utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
 def encode_fleet_manifest(manifest: FleetManifest) -> bytes:

@@ -37,7 +37,6 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     wall_clock: WallClock | None = None
     reasons: tuple[str, ...] = ()
     """Why it is not ready."""
-    notes: tuple[str, ...] = ()
 
 
 class _Versions(msgspec.Struct, frozen=True):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 import signal
-import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +12,7 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.fleet.common_start import loose_clocks
-from milabench_ng.fleet.folder import FleetFolder, session_folder
+from milabench_ng.fleet.folder import FleetFolder, NodeSession, session_folder
 from milabench_ng.fleet.launchers.interface import Ended, Launcher
 from milabench_ng.fleet.ledger import (
     Clock,
@@ -23,13 +20,12 @@ from milabench_ng.fleet.ledger import (
     CommonStart,
     FleetFinished,
     FleetInterrupted,
-    FleetSession,
     NodeEnded,
     NodeLost,
     NodeStarted,
     Retested,
 )
-from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest
+from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.node_scripts import checkup_script, pull_script, run_script
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
 from milabench_ng.fleet.preflight import (
@@ -50,9 +46,6 @@ from milabench_ng.fleet.summaries import keep_summaries
 from milabench_ng.fleet.writer import FleetWriter, make_fleet, require_new
 from milabench_ng.model.plain import short
 from milabench_ng.model.units import counted, utc_iso, utc_now
-from milabench_ng.records.ledger import Finished
-from milabench_ng.records.names import file_digest
-from milabench_ng.records.reading import read_ledger
 
 Tell = Callable[[str], None]
 """Called with what the user should know while nodes work."""
@@ -74,11 +67,6 @@ class Work(msgspec.Struct, frozen=True):
     launcher: Launcher
     writer: FleetWriter
     tell: Tell
-
-
-def new_fleet_id() -> str:
-    """A name that no other fleet has."""
-    return f"{utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
 def run(folder: Path, manifest: FleetManifest, launcher: Launcher, tell: Tell) -> FleetFolder:
@@ -153,17 +141,7 @@ def _begun(
 ) -> Iterator[Work]:
     """The fleet's folder, locked, with a session in its ledger, which also gets its end."""
     with FleetWriter(folder) as writer:
-        sessions = sum(isinstance(event, FleetSession) for event in FleetFolder.read(folder).ledger.events)
-        writer.tell(
-            FleetSession(
-                number=sessions + 1,
-                hostname=socket.gethostname(),
-                pid=os.getpid(),
-                version=__version__,
-                command_line=command_line,
-                manifest_sha256=file_digest((folder / FLEET_MANIFEST).read_bytes()),
-            )
-        )
+        writer.begin(command_line)
         try:
             yield Work(folder, manifest, launcher, writer, tell)
         except SystemExit as ending:  # a signal, see model.signals
@@ -253,20 +231,12 @@ def _unpack(work: Work, pull: Pull, node: NodeName, problem: str = "", status: i
     """Unpack what a node has sent; ``status``: with which its session ended, if it said so."""
     made = pull.unpack(node, problem)
     if status is None and isinstance(made, Collected):
-        status = _finished(work.folder, node, pull.session)
+        status = NodeSession(node, pull.session, session_folder(work.folder, node, pull.session)).status
     if status is not None:
         work.writer.tell(NodeEnded(node=node, session=pull.session, status=1 if status else 0))
     work.writer.tell(made)
     if not isinstance(made, Collected):
         work.tell(f"{node}: not collected: {made.reason}")
-
-
-def _finished(folder: Path, node: NodeName, session: SessionName) -> int | None:
-    """How a session ended whose folder is here, by its own ledger; None if launches are missing."""
-    last = next((one for one in reversed(read_ledger(session_folder(folder, node, session)).events)), None)
-    if not isinstance(last, Finished) or last.missing:
-        return None
-    return int(last.failed > 0)
 
 
 def _why(one: Ended, command: str) -> str:

@@ -100,6 +100,6 @@ def _of_the_whole(fleet: FleetFolder) -> Iterator[str]:
         recorded = pulled.get((session.node, session.session))
         if recorded is None:
             yield f"{name}: fleet.jsonl does not say that it was collected"
-        elif session.path.is_dir() and recorded != ledger_digest(session):
+        elif recorded != ledger_digest(session):
             yield f"{name}: its ledger is not the one that was collected"
     yield from (f"nodes/{name} belongs to no node of the fleet" for name in fleet.strangers)

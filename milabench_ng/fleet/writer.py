@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from milabench_ng import __version__
 from milabench_ng.fleet.folder import NODES
-from milabench_ng.fleet.ledger import FLEET_LEDGER, AnyFleetEvent, check_fleet_chain, next_line
+from milabench_ng.fleet.ledger import FLEET_LEDGER, AnyFleetEvent, FleetSession, check_fleet_chain, next_line
 from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, open_to_write, opened_folder, read_content, write_all
 from milabench_ng.model.units import utc_iso, utc_now
-from milabench_ng.records.names import write_atomically
+from milabench_ng.records.names import file_digest, write_atomically
 
 
 class FleetWriter:
@@ -37,7 +39,22 @@ class FleetWriter:
             os.close(self._descriptor)
             raise InputError(f"{folder / FLEET_LEDGER}: {chain.problems[0]}. It was edited, so nothing is added to it")
         os.ftruncate(self._descriptor, len(content) - len(chain.torn))  # what a crash cut short was relied on by nobody
-        self._number, self._head = len(chain.entries), chain.head
+        self._folder, self._number, self._head = folder, len(chain.entries), chain.head
+        self._sessions = sum(isinstance(event, FleetSession) for event in chain.events)
+
+    def begin(self, command_line: tuple[str, ...]) -> None:
+        """Tell that a command begins to work on the fleet."""
+        self._sessions += 1
+        self.tell(
+            FleetSession(
+                number=self._sessions,
+                hostname=socket.gethostname(),
+                pid=os.getpid(),
+                version=__version__,
+                command_line=command_line,
+                manifest_sha256=file_digest((self._folder / FLEET_MANIFEST).read_bytes()),
+            )
+        )
 
     def tell(self, *events: AnyFleetEvent) -> None:
         """Append events, all at once."""
