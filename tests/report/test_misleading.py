@@ -356,9 +356,7 @@ def test_a_suppressed_ratio_is_shown_in_grey_with_its_reason(tmp_path: Path, who
     assert "suppressed: option batch_size " in row(report, "vae")
 
 
-def test_a_gpu_that_mostly_waits_is_flagged_where_its_arithmetic_should_set_the_pace(
-    tmp_path: Path, whole: Plan
-) -> None:
+def test_another_bottleneck_than_the_declared_one_is_told(tmp_path: Path, whole: Plan) -> None:
     make_records.write_run(tmp_path, whole, lambda *_: 100.0)
     span = {"n": 18, "min": 0.0, "max": 100.0, "span_s": 8.5}
     telemetry = {
@@ -370,9 +368,15 @@ def test_a_gpu_that_mostly_waits_is_flagged_where_its_arithmetic_should_set_the_
         bound = "gpu-compute" if test == "convnet" else "cpu"
         rewrite(tmp_path, test, telemetry=telemetry, sampled=sampled, bound=bound)
     report = make_report(tmp_path)
-    assert {(test, flag.detail) for test, flag in report.flags if flag.kind == "idle GPU"} == {
-        ("quick.convnet", "expected to be GPU-bound, but the GPU was busy for only 26% of the window")
+    said = (
+        "declared gpu-compute, but the host's code between kernels set the pace: the GPU was busy for 26% of the "
+        "window, and 0% of it were spent waiting for data"
+    )
+    assert {(test, flag.detail) for test, flag in report.flags if flag.kind == "bottleneck"} == {
+        ("quick.convnet", said)
     }
+    (told,) = [fact.text for fact in first_screen(report).facts if "bottleneck" in fact.text]
+    assert told == "the bottleneck is not the declared one (declared: measured): convnet (gpu-compute: host)"
     vae = load(tmp_path).tests["quick.vae"]
     assert (mean(vae.gpu_load.values()), vae.power_w) == (pytest.approx(0.26), pytest.approx(200.0))
     assert row(report, "vae").split()[-4:-1] == ["26", "200", "2"]  # 200 W for 100 items/s

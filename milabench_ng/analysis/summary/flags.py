@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from milabench_ng.analysis.launch.bottleneck import NAMES, contradicts
 from milabench_ng.analysis.launch.host_paces import PACE_UNIT
 from milabench_ng.analysis.statistics.slow_repeats import slow_places, usual
 from milabench_ng.analysis.summary.launches import LaunchResult
@@ -17,8 +18,6 @@ OUTLIER_Z = 3.5
 """From Iglewicz and Hoaglin ("How to detect and handle outliers", 1993)."""
 MIN_EFFECT = 0.01
 """A launch closer than this to its device's others is not an outlier, however little they vary."""
-LEAST_BUSY = 0.5
-"""Share of the window in which a test that the GPU's arithmetic bounds must keep it busy."""
 _MIN_LAUNCHES = 5
 """Fewest launches of a device for which its usual rate is known."""
 
@@ -30,7 +29,7 @@ def flags(good: Mapping[str, LaunchResult]) -> tuple[LaunchFlag, ...]:
         for job, result in good.items()
         for shape in result.shapes
     ]
-    return (*shapes, *_idle_gpus(good), *_moved_paces(good), *_outliers(good))
+    return (*shapes, *_bottlenecks(good), *_moved_paces(good), *_outliers(good))
 
 
 def slow_repeats(repeats: Mapping[str, float]) -> Iterator[LaunchFlag]:
@@ -45,14 +44,16 @@ def slow_repeats(repeats: Mapping[str, float]) -> Iterator[LaunchFlag]:
         yield LaunchFlag(job_id=list(repeats)[place], kind="slow repeat", detail=detail)
 
 
-def _idle_gpus(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:
-    """Launches that the arithmetic of the device should bound, and whose device mostly waited."""
+def _bottlenecks(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:
+    """Launches whose pace something else set than their workload declares."""
     for job, result in good.items():
-        if result.work.bound == "gpu-compute" and result.gpu_load is not None and result.gpu_load < LEAST_BUSY:
+        if result.bottleneck is not None and contradicts(result.work.bound, result.bottleneck):
+            load, waits = (round(100 * (share or 0.0)) for share in (result.gpu_load, result.wait_share))
             detail = (
-                f"expected to be GPU-bound, but the GPU was busy for only {100 * result.gpu_load:.0f}% of the window"
+                f"declared {result.work.bound}, but {NAMES[result.bottleneck]} set the pace: the GPU was busy for "
+                f"{load}% of the window, and {waits}% of it were spent waiting for data"
             )
-            yield LaunchFlag(job_id=job, kind="idle GPU", detail=detail)
+            yield LaunchFlag(job_id=job, kind="bottleneck", detail=detail)
 
 
 def _moved_paces(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from milabench_ng.analysis.launch.bottleneck import Bottleneck, cpu_use, io_stalled, measured_bottleneck
 from milabench_ng.analysis.launch.host_paces import PaceSeen, launch_paces
 from milabench_ng.analysis.launch.odd_slices import far_slice, stock
 from milabench_ng.analysis.launch.steadiness import Shape, odd_shape
@@ -81,6 +82,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """What its workload noted in the window: means per step, by name."""
     gpu_load: float | None = None
     """Share of the window in which a kernel ran on its GPUs, their mean; None if unknown."""
+    bottleneck: Bottleneck | None = None
+    """What set its pace, as measured; None if unknown, as without a GPU."""
     power: DevicePower | None = None
     """None if it is unknown or the device shares its GPU."""
     marks: tuple[Mark, ...] = ()
@@ -142,6 +145,7 @@ def _ours(read: ReadRecord) -> LaunchResult:
     )
     if cause is not None:
         return found
+    load = _gpu_load(mnb)
     return msgspec.structs.replace(
         found,
         steps=measured.steps,
@@ -151,7 +155,12 @@ def _ours(read: ReadRecord) -> LaunchResult:
         wait_share=measured.wait_share,
         latencies=measured.latencies,
         notes=measured.notes,
-        gpu_load=_gpu_load(mnb),
+        gpu_load=load,
+        bottleneck=None
+        if load is None
+        else measured_bottleneck(
+            load, measured.wait_share, cpu_use(mnb), io_stalled(mnb.isolation, _program_s(record))
+        ),
         power=launch_power(mnb),
         marks=(*mnb.marks, *measured.untold),
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from milabench_ng.analysis.launch.bottleneck import Bottleneck
 from milabench_ng.analysis.launch.host_paces import paces
 from milabench_ng.analysis.statistics.intervals import session_stat
 from milabench_ng.analysis.summary.company import company_of, pressing_of
@@ -307,6 +308,7 @@ def _test(
         power_launches=len(powers),
         telemetry_dropped=max((mnb.sampled.dropped for mnb in ours if mnb.sampled), default=0),
         gpu_load=repeats([one for one in good if one.gpu_load is not None], runs, lambda one: one.gpu_load or 0.0),
+        bottleneck=_bottleneck(good),
         read_limits=distinct(map(_read_limit, ours)),
         wait_share=mean(waits) if waits else None,
         latency=Latency.of(latency.merged(result.latencies for result in good)),
@@ -319,6 +321,12 @@ def _test(
         marks=merged(mark for result in readable for mark in result.marks),
         reference=distinct(result.reference for result in good if result.reference),
     )
+
+
+def _bottleneck(good: Sequence[LaunchResult]) -> Bottleneck | None:
+    """That of all launches of which it is known."""
+    seen = {one.bottleneck for one in good if one.bottleneck is not None}
+    return "mixed" if len(seen) > 1 else next(iter(seen), None)
 
 
 def _kernels(rank: Rank) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from milabench_ng.analysis.launch.bottleneck import Bottleneck
 from milabench_ng.analysis.launch.host_paces import Paces
 from milabench_ng.analysis.statistics.intervals import LogStat
 from milabench_ng.model.bounds import Amount, Latencies, Utc
@@ -66,7 +67,8 @@ class LaunchFlag(msgspec.Struct, frozen=True, kw_only=True):
         "stall",
         "burst",
         "backlog",
-        "idle GPU",
+        "bottleneck",
+        "idle GPU",  # in earlier summaries: a bottleneck that is not the declared GPU
         "host pace",
         "outlier",
         "slow repeat",
@@ -74,7 +76,7 @@ class LaunchFlag(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-FLAG_WORDS = {"host pace": "CPU speed change", "backlog": "prefetched items"}
+FLAG_WORDS = {"host pace": "CPU speed change", "backlog": "prefetched items", "bottleneck": "another bottleneck"}
 """How people read the kinds of flags, where that is not their name in JSON and CSV."""
 
 
@@ -228,6 +230,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Telemetry samples lost in the launch that lost the most."""
     gpu_load: dict[str, Amount] = {}
     """Share of the windows in which a kernel ran on a GPU, 0 to 1, by repeat as in ``repeats``; empty if unknown."""
+    bottleneck: Bottleneck | None = None
+    """What set the pace of its launches, as measured; ``mixed`` where they differ, None if unknown."""
     read_limits: tuple[ReadLimit, ...] = ()
     """The limits of its launches; empty if they were free to read as they could."""
     wait_share: Amount | None = None

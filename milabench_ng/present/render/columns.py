@@ -66,9 +66,13 @@ def column_groups(report: Report) -> tuple[tuple[str, tuple[TestColumn, ...]], .
     ratios = [_ratio_columns(index, suffix, report.comparisons[index].margin) for index, suffix in _baselines(report)]
     deciding = (column for _, ratio, _, verdict in ratios for column in (ratio, verdict))
     busy, *consumed = _load_columns(report) or (None,)
+    rest = (*consumed, *_bottlenecks(report), _MEMORY)
     groups = [
         ("tests", (test, _PERF, *deciding, _UNIT, _INTERVAL, _N, _FAIL, *weight, _WAIT, *((busy,) if busy else ()))),
-        ("tests in detail", (test, _PERF, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, *consumed, _MEMORY)),
+        (
+            "tests in detail",
+            (test, _PERF, _STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, *rest),
+        ),
     ]
     for index, other in enumerate(report.comparisons):
         against = (_PERF, *_ratio_columns(index, "", other.margin))
@@ -90,6 +94,7 @@ def file_columns(report: Report) -> tuple[TestColumn, ...]:
         _HIGH,
         *bounds,
         _BOUND,
+        _MEASURED_BOUND,
         _FLAGS,
         *_latency_columns(report),
         *_derived_columns(report),
@@ -109,6 +114,11 @@ def _load_columns(report: Report) -> tuple[TestColumn, ...]:
     rows = [line.row for line in report.lines]
     busy = (_GPU,) if any(row.gpu_load for row in rows) else ()
     return (*busy, _POWER, _ENERGY) if any(row.power_w is not None for row in rows) else busy
+
+
+def _bottlenecks(report: Report) -> tuple[TestColumn, ...]:
+    """What set the pace, as declared and measured; none where nothing was measured."""
+    return (_BOUND, _MEASURED_BOUND) if any(line.row.bottleneck for line in report.lines) else ()
 
 
 def _load(row: TestSummary) -> float | None:
@@ -281,6 +291,7 @@ _MEMORY: TestColumn = Column(
 _LOW: TestColumn = Column("perf low 95 %", "unit/s", number, True, value=lambda at: at.scored.low)
 _HIGH: TestColumn = Column("perf high 95 %", "unit/s", number, True, value=lambda at: at.scored.high)
 _BOUND: TestColumn = Column("bottleneck", key="bound by", value=lambda at: at.scored.bound)
+_MEASURED_BOUND: TestColumn = Column("measured bottleneck", spare=14, value=lambda at: at.row.bottleneck)
 _FLAGS: TestColumn = Column("flags", "", whole, True, value=lambda at: len(at.row.flags))
 _P50: TestColumn = Column(
     "latency p50", "ms", number, True, value=lambda at: at.row.latency.p50_ms if at.row.latency else None

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from milabench_ng.analysis.launch.bottleneck import contradicts
 from milabench_ng.analysis.launch.host_paces import PACE_UNIT, Paces
 from milabench_ng.analysis.scoring.device_gaps import SLOWER_BY
 from milabench_ng.analysis.scoring.slow_devices import MOST_REPEATS, SOUGHT, Behind, GpuComparison
@@ -131,14 +132,16 @@ def _shares(found: GpuComparison) -> Iterator[tuple[float, str, str]]:
 
 
 def _odd_launches(report: Report) -> Iterator[Fact]:
-    """Idle GPUs by test, since they change what a test measures; of the other odd launches the number of each kind."""
-    idle = dict.fromkeys(name_of_row(test) for test, flag in report.flags if flag.kind == "idle GPU")
-    if idle:
-        named = ", ".join(list(idle)[:_NAMED]) + (f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else "")
-        yield Fact(
-            "tests", f"{named}: expected to be GPU-bound, but the GPU was busy less than 50% of the time", "fair"
-        )
-    others = Counter(flag.kind for _, flag in report.flags if flag.kind != "idle GPU")
+    """Other bottlenecks by test, since they change what it measures; of other odd launches the number of each kind."""
+    other = [
+        f"{name_of_row(line.scored.test)} ({line.scored.bound}: {line.row.bottleneck})"
+        for line in report.lines
+        if contradicts(line.scored.bound, line.row.bottleneck)
+    ]
+    if other:
+        named = ", ".join(other[:_NAMED]) + (f" and {len(other) - _NAMED} more" if len(other) > _NAMED else "")
+        yield Fact("tests", f"the bottleneck is not the declared one (declared: measured): {named}", "fair")
+    others = Counter(flag.kind for _, flag in report.flags if flag.kind != "bottleneck")
     if others:
         named = ", ".join(f"{count} x {flag_word(kind)}" for kind, count in others.most_common())
         yield Fact("launches", f"anomalies (still counted): {named}", "fair")
