@@ -34,19 +34,11 @@ _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 
 
 def parse_bytes(text: str, what: str) -> int:
-    """Bytes of a size such as ``"256 GiB"``, ``"256g"`` or ``"1e9"``-free plain digits.
+    """Bytes of a size such as ``"256 GiB"``, ``"256g"`` or ``"274877906944"``. ``what`` names the option in the error.
 
-    ``what`` names the option or key in the error.
+    Below 1 MiB, a unit is needed: a bare ``512`` is rarely meant as bytes.
     """
-    match = _SIZE.fullmatch(text)
-    factor = _FACTORS.get(match[2].lower()) if match else None
-    if match is None or factor is None:
-        shown = short(repr(text))
-        raise InputError(f"{what}: expected a size, got {shown}. Try 512MiB or 256GiB")
-    size = float(match[1]) * factor
-    if size >= 1 << 63:
-        raise InputError(f"{what}: {short(text)} is more than any machine has")
-    return int(size)
+    return _bytes(text, what, "GiB")
 
 
 def parse_bytes_per_second(text: str, what: str) -> int:
@@ -54,7 +46,22 @@ def parse_bytes_per_second(text: str, what: str) -> int:
     size, slash, second = text.partition("/")
     if not slash or second.strip() != "s":
         raise InputError(f"{what}: expected a bandwidth, got {short(repr(text))}. Try 1000MiB/s")
-    return parse_bytes(size, what)
+    return _bytes(size, what, "MiB/s")
+
+
+def _bytes(text: str, what: str, usual: str) -> int:
+    """``usual``: the unit that one without a unit was probably meant to have."""
+    match = _SIZE.fullmatch(text)
+    factor = _FACTORS.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise InputError(f"{what}: expected a size, got {short(repr(text))}. Try 512MiB or 256GiB")
+    size = float(match[1]) * factor
+    if not match[2] and 0 < size < MIB:
+        number = short(match[1])
+        raise InputError(f"{what}: {number} without a unit is {format_bytes(size)}. Did you mean {number}{usual}?")
+    if size >= 1 << 63:
+        raise InputError(f"{what}: {short(text)} is more than any machine has")
+    return int(size)
 
 
 def parse_share(text: str, what: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -14,7 +15,8 @@ from milabench_ng.model.errors import InputError
     ("text", "size"),
     [
         ("0", 0),
-        ("1000", 1000),
+        ("1048576", 1_048_576),
+        ("512b", 512),
         ("1k", 1024),
         ("1kB", 1000),
         ("1 KiB", 1024),
@@ -34,6 +36,14 @@ def test_what_is_no_size_is_named_with_its_option(text: str) -> None:
         units.parse_bytes(text, "--ram-total")
     assert repr(text) in str(caught.value)
     assert "512MiB" in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "told"), [("512", "512 B. Did you mean 512GiB?"), ("1000000", "976.6 KiB.")])
+def test_a_small_size_needs_its_unit(text: str, told: str) -> None:
+    with pytest.raises(InputError, match=f"^--ram-total: {text} without a unit is {re.escape(told)}"):
+        units.parse_bytes(text, "--ram-total")
+    with pytest.raises(InputError, match=f"^--io-read: {text} without a unit .* Did you mean {text}MiB/s[?]$"):
+        units.parse_bytes_per_second(f"{text}/s", "--io-read")
 
 
 def test_a_bandwidth_needs_its_second() -> None:
