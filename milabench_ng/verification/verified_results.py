@@ -92,7 +92,9 @@ def _check(name: str, demands: Demands) -> CheckedResults:
     path = Path(name)
     if not is_bundle(path) and not os.path.isfile(path / MANIFEST):
         summary = load_baseline(name)
-        return CheckedResults(source=name, summary=summary, verification=None, demanded=demands.any)
+        return CheckedResults(
+            source=name, summary=summary, verification=None, demanded=demands.any, traits=frozenset(_run_ids(summary))
+        )
     with opened(path) as there:
         evidence = gather(there, demands.rules, None, None, demands.allowed_signers, demands.authorities)
     return CheckedResults(
@@ -100,8 +102,13 @@ def _check(name: str, demands: Demands) -> CheckedResults:
         summary=there.summary,
         verification=judged(evidence),
         demanded=demands.any,
-        traits=frozenset((f"the run id {short(evidence.manifest.run_id)}", *_slices(evidence))),
+        traits=frozenset((*_run_ids(there.summary), *_slices(evidence))),
     )
+
+
+def _run_ids(summary: Summary) -> Iterator[str]:
+    """A name for each run that made the records."""
+    return (f"the run id {short(run)}" for run in summary.runs)
 
 
 _CHANCE = 10

@@ -119,6 +119,17 @@ def test_a_run_is_not_compared_with_itself(place: Path, capsys: Any) -> None:
     assert "umbra is the same run as acme" in capsys.readouterr().err
 
 
+def test_a_run_is_one_bid_as_its_bundle_and_as_its_summary(place: Path, capsys: Any) -> None:
+    pack(place / "results", place / "same.tar.gz", weights=place / "weights.json")
+    for name in ("results", "delivered"):
+        assert call(["summary", str(place / name), "-o", str(place / f"{name}.json")]) == 0
+    offers = bids(place, acme="same.tar.gz", umbra="results.json", globex="delivered.json")
+    refused, rest = ranked(offers, capsys)
+    assert refused.keys() == {"acme", "umbra"}
+    assert "umbra is the same run as acme: they have the run id" in refused["umbra"]
+    assert rest == ["globex"]
+
+
 @pytest.mark.parametrize(("change", "trait"), TWICE.values(), ids=TWICE)
 def test_a_delivery_is_no_copy_of_the_bid(change: Tamper, trait: str, place: Path) -> None:
     copy = Path(shutil.copytree(place / "results", place / "copy"))

@@ -141,6 +141,12 @@ def _accepted(events: Iterable[AnyLedgerEvent]) -> list[str]:
     return list(dict.fromkeys(text for event in events if isinstance(event, Resumed) for text in event.accepted))
 
 
+def run_ids(folder: ReducedFolder) -> tuple[str, ...]:
+    """The ids of the runs by their manifests, or by the records without one."""
+    stated = [manifest.run_id for manifest in folder.manifests]
+    return distinct(stated or [result.run_id for result in folder.results])
+
+
 def paces_seen(folder: ReducedFolder) -> list[PaceSeen]:
     return [each for result in folder.results for each in result.paces]
 

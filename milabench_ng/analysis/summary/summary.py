@@ -316,6 +316,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """How many sessions made the records, with hours between one and the next."""
     starts: int = 1
     """How often ``mnb`` began or went on, by the ledger; without one, the number of runs."""
+    runs: tuple[str, ...] = ()
+    """Ids of the runs that made the records; empty if not recorded."""
     profile_sha256: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
     """The unusual batch orders of runs, in words."""
