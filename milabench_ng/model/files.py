@@ -213,6 +213,13 @@ def absent(path: Path) -> str:
     return what
 
 
+def require_file(path: Path, advice: str, option: str = "") -> None:
+    """Raise an InputError if ``path`` is no file: with the ``option`` that named it, what is there, and what to do."""
+    if not path.is_file():
+        why = "a folder, not a file" if path.is_dir() else "not a file" if path.exists() else absent(path)
+        refuse(f"{option} {plain(path)}".lstrip(), f"{why}. {advice}")
+
+
 def nearest(path: Path) -> Path:
     """The path, or the nearest folder above it that exists."""
     return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from milabench_ng.model.bounds import LARGEST, Amount
-from milabench_ng.model.files import convert_json, parse_json, read_content, refuse
+from milabench_ng.model.files import convert_json, parse_json, read_content, refuse, require_file
 from milabench_ng.model.plain import short
 from milabench_ng.tender.ownership import Terms
 
@@ -66,6 +66,7 @@ FORM = '{"reference": "v100", "bids": {"acme": {"results": "acme/", "price": 250
 
 def read_bids(path: Path) -> Bids:
     """Read and validate a bids file. Raises InputError with file and position."""
+    require_file(path, "Write one with mnb tender init")
     return decode_bids(read_content(path), str(path))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import read_text
+from milabench_ng.model.files import read_text, require_file
 from milabench_ng.model.plain import plain, short
 from milabench_ng.records.output_files import write_output
 from milabench_ng.tender.bids import decode_bids
@@ -62,13 +62,18 @@ class NewTender(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError("a tender needs a vendor and a price. Try --vendor acme=300000")
 
 
-def public_key(file: Path) -> str:
-    """The public key in ``file``. Raises InputError for anything else, such as the private key beside it."""
+def public_key(file: Path, option: str) -> str:
+    """The public key in ``file``, which ``option`` named.
+
+    Raises InputError for anything else, such as the private key beside it.
+    """
+    require_file(file, "Leave it out if the vendor has yet to send it, or make one with ssh-keygen -t ed25519", option)
     text = read_text(file).strip()
+    where = f"{option} {plain(file)}"
     if text.startswith("-----BEGIN"):
-        raise InputError(f"{plain(file)}: this is a private key. Give the public one, {plain(file)}.pub")
+        raise InputError(f"{where}: this is a private key. Give the public one, {plain(file)}.pub")
     if "\n" in text or not re.match(r"(ssh|ecdsa|sk)-\S+ \S+", text):
-        raise InputError(f"{plain(file)}: expected a public key, one line such as: ssh-ed25519 AAAA... name")
+        raise InputError(f"{where}: expected a public key, one line such as: ssh-ed25519 AAAA... name")
     return text
 
 

@@ -6,7 +6,6 @@ A signature proves that the holder of a key has seen these bytes. It does not pr
 from __future__ import annotations
 
 import codecs
-import os
 import shutil
 import subprocess
 import tempfile
@@ -16,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import read_content
+from milabench_ng.model.files import read_content, require_file
 from milabench_ng.model.plain import short
 
 NAMESPACE = "mnb"
@@ -53,8 +52,7 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
 def sign(content: bytes, key: Path) -> bytes:
     """The signature of ``content`` with the private key in ``key`` (or a public one, if the agent holds the private
     one)."""
-    if not os.path.isfile(key):
-        raise InputError(f"--sign {key}: no such file. Make a key with ssh-keygen -t ed25519")
+    require_file(key, "Make a key with ssh-keygen -t ed25519", "--sign")
     done = _ssh_keygen(["-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
     if done.returncode != 0:
         raise InputError(f"--sign {key}: ssh-keygen does not sign with it: {_message(done)}")
@@ -75,8 +73,8 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None, namespa
     Only ssh-keygen reads that file. It looks no further than the first line with a key, which may be meant for another
     purpose: so each line is shown to it alone.
     """
-    if allowed is not None and not os.path.isfile(allowed):
-        raise InputError(f"--allowed-signers {allowed}: no such file. It should hold the vendors' public keys")
+    if allowed is not None:
+        require_file(allowed, "It should hold the vendors' public keys", "--allowed-signers")
     if allowed is not None and read_content(allowed).startswith(codecs.BOM_UTF8):
         raise InputError(f"--allowed-signers {allowed}: it begins with a byte order mark. Save it without one")
     if signature is None:

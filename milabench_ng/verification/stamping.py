@@ -21,7 +21,7 @@ from types import ModuleType
 import msgspec
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, read_content, read_text
+from milabench_ng.model.files import LARGE, read_content, read_text, require_file
 from milabench_ng.model.plain import plain, short
 from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.records.ledger import digest
@@ -122,8 +122,8 @@ def read_stamps(
     ``allowed``: who may sign, as in ssh-keygen(1); ``authorities``: certificates of time-stamping authorities (PEM);
     ``source``: what the user calls the folder, where that is not its path. Raises InputError for more than MOST_STAMPS.
     """
-    if authorities is not None and not authorities.is_file():
-        raise InputError(f"--tsa-certs {authorities}: no such file. It should hold certificates (PEM)")
+    if authorities is not None:
+        require_file(authorities, "It should hold certificates (PEM)", "--tsa-certs")
     below = [folder / name for name in names if name.startswith(f"{STAMPS}/")]
     answers = [path for path in below if path.suffix in (".tsr", ".sig")]
     if len(answers) > MOST_STAMPS:

@@ -229,12 +229,12 @@ accept res again --guarantee 0.97 | 4 | verdict INCONCLUSIVE: cannot tell whethe
 accept res again --guarantee 97 | 2 | mnb: --guarantee: expected a share above 0% and up to 100%, got '97'
 accept res again --guarantee much | 2 | mnb: --guarantee: expected a percentage, got 'much'. Try 2%
 accept res nowhere | 2 | mnb: nowhere: no such file or folder, and no shipped baseline has
-accept res.tar.gz base.json | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
+accept res.tar.gz base.json | 2 | mnb: delivered is the same run as bid: they have the run id
 accept res | 2 | mnb accept: DELIVERED is missing. See the example in mnb accept --help
 bids bids.json | 0 | reference one node of again
 bids again-bids.json | 0 | reference one node of res.tar.gz
 bids bad-bids.json | 2 | mnb: bad-bids.json: bid 'acme': Object missing required field `price`; expected
-bids nowhere.json | 2 | mnb: nowhere.json: no such file
+bids nowhere.json | 2 | mnb: nowhere.json: no such file. Write one with mnb tender init
 bids notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 bids bids.json -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
 bids bids.json --format html | 2 | mnb bids: Invalid value "html" for --format. Choose from: "table", "json", "csv",
@@ -293,6 +293,9 @@ jobs quick --accept-difference node | 2 | mnb: --accept-difference needs --resum
 jobs quick --weights nowhere.json | 2 | mnb: nowhere.json: no such file
 jobs quick --reserve-cores -1 | 2 | mnb: --reserve-cores: expected at least 0, got -1
 jobs quick --ready-limit 0 | 2 | mnb: --ready-limit: expected a number of seconds above 0, got 0
+jobs quick --ram-total 512 | 2 | mnb: --ram-total: 512 without a unit is 512 B. Did you mean 512GiB?
+doctor --ram-total 64 | 2 | mnb: --ram-total: 64 without a unit is 64 B. Did you mean 64GiB?
+jobs quick --io-read 100/s | 2 | mnb: --io-read: 100 without a unit is 100 B. Did you mean 100MiB/s?
 jobs quick --ram-total much | 2 | mnb: --ram-total: expected a size, got 'much'. Try 512MiB or 256GiB
 jobs quick --dataroot notes.txt | 2 | mnb: data root
 jobs quick --nonce x --order file | 2 | mnb: --nonce: must not be empty, and needs --order random
@@ -346,7 +349,7 @@ run vae -o nowhere/vae.json | 2 | mnb: -o
 run vae -o res/run.json | 2 | mnb: -o
 run vae -o base.json | 2 | mnb: -o
 rerun | 2 | mnb rerun: RECORD is missing. See the example in mnb rerun --help
-rerun nowhere.json | 2 | mnb: nowhere.json: no such file
+rerun nowhere.json | 2 | mnb: nowhere.json: no such file. Give a file of a result folder, such as
 rerun res | 2 | mnb: res: a folder, not a file; give a record in it, such as res/quick.
 rerun notes.txt | 2 | mnb: notes.txt: not a readable record: not JSON: Expecting value (line 1, column 1)
 prepare | 2 | mnb prepare: PROFILE is missing. See the example in mnb prepare --help

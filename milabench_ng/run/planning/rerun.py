@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, read_content
+from milabench_ng.model.files import LARGE, read_content, require_file
 from milabench_ng.model.plain import plain
 from milabench_ng.model.profile import Scheme, name_of
 from milabench_ng.records.reading import Problem, ReadRecord, read_record
+
+_WANTED = "Give a file of a result folder, such as results/standard.vae.J0.0.*.json"
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -31,9 +33,10 @@ def profile_of(record: Path) -> Again:
         known = next((path for path in sorted(record.glob("*.J*.json"))), None)
         instead = f"; give a record in it, such as {plain(known)}" if known else ""
         raise InputError(f"{plain(record)}: a folder, not a file{instead}")
+    require_file(record, _WANTED)
     found = read_record(read_content(record, LARGE), str(record))
     if not isinstance(found, ReadRecord):
-        other = "not a record of a launch. Give a file of a result folder, such as results/standard.vae.J0.0.*.json"
+        other = f"not a record of a launch. {_WANTED}"
         why = found.reason if isinstance(found, Problem) else other
         raise InputError(f"{plain(record)}: {why}")
     ours = found.record.mnb
