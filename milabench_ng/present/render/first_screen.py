@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from milabench_ng.analysis.scoring.compare import ESTIMATED
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.cost import PerReference
 from milabench_ng.analysis.scoring.neighbours import (
@@ -178,7 +179,7 @@ def _versus(report: Report, other: Comparison) -> Answer:
     ours = report.summary.devices
     against = "" if other.devices == ours else f" ({counted(ours, word)} vs. {other.devices})"
     margin = unusual(other.margin)
-    verdict = other.effect.verdict if known else "no interval"
+    verdict = other.effect.verdict if known else ESTIMATED if other.estimates else "no interval"
     return Answer(
         name=name,
         parts=(
