@@ -191,7 +191,7 @@ def _sides(
             if len(named) > len(compare)
             else "FOLDER is missing"
         )
-        raise InputError(f"report: {why}: mnb report FOLDER {asked or '--compare v100'}")
+        raise InputError(f"report: {why}. Write mnb report FOLDER {asked or '--compare v100'}")
     if layout == "interference" and len(compare[-1]) > 2:
         raise InputError(
             f"report {asked}: unclear which words are folders. Put them first: mnb report FOLDER FOLDER "

@@ -103,11 +103,11 @@ report --compare base.json res | 0 | mnb · quick · res
 report --compare base.json v100 res | 0 | mnb · quick · res
 report --compare base.json --compare v100 res | 0 | mnb · quick · res
 report --compare base.json res --compare v100 | 2 | mnb: report: unclear which word is the folder. Put it before
-report --compare base.json --compare v100 | 2 | mnb: report: FOLDER is missing: mnb report FOLDER --compare
-report --compare base.json | 2 | mnb: report: FOLDER is missing: mnb report FOLDER --compare base.json
+report --compare base.json --compare v100 | 2 | mnb: report: FOLDER is missing. Write mnb report FOLDER
+report --compare base.json | 2 | mnb: report: FOLDER is missing. Write mnb report FOLDER --compare base.json
 report --compare v100 res again --layout interference | 2 | mnb: report --compare v100 res again: unclear which
 report --compare | 2 | mnb report: --compare: value missing. See mnb report --help
-report | 2 | mnb: report: FOLDER is missing: mnb report FOLDER --compare v100
+report | 2 | mnb: report: FOLDER is missing. Write mnb report FOLDER --compare v100
 report res --compare | 2 | mnb report: --compare: value missing. See mnb report --help
 report res --margin -1% | 2 | mnb report: --margin: value missing, because -1% begins with a dash. Write --margin=-1%
 report res --allowed-signers vendors.txt | 2 | mnb: --allowed-signers vendors.txt: only rules ask for it; say
