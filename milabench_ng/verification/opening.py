@@ -89,7 +89,7 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
         yield Opened(place=source, folder=folder, summary=summary_of(folder), names=names, foreign=foreign)
         return
     if not os.path.isfile(source):
-        raise InputError(f"{source}: no such folder or bundle")
+        raise InputError(f"{source}: no such folder or bundle. Give a bundle, or the result folder of a run")
     with tempfile.TemporaryDirectory(prefix="mnb-bundle-") as place:
         root = Path(place)
         try:

@@ -221,7 +221,7 @@ verify res --nonce wrong | 1 | verdict FAIL: 1
 verify res --profile standard | 1 | verdict FAIL: 1
 verify base.json | 2 | mnb: base.json: not a bundle made by `mnb bundle`: it is not compressed by gzip
 verify notes.txt | 2 | mnb: notes.txt: not a bundle made by `mnb bundle`: it is not compressed by gzip
-verify nowhere | 2 | mnb: nowhere: no such folder or bundle
+verify nowhere | 2 | mnb: nowhere: no such folder or bundle. Give a bundle, or the
 verify res -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
 accept res again | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
 accept res again --guarantee 97% | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
