@@ -22,18 +22,19 @@ from milabench_ng.records.ledger import Chain, Recorded, Session, check_chain, e
 from milabench_ng.tender.bids import decode_bids
 from milabench_ng.verification.rules import Rules
 from tests.one_server import Done, OneServer
-from tests.run.conftest import in_short_slices
 
 VENDOR, BUYER = (ROOT / "docs" / "how-to" / name for name in ("submit-a-bid.md", "evaluate-a-tender.md"))
 TINY = {
-    "mnb jobs standard --repeat 5": "mnb jobs trial.json --window 0.5 --tenants 1 --repeat 2",
+    "mnb jobs standard --repeat 5": "mnb jobs trial.json --window 1.2 --tenants 1 --repeat 2",
     "mnb prepare standard": "mnb prepare trial.json",
     "--isolation full": "--isolation auto",
     "--session-gap 6h": "--session-gap 1s",
     "/scratch/mnb": "data",
     "--compare h200": "--compare acme.bundle.tar.gz --weights weights.json",
 }
-SMALL = {"window_s": 0.5, "repeat": 6, "session_gap_h": 1 / 3600, "isolation": "none"}
+SMALL = {"window_s": 1.2, "repeat": 6, "session_gap_h": 1 / 3600, "isolation": "none"}
+SLICES = {"sample_duration": 0.3}
+"""Of a quarter of the window: on a loaded machine, a launch with shorter ones may not fill it."""
 LARGE = (
     *("profile", "weights", "arguments", "ceiling", "data", "storage_refused"),  # of the profile `standard`
     *("every_gpu", "whole_gpus", "ecc", "default_power", "mitigations", "throttled"),  # of a node that is offered
@@ -73,7 +74,7 @@ def follow(one_server: OneServer) -> Follow:
 def vendor(tmp_path_factory: pytest.TempPathFactory, follow: Follow) -> tuple[Path, dict[str, str]]:
     """The vendor's folder after the guide, and what the commands printed."""
     place = tmp_path_factory.mktemp("vendor")
-    (place / "trial.json").write_text(json.dumps({"toy_reg": in_short_slices({"workload": "toy_reg"})}))
+    (place / "trial.json").write_text(json.dumps({"toy_reg": {"workload": "toy_reg", "arguments": SLICES}}))
     (place / "tender.json").write_text(json.dumps(small_rules()))
     return place, follow(VENDOR, place)
 

@@ -134,17 +134,21 @@ def test_what_nodes_did_by_themselves_is_collected_and_nothing_here_is_lost(
     assert FleetFolder.read(folder).strangers == ("n1/screen.aside-1",)
 
 
+def wait_for(folder: Path, pattern: str) -> None:
+    """Wait until both nodes have left such a file."""
+    until = time.monotonic() + 60
+    while len(list(folder.glob(pattern))) < 2:
+        assert time.monotonic() < until, sorted(path.name for path in folder.iterdir())
+        time.sleep(0.1)
+
+
 @needs_sshd
 def test_a_command_that_is_interrupted_leaves_nodes_to_themselves(options: Sequence[str], tmp_path: Path) -> None:
-    began = time.monotonic()
     launcher = Ssh(("one", "two"), tuple(options))
-    with launcher.run(launcher.nodes, f"sleep 2; touch {tmp_path}/{{node}}", lambda *_: None):
-        time.sleep(1)
-    assert time.monotonic() - began < 60
-    until = time.monotonic() + 20
-    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < until:
-        time.sleep(0.1)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+    script = f"touch {tmp_path}/{{node}}.begun; sleep 2; touch {tmp_path}/{{node}}.ended"
+    with launcher.run(launcher.nodes, script, lambda *_: None):
+        wait_for(tmp_path, "*.begun")
+    wait_for(tmp_path, "*.ended")
 
 
 @needs_sshd
