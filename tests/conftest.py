@@ -75,7 +75,7 @@ def one_server() -> Iterator[OneServer]:
 
 @pytest.fixture(scope="session", autouse=True)
 def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data sets that all tests share, in all processes of pytest: mnb makes each of them once, whoever asks first."""
+    """Datasets that all tests share, in all processes of pytest: mnb makes each of them once, whoever asks first."""
     base = tmp_path_factory.getbasetemp()
     root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "data"
     os.environ["MNB_DATAROOT"] = str(root)

@@ -47,7 +47,7 @@ PREFETCH = 2
 
 
 class Bench:
-    """One process of a launch: a device, a precision mode, a data set, a meter."""
+    """One process of a launch: a device, a precision mode, a dataset, a meter."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class Bench:
         read_bytes_per_s: int | None = None,
         late_steps: Collection[int] = (),
     ) -> None:
-        """``tenant``: the slot's number, which the data order depends on. ``data_path``: where the data set is.
+        """``tenant``: the slot's number, which the data order depends on. ``data_path``: where the dataset is.
         ``tenants``: processes like this one that work on the node at the same time.
 
         ``mark_interval_s``: see `ahead`; 0 marks every step, as ranks in lockstep need. ``close_in_children``: file
         descriptors that loader processes, and others that the workload starts, must not keep.
-        ``read_bytes_per_s``: budget of all readers of the data set together; None for no limit. ``late_steps``: see
+        ``read_bytes_per_s``: budget of all readers of the dataset together; None for no limit. ``late_steps``: see
         `TraceRecorder`.
         """
         self.device = device
@@ -192,7 +192,7 @@ class Bench:
         return to_device(value, self.device, self._precision.input_dtype)
 
     def data(self, *, split: str = "train", transform: Callable[..., Any] | None = None) -> Any:
-        """Open the workload's data set, within its budget if it has one, since opening reads some sets whole."""
+        """Open the workload's dataset, within its budget if it has one, since opening reads some sets whole."""
         data_set, place = self._data_set, self._data_path
         if data_set is None or place is None:
             raise TypeError("this workload declares no dataset: @workload(data=...)")
@@ -215,17 +215,17 @@ class Bench:
         shuffle: bool = True,
         pin_memory: bool = True,
     ) -> feeding.Feed:
-        """Endless batches of the workload's data set, in an order that depends on seed and tenant.
+        """Endless batches of the workload's dataset, in an order that depends on seed and tenant.
 
         All batches have one size: the remainder of an epoch begins the next. The first batch is the same for every
         tenant, whether shuffled or made by ``order``.
 
-        ``batch_size``: None if a sample is already a batch. ``samples``: what to load instead of the opened data set.
+        ``batch_size``: None if a sample is already a batch. ``samples``: what to load instead of the opened dataset.
         ``order``: makes the indices of each epoch, from the generator that seed and tenant decide, instead of
         shuffling. ``collate``: makes a batch of samples. ``workers``: loader processes, the common option unless given;
         at most one per CPU of the tenant. They live as long as the launch, have one thread each, begin with the clock,
         except for the first batch, and keep two batches, or samples that are batches, ready. Raises InputError if the
-        node's shared memory is too small for samples of the data set.
+        node's shared memory is too small for samples of the dataset.
         """
         wanted = self.max_workers if workers is None else workers
         processes = self.processes(wanted)

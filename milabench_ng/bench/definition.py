@@ -177,7 +177,7 @@ def workload(
 ) -> Callable[[Function], Definition]:
     """Declare a function ``(bench, *, options...)`` as a workload.
 
-    ``unit``: what one item is. ``data``: the data set that it reads, or which one by the value of an option.
+    ``unit``: what one item is. ``data``: the dataset that it reads, or which one by the value of an option.
     ``distributed``: it runs as one rank per device; ``"if several"``: over one device it runs as other workloads do,
     without a process group. ``bound``: what sets its pace. ``cpu_only``: its device is the CPU
     even if the tenant has a GPU. ``requires``: modules that it imports at run time and that may not be installed;
@@ -210,7 +210,7 @@ def _ranks() -> int:
 
 
 def check_choice(data: DataBy, options: Sequence[Option], name: str) -> None:
-    """Raise InputError unless one of ``options`` chooses the data set, and takes the values that it does so by."""
+    """Raise InputError unless one of ``options`` chooses the dataset, and takes the values that it does so by."""
     chooser = next((option for option in options if option.name == data.option), None)
     if chooser is None or not set(data.sets) <= set(chooser.choices):
         raise InputError(

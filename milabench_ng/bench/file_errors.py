@@ -1,4 +1,4 @@
-"""Turns exceptions that a file of a data set can cause into data errors."""
+"""Turns exceptions that a file of a dataset can cause into data errors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from milabench_ng.model.errors import DataError
 UNREADABLE = (OSError, EOFError, SyntaxError)
 """Raised by reading a file that is missing, truncated or damaged."""
 UNOPENED = (*UNREADABLE, ValueError, RuntimeError, AssertionError)
-"""Raised by torchvision and numpy when they open such a data set."""
+"""Raised by torchvision and numpy when they open such a dataset."""
 OF_FILES = (None, errno.ENOENT, errno.EACCES, errno.EIO, errno.ENOTDIR, errno.EISDIR, errno.ESTALE, errno.ELOOP)
 """The errno of such an OSError; None if Pillow raised it or it comes from a loader process."""
 
 
 class FileErrors:
-    """Tells the exceptions of one data set's files from others; without a data set all are others."""
+    """Tells the exceptions of one dataset's files from others; without a dataset all are others."""
 
     def __init__(self, data_set: DataSet | None, path: Path | None) -> None:
         self._data_set = data_set
@@ -27,7 +27,7 @@ class FileErrors:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """Raise DataError for what opening a damaged data set raises."""
+        """Raise DataError for what opening a damaged dataset raises."""
         try:
             yield
         except UNOPENED as error:

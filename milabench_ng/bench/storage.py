@@ -1,4 +1,4 @@
-"""A place for the files that a workload writes: on the storage that the data sets are on."""
+"""A place for the files that a workload writes: on the storage that the datasets are on."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def _marks(planned: PlannedRun) -> Iterator[Mark]:
 
 
 def _scalable(planned: PlannedRun, launch: Launch) -> bool:
-    """Whether a launch reads a data set that differs by scale."""
+    """Whether a launch reads a dataset that differs by scale."""
     found = planned.catalogue.data_sets.get(planned.workload(launch).data_set(launch.arguments) or "")
     return found is not None and found.scalable
 

@@ -142,12 +142,12 @@ def _needs(workload: Workload) -> str | None:
 
 
 def _reads(workload: Workload) -> str | None:
-    """The data sets, and with which option it reads them."""
+    """The datasets, and with which option it reads them."""
     return ", ".join(f"{name} ({option})" if option else name for name, option in workload.data_sets.items()) or None
 
 
 def _volumes(workload: Workload, catalogue: Catalogue) -> Iterator[str]:
-    """How large its data sets are."""
+    """How large its datasets are."""
     for name, option in workload.data_sets.items():
         data = catalogue.data_sets.get(name)
         when = f" with {option}" if option else ""

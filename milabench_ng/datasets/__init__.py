@@ -1,1 +1,1 @@
-"""Data sets, one folder per kind: twins, generated once in the on-disk format of the real sets, or real sets."""
+"""Datasets, one folder per kind: twins, generated once in the on-disk format of the real sets, or real sets."""

@@ -1,4 +1,4 @@
-"""What every data set is: a name, a place below the data root, a generator and a way to open it."""
+"""What every dataset is: a name, a place below the data root, a generator and a way to open it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class DataSet(ABC):
-    """A data set and its *twin*: files generated in the real set's format, with the statistics that determine the cost.
+    """A dataset and its *twin*: files generated in the real set's format, with the statistics that determine the cost.
 
     Subclasses have no state; one file each. `generate` writes into an empty folder and leaves naming, locking,
     manifest and atomicity to `prepare`.
@@ -49,7 +49,7 @@ class DataSet(ABC):
     kind: ClassVar[Literal["twin", "classic"]] = "twin"
     """What its generated files stand for: the real set, or what 2020 generated in the real set's place."""
     classic: ClassVar[str | None] = None
-    """The name of the data set that is read instead of this one with `--classic-data`."""
+    """The name of the dataset that is read instead of this one with `--classic-data`."""
     texts: ClassVar[tuple[str, ...]] = ()
     """Files that `convert` turns into binary ones, which launches read instead. Empty: launches read the set's own."""
 

@@ -1,4 +1,4 @@
-"""A budget of bytes per second for the readers of a data set, shared by all loader processes of a tenant.
+"""A budget of bytes per second for the readers of a dataset, shared by all loader processes of a tenant.
 
 For data on storage whose I/O the kernel does not limit (network and memory file systems, overlays, nodes without a
 usable controller). The kernel says what a read cost (/proc/thread-self/io, proc(5)), whatever opens the files, so data
@@ -71,7 +71,7 @@ class Budget:
 
 
 class Budgeted(Dataset[Any]):
-    """A data set whose samples are read within a budget."""
+    """A dataset whose samples are read within a budget."""
 
     def __init__(self, inner: Dataset[Any], budget: Budget) -> None:
         self._inner = inner

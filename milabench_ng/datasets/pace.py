@@ -1,4 +1,4 @@
-"""How fast this machine generates, relative to the core on which the data sets' stated seconds were measured."""
+"""How fast this machine generates, relative to the core on which the datasets' stated seconds were measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRIAL_S = 0.3
 
 
 def pace(processes: int) -> float:
-    """Seconds that a core of this machine takes per second that the data sets state, while ``processes`` cores work.
+    """Seconds that a core of this machine takes per second that the datasets state, while ``processes`` cores work.
 
     Draws and encodes small pictures, as most of the generating does, on all cores at once: on an H200 node, 64 CPUs
     that share cores and clocks took twice as long for each as one alone (docs/measurements.md).

@@ -1,4 +1,4 @@
-"""Find a data set below the data root, or generate it there atomically."""
+"""Find a dataset below the data root, or generate it there atomically."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAMED = 3
 
 
 class FoundDataset(msgspec.Struct, frozen=True):
-    """Where a data set is, and what it is. `manifest` is None unless it was generated."""
+    """Where a dataset is, and what it is. `manifest` is None unless it was generated."""
 
     path: Path
     kind: Literal["twin", "classic", "real", "absent"]
@@ -111,7 +111,7 @@ def free_bytes(dataroot: Path) -> int:
 
 
 def require_writable(dataroot: Path, absent: Iterable[str]) -> None:
-    """Raise InputError if nothing can be made in `dataroot`, where the data sets `absent` have to be."""
+    """Raise InputError if nothing can be made in `dataroot`, where the datasets `absent` have to be."""
     there = nearest(dataroot)
     try:
         os.rmdir(tempfile.mkdtemp(prefix=".mnb-", dir=there))
@@ -138,7 +138,7 @@ def check(located: FoundDataset) -> None:
 
 
 def read_again(data_set: DataSet, located: FoundDataset, scale: float, progress: Progress, threads: int) -> DataProof:
-    """Read every byte of a data set, and compare a twin's with its listing and checksum."""
+    """Read every byte of a dataset, and compare a twin's with its listing and checksum."""
     began = time.monotonic()
     changed_s = max((one.stat(follow_symlinks=False).st_ctime for one in manifests.files(located.path)), default=0.0)
     found = manifests.digest(located.path, threads, progress)

@@ -1,4 +1,4 @@
-"""The registry of data sets: the built-in ones and entry points of other packages."""
+"""The registry of datasets: the built-in ones and entry points of other packages."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ BUILT_IN = (
 
 
 def names() -> tuple[str, ...]:
-    """The sorted names of all data sets. Imports none of them."""
+    """The sorted names of all datasets. Imports none of them."""
     return tuple(sorted({entry.name for entry in (*BUILT_IN, *entry_points(group=GROUP))}))
 
 
 def find(name: str) -> DataSet:
-    """The data set called `name`. Raises InputError if the name is unknown or not a data set."""
+    """The dataset called `name`. Raises InputError if the name is unknown or not a dataset."""
     found = entry(name)
     try:
         kind = found.load()
@@ -51,7 +51,7 @@ def find(name: str) -> DataSet:
 
 
 def entry(name: str) -> EntryPoint:
-    """The entry point of the data set called `name`. Raises InputError if there is none, or another one."""
+    """The entry point of the dataset called `name`. Raises InputError if there is none, or another one."""
     found: list[EntryPoint] = [one for one in (*BUILT_IN, *entry_points(group=GROUP)) if one.name == name]
     if not found:
         raise InputError(f"unknown dataset {name!r}{meant_or_all(name, names())}")

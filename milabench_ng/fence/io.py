@@ -1,7 +1,7 @@
 """I/O bandwidth shares: the limited disk, what limits it here, and a short probe to show that it does.
 
 The kernel limits disks (Documentation/admin-guide/cgroup-v2.rst, `io.max`; cgroup-v1/blkio-controller.rst,
-`blkio.throttle`); if the data root is not on one (NFS, overlay, tmpfs, btrfs), the data set's readers limit themselves
+`blkio.throttle`); if the data root is not on one (NFS, overlay, tmpfs, btrfs), the dataset's readers limit themselves
 (`datasets.budget`). The kernel never limits page cache hits, and limits buffered writes on v1 only when they reach the
 disk.
 """
@@ -88,7 +88,7 @@ def method(capabilities: Capabilities, backend: Limiter) -> IoMethod | None:
 def ask(wanted: IoShare, where: str, dataroot: Path, capabilities: Capabilities, backend: Limiter) -> IoEvidence:
     """The requested share, on this node. `where` names test and profile in errors.
 
-    What the kernel cannot limit, the data set's readers do. Raises InputError for writes that nothing could limit.
+    What the kernel cannot limit, the dataset's readers do. Raises InputError for writes that nothing could limit.
     """
     rates = {name: rate_of(getattr(wanted, name), f"{where}: io.{name}") for name in ("read", "write")}
     disk, how = whole_disk(dataroot), method(capabilities, backend)
@@ -119,7 +119,7 @@ def limits(asked: IoEvidence | None) -> tuple[IoLimit, ...]:
 
 
 def reader_budget(asked: IoEvidence | None) -> int | None:
-    """Bytes per second for the data set's readers, if they are what limits."""
+    """Bytes per second for the dataset's readers, if they are what limits."""
     return asked.read_bytes_per_s if asked and asked.method == "readers" else None
 
 
@@ -185,7 +185,7 @@ def excess(seen: IoEvidence) -> str | None:
 
 
 def achieved(asked: IoEvidence, read_bytes: int | None, read_s: float | None) -> IoEvidence:
-    """The evidence, completed with what the data set's readers report about a launch."""
+    """The evidence, completed with what the dataset's readers report about a launch."""
     if asked.method != "readers" or read_bytes is None or not read_s:
         return asked
     return msgspec.structs.replace(asked, reader_bytes=read_bytes, reader_bytes_per_s=read_bytes / read_s)

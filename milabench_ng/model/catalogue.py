@@ -1,4 +1,4 @@
-"""The catalogue: which workloads and data sets exist and which options they take, as plain values.
+"""The catalogue: which workloads and datasets exist and which options they take, as plain values.
 
 Only the worker server imports workloads (and torch); all others ask it for the catalogue.
 """
@@ -118,15 +118,15 @@ class Legacy2020(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataBy(msgspec.Struct, frozen=True, kw_only=True):
-    """Which data set a workload reads, by the value of one of its options."""
+    """Which dataset a workload reads, by the value of one of its options."""
 
     option: str
     sets: dict[str, str]
-    """Value of the option -> name of the data set; with other values it reads none."""
+    """Value of the option -> name of the dataset; with other values it reads none."""
 
 
 def data_set_of(data: str | DataBy | None, arguments: Mapping[str, Scalar | None]) -> str | None:
-    """The name of the data set that a workload with this ``data`` reads with these arguments."""
+    """The name of the dataset that a workload with this ``data`` reads with these arguments."""
     return data.sets.get(str(arguments.get(data.option))) if isinstance(data, DataBy) else data
 
 
@@ -193,7 +193,7 @@ class Declarations(msgspec.Struct, frozen=True, kw_only=True):
     bound: Bound | None
     """Declared, not measured; None if its author does not say."""
     data: str | DataBy | None
-    """The name of the data set that it reads, or how its options choose one."""
+    """The name of the dataset that it reads, or how its options choose one."""
     derived: tuple[Derived, ...] = ()
     """Its rate in other units."""
     notes: tuple[str, ...] = ()
@@ -248,12 +248,12 @@ class Workload(Declarations, frozen=True, kw_only=True):
     """Hash of their concatenated files."""
 
     def data_set(self, arguments: Mapping[str, Scalar | None]) -> str | None:
-        """The name of the data set that it reads with these arguments."""
+        """The name of the dataset that it reads with these arguments."""
         return data_set_of(self.data, arguments)
 
     @property
     def data_sets(self) -> dict[str, str]:
-        """The data sets that it may read, by name, and with which option; ``""`` if it always does."""
+        """The datasets that it may read, by name, and with which option; ``""`` if it always does."""
         if isinstance(self.data, DataBy):
             flag = self.data.option.replace("_", "-")
             return {name: f"--{flag} {value}" for value, name in self.data.sets.items()}
@@ -272,13 +272,13 @@ class Workload(Declarations, frozen=True, kw_only=True):
 
 
 class DataSetInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a data set without importing it."""
+    """What is known of a dataset without importing it."""
 
     name: str
     folder: str
     scalable: bool
     classic: str | None = None
-    """The data set that is read instead with ``--classic-data``."""
+    """The dataset that is read instead with ``--classic-data``."""
     files: int
     bytes: int
     """Estimated bytes at full size."""
@@ -294,7 +294,7 @@ def unknown_workload(name: str, known: Collection[str], where: str = "") -> Inpu
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
-    """All workloads and data sets of this installation."""
+    """All workloads and datasets of this installation."""
 
     workloads: dict[str, Workload]
     """Of other packages, those that were asked for and are sound."""
@@ -302,7 +302,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     broken: dict[str, str] = {}
     """The workloads that cannot be used, with the reason, which names the package."""
     broken_sets: dict[str, str] = {}
-    """The same of data sets."""
+    """The same of datasets."""
     installed: tuple[str, ...] = ()
     """The names of all workloads that other packages offer."""
 
@@ -316,7 +316,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def classic(self) -> Catalogue:
-        """The same, but workloads read the classic form of their data set if there is one."""
+        """The same, but workloads read the classic form of their dataset if there is one."""
         changed = {
             name: msgspec.structs.replace(workload, data=self._classic(workload.data))
             for name, workload in self.workloads.items()

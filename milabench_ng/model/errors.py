@@ -16,7 +16,7 @@ class InputError(MnbError):
 
 
 class DataError(InputError):
-    """A file of a data set is missing or damaged."""
+    """A file of a dataset is missing or damaged."""
 
 
 class IsolationError(MnbError):

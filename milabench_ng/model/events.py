@@ -143,7 +143,7 @@ class Done(Event, frozen=True, kw_only=True):
     """What of torch's libraries worked: ``attention``, ``collectives``; only what was seen."""
     peak_device_bytes: WholeNumber | None = None
     read_bytes: WholeNumber | None = None
-    """What the readers of the data set read within their budget, if they have one, and in how many seconds."""
+    """What the readers of the dataset read within their budget, if they have one, and in how many seconds."""
     read_s: Amount | None = None
 
 

@@ -27,7 +27,7 @@ from milabench_ng.model.similar import did_you_mean
 
 MIB = 1 << 20
 SMALL = 4 * MIB
-"""Largest profile, file of weights or manifest of a data set, in bytes."""
+"""Largest profile, file of weights or manifest of a dataset, in bytes."""
 RECORD = 20 * MIB
 """Largest record that a reader decodes, in bytes: a day of slices. Decoded, it may take twenty times as much."""
 LARGE = 64 * MIB
@@ -215,8 +215,15 @@ def absent(path: Path) -> str:
 
 def require_file(path: Path, advice: str, option: str = "") -> None:
     """Raise an InputError if ``path`` is no file: with the ``option`` that named it, what is there, and what to do."""
-    if not path.is_file():
-        why = "a folder, not a file" if path.is_dir() else "not a file" if path.exists() else absent(path)
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        why = absent(path)
+    except OSError as error:
+        why = error.strerror or str(error)
+    else:
+        why = "" if stat.S_ISREG(mode) else f"{_kind(mode)}, not a file"
+    if why:
         refuse(f"{option} {plain(path)}".lstrip(), f"{why}. {advice}")
 
 

@@ -1,4 +1,4 @@
-"""Checksums of data set twins, known beforehand. `scripts/known-twins` adds those below a data root to the file."""
+"""Checksums of dataset twins, known beforehand. `scripts/known-twins` adds those below a data root to the file."""
 
 from __future__ import annotations
 

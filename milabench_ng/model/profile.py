@@ -150,7 +150,7 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     io: IoShare | None = None
     limits: TimeLimits | None = None
     data_scale: float = 1.0
-    """The size of the data set twin relative to the real set."""
+    """The size of the dataset twin relative to the real set."""
     memory_fraction: float = FRACTION
     """The part of its memory that a tenant may fill, if the batch size is automatic or by ``least_memory``."""
     neighbors: Neighbors = "same"

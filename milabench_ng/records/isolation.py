@@ -18,7 +18,7 @@ Mode = Literal["v2", "hybrid", "v1", "mixed", "none"]
 IoMethod = Literal["io.max", "blkio.throttle", "readers", "none"]
 """What limits I/O bandwidth.
 
-A file of cgroup v2, files of v1, a token bucket in the readers of the data set, or nothing because no fence was
+A file of cgroup v2, files of v1, a token bucket in the readers of the dataset, or nothing because no fence was
 requested.
 """
 
@@ -231,7 +231,7 @@ class IoEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     The probe reads, and writes if writes are limited, for about a second each, on the disk (not in the page cache),
     inside the tenant's group before its worker starts, while those of its neighbours do the same. `problem` says why
-    there is no figure of a probe. The readers of a data set are not probed: `reader_*` is what they read in the launch.
+    there is no figure of a probe. The readers of a dataset are not probed: `reader_*` is what they read in the launch.
     """
 
     method: IoMethod

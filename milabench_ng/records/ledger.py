@@ -94,7 +94,7 @@ class CodeSeen(LedgerEvent, frozen=True, kw_only=True):
 
 
 class DataSeen(LedgerEvent, frozen=True, kw_only=True):
-    """A data set, read before the session's first batch or after its last."""
+    """A dataset, read before the session's first batch or after its last."""
 
     edge: Edge
     data: DataProof

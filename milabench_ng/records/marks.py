@@ -110,7 +110,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     device: str | None = None
     """The slot that it concerns, named after its device; None for the whole launch."""
     what: str = ""
-    """What it is about: options, a reason, a data set."""
+    """What it is about: options, a reason, a dataset."""
     value: float | None = None
     """Value in the unit of its kind; None if the kind has none, or if it was not finite."""
     limit: float | None = None

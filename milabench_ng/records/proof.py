@@ -53,7 +53,7 @@ class CodeProof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataProof(msgspec.Struct, frozen=True, kw_only=True):
-    """A data set, of which every byte was read."""
+    """A dataset, of which every byte was read."""
 
     name: str
     scale: float

@@ -171,7 +171,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def _of_data(self, other: Work, fed: bool) -> Iterator[Aspect]:
         names = sides(self, other, lambda work: joined(at.name.removesuffix(f"-{at.kind}") for at in work.data))
-        yield "data set", names[0] or "none", names[1] or "none", "suppressed"
+        yield "dataset", names[0] or "none", names[1] or "none", "suppressed"
         yield "data scale", *sides(self, other, lambda work: joined(f"{at.scale:g}" for at in work.data)), "suppressed"
         kinds = sides(self, other, lambda work: joined(kind_word(at.kind) for at in work.data))
         yield KIND, *kinds, "not counted" if fed and NOISE in kinds else "counted"

@@ -32,7 +32,7 @@ from milabench_ng.run.tenants import make_tenant
 TOO_LARGE: frozenset[Cause] = frozenset({"device_oom", "oom", "exception", "data_error", "short", "timeout"})
 """Causes that a smaller batch may not have; any other ends the search.
 
-Besides memory, a batch may be too large for the data set, for shared memory, for the index type of a kernel
+Besides memory, a batch may be too large for the dataset, for shared memory, for the index type of a kernel
 (``exception``), or for its steps to end within ``max_seconds`` (``short``) or the limits of a launch (``timeout``).
 """
 

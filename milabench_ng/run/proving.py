@@ -38,7 +38,7 @@ async def prove(
 ) -> tuple[AnyLedgerEvent, ...]:
     """The ledger's events of what lies on disk now; ``tell`` is told what reading it cost.
 
-    Raises InputError for a data set that is damaged before the work. What a look at the wheels finds then is told, and
+    Raises InputError for a dataset that is damaged before the work. What a look at the wheels finds then is told, and
     proves nothing; after the work they are read.
     """
     await server.ready()

@@ -37,7 +37,7 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class DataRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Demands on a data set."""
+    """Demands on a dataset."""
 
     kind: Literal["twin", "real"] | None = None
     scale: Amount | None = None
@@ -114,7 +114,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     isolation: Tier | None = None
     """(R16) Weakest accepted tier."""
     data: dict[str, DataRule] = {}
-    """(R19) By data set; ``*`` for all others."""
+    """(R19) By dataset; ``*`` for all others."""
     storage_refused: tuple[StorageKind, ...] = ()
     """(R20) ``memory`` is tmpfs."""
     closed: bool = False

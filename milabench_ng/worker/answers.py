@@ -1,4 +1,4 @@
-"""Answers requests to the worker server in a forked child: the catalogue, and the preparation of data sets."""
+"""Answers requests to the worker server in a forked child: the catalogue, and the preparation of datasets."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def answer(request: AnyRequest, connection: socket.socket, server_pid: int) -> N
 
 
 def _leave(*_: object) -> NoReturn:
-    """The server has ended: unwind, so that half a data set is removed."""
+    """The server has ended: unwind, so that half a dataset is removed."""
     raise SystemExit
 
 

@@ -1,4 +1,4 @@
-"""Finds workloads and data sets: built-in, installed through entry points of other packages, or named by path."""
+"""Finds workloads and datasets: built-in, installed through entry points of other packages, or named by path."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find_workload(name: str) -> tuple[Definition, str]:
 
 
 def describe(asked: Iterable[str] | None) -> catalogue.Catalogue:
-    """The catalogue: all that is built in, and what is ``asked`` for of other packages, with its data sets.
+    """The catalogue: all that is built in, and what is ``asked`` for of other packages, with its datasets.
 
     ``asked``: names of workloads, also as ``package.module:function``; None for all that is installed. What is broken
     has its reason there.

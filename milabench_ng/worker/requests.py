@@ -33,7 +33,7 @@ class RankSlot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadyDataset(msgspec.Struct, frozen=True, kw_only=True):
-    """A data set that is ready on disk."""
+    """A dataset that is ready on disk."""
 
     name: str
     kind: Literal["twin", "classic", "real"]
@@ -56,7 +56,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     rule: WindowRule
     data: ReadyDataset | None
     read_bytes_per_s: int | None = None
-    """Budget of the data set's readers in each rank, if the kernel cannot limit them."""
+    """Budget of the dataset's readers in each rank, if the kernel cannot limit them."""
     environment: dict[str, str]
     """The whole environment: nothing is inherited."""
     requested_s: float
@@ -76,7 +76,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="re
 
 
 class Describe(Request, frozen=True, kw_only=True):
-    """Ask which workloads and data sets exist; of other packages, only those that are ``asked`` for are imported."""
+    """Ask which workloads and datasets exist; of other packages, only those that are ``asked`` for are imported."""
 
     asked: tuple[str, ...] | None
     """Names, also as ``package.module:function``; None for all that are installed."""
@@ -99,7 +99,7 @@ class CheckOptions(Request, frozen=True, kw_only=True):
 
 
 class EstimateData(Request, frozen=True, kw_only=True):
-    """Ask what it takes to have data sets, named with their scales, ready below ``dataroot``."""
+    """Ask what it takes to have datasets, named with their scales, ready below ``dataroot``."""
 
     sets: tuple[tuple[str, float], ...]
     dataroot: str
@@ -107,7 +107,7 @@ class EstimateData(Request, frozen=True, kw_only=True):
 
 
 class Prepare(Request, frozen=True, kw_only=True):
-    """Have a data set ready below ``dataroot``."""
+    """Have a dataset ready below ``dataroot``."""
 
     data_set: str
     dataroot: str
@@ -126,7 +126,7 @@ class InspectCode(Request, frozen=True, kw_only=True):
 
 
 class ReadData(Request, frozen=True, kw_only=True):
-    """Have every byte of a prepared data set read."""
+    """Have every byte of a prepared dataset read."""
 
     data_set: str
     dataroot: str
@@ -164,7 +164,7 @@ class Checked(Answer, frozen=True, kw_only=True):
 
 
 class Effort(msgspec.Struct, frozen=True, kw_only=True):
-    """What generating a data set takes, estimated."""
+    """What generating a dataset takes, estimated."""
 
     name: str
     scale: float
@@ -176,7 +176,7 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataEstimate(Answer, frozen=True, kw_only=True):
-    """The data sets that have to be generated, and the room for them."""
+    """The datasets that have to be generated, and the room for them."""
 
     efforts: tuple[Effort, ...]
     free_bytes: int
@@ -192,7 +192,7 @@ class DataProgress(Answer, frozen=True, kw_only=True):
 
 
 class Prepared(Answer, frozen=True, kw_only=True):
-    """The data set is there."""
+    """The dataset is there."""
 
     place: ReadyDataset
     generated: bool
@@ -205,7 +205,7 @@ class Inspected(Answer, frozen=True, kw_only=True):
 
 
 class DataRead(Answer, frozen=True, kw_only=True):
-    """Every byte of the data set was read."""
+    """Every byte of the dataset was read."""
 
     data: DataProof
 

@@ -70,7 +70,7 @@ class Samples(Dataset[Any]):
 
 
 class Paced(DataSet):
-    """A data set of `Samples`."""
+    """A dataset of `Samples`."""
 
     name = folder = "paced"
     version = 1

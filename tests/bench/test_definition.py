@@ -179,7 +179,7 @@ def test_an_automatic_batch_is_declared_and_needs_its_option() -> None:
 def test_an_option_may_choose_the_data_set() -> None:
     @workload(unit="rows", data=DataBy(option="source", sets={"disk": "mnist"}))
     def choosing(bench: Bench, *, source: Literal["memory", "disk"] = "memory") -> None:
-        """Read a data set, or none."""
+        """Read a dataset, or none."""
 
     described = choosing.describe("choosing", "tests 1")
     assert described.data_set({"source": "disk"}) == "mnist"
@@ -192,7 +192,7 @@ def test_an_option_may_choose_the_data_set() -> None:
 def test_a_choice_of_data_by_no_option_or_value_is_refused(chosen: DataBy) -> None:
     @workload(unit="rows", data=chosen)
     def choosing(bench: Bench, *, source: Literal["memory", "disk"] = "memory") -> None:
-        """Read a data set, or none."""
+        """Read a dataset, or none."""
 
     with pytest.raises(InputError, match="needs an option"):
         choosing.describe("choosing", "tests 1")

@@ -261,14 +261,14 @@ def again(content: bytes) -> None:
 
 
 def data_manifest(content: bytes) -> None:
-    """The manifest of a data set."""
+    """The manifest of a dataset."""
     with folder() as place:
         (place / manifests.MANIFEST).write_bytes(content)
         manifests.read(place)
 
 
 def data_listing(content: bytes) -> None:
-    """The listing of a data set."""
+    """The listing of a dataset."""
     with folder() as place:
         (place / manifests.LISTING).write_bytes(content)
         manifests.read_listing(place)

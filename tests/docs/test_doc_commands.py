@@ -403,7 +403,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mnb(place: Path, one_server: OneServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Mnb:
     """Run ``mnb`` there, in this process: starting one for each command takes longer than most commands."""
     monkeypatch.chdir(place)
-    monkeypatch.setattr(show_plan, "require_space", lambda *_: None)  # for the data sets of all profiles
+    monkeypatch.setattr(show_plan, "require_space", lambda *_: None)  # for the datasets of all profiles
 
     def run(arguments: Sequence[str]) -> Done:
         capfd.readouterr()

@@ -1,4 +1,4 @@
-"""A workload and a data set in somebody else's package: installed for real, listed, run."""
+"""A workload and a dataset in somebody else's package: installed for real, listed, run."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ SIGNALLERS = {
 }
 
 RESULT = "a file of a result folder that this session has locked"
-SET = "of a data set that it makes or converts, whose lock it holds"
+SET = "of a dataset that it makes or converts, whose lock it holds"
 PIECE = "a piece that a process of the same conversion has written into the new folder"
 REMOVERS = {
     "fence/killing.py:_remove rmdir": "a group that the run made, by inode, or below it; only if it holds no process",

@@ -46,7 +46,7 @@ def read(**changes: Any) -> Work:
         (work(classic_factor=2.0), "items of 2020 per item 1 vs. 2", "suppressed"),
         (work(scheme=Scheme.NORMAL), "partition scheme per-gpu vs. normal", "suppressed"),
         (work(precision=("tf32",)), "precision fp32 vs. tf32", "suppressed"),
-        (read(name="mnist"), "data set imagenet vs. mnist", "suppressed"),
+        (read(name="mnist"), "dataset imagenet vs. mnist", "suppressed"),
         (read(scale=0.5), "data scale 1 vs. 0.5", "suppressed"),
         (read(kind="real"), "data kind synthetic vs. real", "counted"),
         (options(batch_size=32), "option batch_size 64 vs. 32", "suppressed"),

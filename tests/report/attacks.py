@@ -52,7 +52,7 @@ OF_THIS_VERSION = {
     "option that nobody states",
     "items of all records",
     "data of no launch said",
-    "data set renamed",
+    "dataset renamed",
     "no environment",
 }
 """What is not asked of an older version, which did not tell enough, or whose workloads are not known: R33 says so."""

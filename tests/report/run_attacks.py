@@ -142,7 +142,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         proof("data", "after", padded),
         "session 1: imagenet was damaged after the work: train/n01/0.JPEG",
     ),
-    "another data set": ("R19", proof("data", "before", another_set), "imagenet has another checksum than was found"),
+    "another dataset": ("R19", proof("data", "before", another_set), "imagenet has another checksum than was found"),
     "data changed during the work and put back": (
         "R19",
         proof("data", "after", put_back),

@@ -250,7 +250,7 @@ def test_the_state_of_the_cache_is_told_and_hides_no_cell(tmp_path: Path) -> Non
         (
             "i.together.J2.1.*",
             {"data": {"name": "fake", "kind": "twin", "scale": 0.5, "cache": "warm"}},
-            [("together", "not the work of vae_alone: other data set and data scale")],
+            [("together", "not the work of vae_alone: other dataset and data scale")],
         ),
         (
             "i.vae_alone.J2.1.*",

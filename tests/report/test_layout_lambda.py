@@ -152,7 +152,7 @@ def test_what_ran_decides_and_what_was_not_as_stated_is_left_out() -> None:
 
 
 def test_weights_with_masters_and_jobs_over_all_gpus_have_rows_of_their_own() -> None:
-    """What read a data set through loaders is no column of the original."""
+    """What read a dataset through loaders is no column of the original."""
     run = summary_of(
         gnmt_half_master=row("half_master", 1000.0),
         gnmt_half_master_ddp=row("half_master", 900.0),

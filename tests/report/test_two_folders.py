@@ -250,7 +250,7 @@ def test_several_baselines_stand_side_by_side(healthy: Path, tmp_path: Path) -> 
     [
         ({"precision": {"ran_before": "tf32"}}, "precision", "suppressed"),
         ({"data": {"name": "imagenet", "kind": "twin", "scale": 0.1, "cache": "cold"}}, "data scale", "suppressed"),
-        ({"data": {"name": "mnist", "kind": "twin", "scale": 1.0, "cache": "cold"}}, "data set", "suppressed"),
+        ({"data": {"name": "mnist", "kind": "twin", "scale": 1.0, "cache": "cold"}}, "dataset", "suppressed"),
         ({"data": {"name": "imagenet", "kind": "real", "scale": 1.0, "cache": "cold"}}, "data kind", "counted"),
         (
             {"data": {"name": "imagenet-classic", "kind": "classic", "scale": 1.0, "cache": "cold"}},

@@ -144,7 +144,7 @@ def test_a_limit_that_is_changed_during_the_run_is_noticed(run_profile) -> None:
 
 
 class Spoil:
-    """Damages all pictures of a data set, or removes them, before the first batch is read."""
+    """Damages all pictures of a dataset, or removes them, before the first batch is read."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

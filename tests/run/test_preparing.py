@@ -1,4 +1,4 @@
-"""What is said before data sets are generated: totals, by hand; and a signal while progress comes in."""
+"""What is said before datasets are generated: totals, by hand; and a signal while progress comes in."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_a_signal_while_data_are_prepared_leaves_nothing(begin: Callable[..., Ru
     while any(map(alive, tree)) and time.monotonic() < end_s:  # the generating processes remove what they made
         time.sleep(0.05)
     assert not [pid for pid in tree if alive(pid)]
-    assert not list((run.folder.parent / "data").rglob(".mnb-*")), "nor half a data set"
+    assert not list((run.folder.parent / "data").rglob(".mnb-*")), "nor half a dataset"
 
 
 def alive(pid: int) -> bool:

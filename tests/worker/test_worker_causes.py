@@ -24,7 +24,7 @@ from milabench_ng.worker.causes import cause_of, told
         (RuntimeError("CUDA error: an illegal memory access was encountered"), "exception"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: out of memory"), "exception"),
         (MemoryError("out of memory"), "exception"),
-        (DataError("data set mnist in /d: bad"), "data_error"),
+        (DataError("dataset mnist in /d: bad"), "data_error"),
         (RuntimeError("DataLoader worker (pid 12) is killed by signal: Killed. "), "signal"),
         (RuntimeError("DataLoader worker (pid(s) 12) exited unexpectedly"), "exception"),
         (ValueError("CUDA out of memory"), "exception"),

@@ -35,7 +35,7 @@ Change = Callable[[Bench], None]
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Small twins of the data sets."""
+    """Small twins of the datasets."""
     root = tmp_path_factory.mktemp("data")
     scale = 0.002
     return {

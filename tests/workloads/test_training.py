@@ -33,7 +33,7 @@ WORKLOADS = builtin_workloads()
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Where a small twin of a data set lies; it is generated once."""
+    """Where a small twin of a dataset lies; it is generated once."""
     root = tmp_path_factory.mktemp("data")
 
     def find(name: str) -> Path:

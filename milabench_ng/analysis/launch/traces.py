@@ -2,7 +2,7 @@
 
 A launch outside its bands did not compute what the test computes: less work per item, a patched library, a broken
 device. Bands apply to one kind of device (from the same seed, a GPU draws other random numbers than a CPU), one
-precision, and one data set at one scale; digests of parameters apply only to the same devices, driver and libraries.
+precision, and one dataset at one scale; digests of parameters apply only to the same devices, driver and libraries.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ReferenceTrace(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Scalar | None]
     """All options except those of pace and length: the trace applies only to these."""
     data: tuple[str, str, float] | None
-    """Name, kind and scale of the data set."""
+    """Name, kind and scale of the dataset."""
     ranks: int = 1
     """The number of a launch's ranks, whose gradients are averaged."""
     losses: Bands

@@ -130,11 +130,11 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadLimit(msgspec.Struct, frozen=True):
-    """The bandwidth at which each tenant may read its data set."""
+    """The bandwidth at which each tenant may read its dataset."""
 
     bytes_per_s: Annotated[int, msgspec.Meta(ge=1, le=10**15)]
     method: str
-    """What holds it, as in the record: `readers` are the data set's own."""
+    """What holds it, as in the record: `readers` are the dataset's own."""
 
 
 class Pressing(msgspec.Struct, frozen=True, kw_only=True):

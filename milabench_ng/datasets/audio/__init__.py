@@ -1,1 +1,1 @@
-"""Data sets of sound."""
+"""Datasets of sound."""

@@ -1,1 +1,1 @@
-"""Data sets of pictures."""
+"""Datasets of pictures."""

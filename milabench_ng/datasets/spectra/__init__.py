@@ -1,1 +1,1 @@
-"""Data sets of hyperspectral images."""
+"""Datasets of hyperspectral images."""

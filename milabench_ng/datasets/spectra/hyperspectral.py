@@ -1,4 +1,4 @@
-"""Hyperspectral images in the three forms that the data-loading study stores them in: a data set for each form.
+"""Hyperspectral images in the three forms that the data-loading study stores them in: a dataset for each form.
 
 A file of an image holds the lengths of its sides, three 32-bit integers (big-endian), then its values. Beside it lie
 the classes of its pixels, a byte each.

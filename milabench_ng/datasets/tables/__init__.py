@@ -1,1 +1,1 @@
-"""Data sets of rows."""
+"""Datasets of rows."""

@@ -1,1 +1,1 @@
-"""Data sets of texts."""
+"""Datasets of texts."""

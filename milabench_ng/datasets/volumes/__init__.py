@@ -1,1 +1,1 @@
-"""Data sets of volumes."""
+"""Datasets of volumes."""

@@ -1,7 +1,7 @@
 """``events.jsonl`` in the result folder: every event as one line of JSON, for programs that follow a run.
 
 The first line of a session is its `RunBegins`, with the schema's number; earlier events (the start of the worker
-server, the data sets) are not in the file. A session that resumes a folder appends; ``number`` starts over, and
+server, the datasets) are not in the file. A session that resumes a folder appends; ``number`` starts over, and
 a line that the previous session left incomplete is removed. Nothing is read back from the file: records and ledger do
 not depend on it.
 """

@@ -55,7 +55,7 @@ def said(event: AnyRunEvent, batch: BatchBegins | None) -> Said | None:
 
 
 def preparing(answer: DataEstimate | DataProgress | Prepared) -> Said | None:
-    """How a data set is being prepared; None for one that was there already."""
+    """How a dataset is being prepared; None for one that was there already."""
     match answer:
         case DataEstimate():
             return Said("line", estimate_text(answer))
@@ -111,7 +111,7 @@ def result(event: LaunchEnds) -> str:
 
 
 def estimate_text(estimated: DataEstimate) -> str:
-    """What generation will take: for all data sets together, then for each."""
+    """What generation will take: for all datasets together, then for each."""
     efforts = estimated.efforts
     each = "".join(
         f"\n  {effort.name} (scale {effort.scale:g}): {effort.files:,} files, {format_bytes(effort.bytes)}, "

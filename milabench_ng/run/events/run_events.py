@@ -37,7 +37,7 @@ class Stage(RunEvent, frozen=True, kw_only=True):
 
 
 class Preparing(RunEvent, frozen=True, kw_only=True):
-    """Progress in preparing the data sets."""
+    """Progress in preparing the datasets."""
 
     answer: DataEstimate | DataProgress | Prepared
 

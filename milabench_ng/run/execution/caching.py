@@ -1,4 +1,4 @@
-"""Sets the page cache before a batch: the data set's own files are evicted or read, for all tenants alike."""
+"""Sets the page cache before a batch: the dataset's own files are evicted or read, for all tenants alike."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CacheState = Literal["cold", "warm", "mixed", "uncontrolled"]
 
 
 class PreparedFiles(msgspec.Struct, frozen=True):
-    """A data set on disk and all its files."""
+    """A dataset on disk and all its files."""
 
     place: ReadyDataset
     files: tuple[Path, ...]
@@ -31,7 +31,7 @@ def list_files(place: ReadyDataset) -> PreparedFiles:
 
 
 def make_ready(data: PreparedFiles, cache: Cache) -> Data:
-    """Evict a data set's files from the page cache or read them all; return the result that the kernel reports.
+    """Evict a dataset's files from the page cache or read them all; return the result that the kernel reports.
 
     Raises DataError for a file that is gone or cannot be read: a launch would find it like this, too.
     """

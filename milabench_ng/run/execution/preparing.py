@@ -1,4 +1,4 @@
-"""Prepares data sets before a run, outside the fence and all timing."""
+"""Prepares datasets before a run, outside the fence and all timing."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from milabench_ng.run.execution.worker_server import WorkerServer
 from milabench_ng.worker.requests import DataEstimate, DataProgress, Prepared, ReadyDataset
 
 Needed = tuple[str, float]
-"""A data set and its scale."""
+"""A dataset and its scale."""
 
 
 def needed(plan: Plan, catalogue: Catalogue) -> tuple[Needed, ...]:
-    """The data sets that the launches of ``plan`` read, without duplicates."""
+    """The datasets that the launches of ``plan`` read, without duplicates."""
     return read_by(((one.workload, one.arguments, one.data_scale) for one in plan.launches), catalogue)
 
 
 def read_by(work: Iterable[tuple[str, Mapping[str, Scalar | None], float]], catalogue: Catalogue) -> tuple[Needed, ...]:
-    """The data sets that workloads with these options and this data scale read, without duplicates."""
+    """The datasets that workloads with these options and this data scale read, without duplicates."""
     pairs = ((catalogue.workloads[name].data_set(options), scale) for name, options, scale in work)
     return tuple(dict.fromkeys((name, scale) for name, scale in pairs if name is not None))
 
@@ -51,7 +51,7 @@ async def prepare_all(
     dataroot: Path,
     tell: Callable[[DataEstimate | DataProgress | Prepared], None],
 ) -> Mapping[Needed, PreparedFiles]:
-    """Prepare every data set of ``wanted`` on disk, using all cores this process may use; ``tell`` gets the progress.
+    """Prepare every dataset of ``wanted`` on disk, using all cores this process may use; ``tell`` gets the progress.
 
     ``tell`` first gets the estimate for all of them. Raises InputError before anything is generated if the disk is too
     small.

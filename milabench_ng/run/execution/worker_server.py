@@ -125,14 +125,14 @@ class WorkerServer:
         await self._answer(Checked, CheckOptions(id=self._next(), tests=tests))
 
     async def estimate(self, sets: tuple[tuple[str, float], ...], dataroot: Path, processes: int) -> DataEstimate:
-        """Estimate what preparing data sets takes; ``sets`` are names and scales."""
+        """Estimate what preparing datasets takes; ``sets`` are names and scales."""
         request = EstimateData(id=self._next(), sets=sets, dataroot=str(dataroot), processes=processes)
         return await self._answer(DataEstimate, request)
 
     async def prepare(
         self, name: str, dataroot: Path, scale: float, processes: int
     ) -> AsyncIterator[DataProgress | Prepared]:
-        """Prepare a data set; yields its progress, then where it is."""
+        """Prepare a dataset; yields its progress, then where it is."""
         request = Prepare(id=self._next(), data_set=name, dataroot=str(dataroot), scale=scale, processes=processes)
         async for answer in self._ask(request):
             if isinstance(answer, DataProgress | Prepared):
@@ -143,7 +143,7 @@ class WorkerServer:
         return (await self._answer(Inspected, InspectCode(id=self._next(), wheels=wheels, largest=largest))).code
 
     async def read(self, name: str, dataroot: Path, scale: float, processes: int) -> DataProof:
-        """Have every byte of a prepared data set read."""
+        """Have every byte of a prepared dataset read."""
         request = ReadData(id=self._next(), data_set=name, dataroot=str(dataroot), scale=scale, processes=processes)
         return (await self._answer(DataRead, request)).data
 

@@ -35,7 +35,7 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     fence: Isolation
     """The run's fence, without the tenants' parts."""
     dataroot: Storage
-    """What the data sets, and the files of tests that write some, lie on."""
+    """What the datasets, and the files of tests that write some, lie on."""
     dropped_environment: tuple[str, ...]
 
 

@@ -69,7 +69,7 @@ def observe(observed: BatchObservation, context: RunContext) -> list[Observation
 
 
 def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
-    """Note what the data set's readers used of the I/O share, if it is they that enforce it."""
+    """Note what the dataset's readers used of the I/O share, if it is they that enforce it."""
     evidence = runner.evidence[tenant.launch.job_id]
     for slot, rank in zip(tenant.launch.slot_ids, tenant.ranks, strict=True):
         io = evidence[slot].io

@@ -42,7 +42,7 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeReader
     gpus: tuple[Gpu, ...]
     data: Mapping[tuple[str, float], PreparedFiles]
-    """Prepared data sets, by name and scale."""
+    """Prepared datasets, by name and scale."""
     folder: ResultFolder
     progress: RunProgress
     judge: Judge
@@ -58,7 +58,7 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
         return () if self.foreign else (below_us(),)
 
     def files(self, launch: Launch) -> PreparedFiles | None:
-        """The data set that ``launch`` reads."""
+        """The dataset that ``launch`` reads."""
         name = self.facts.planned.workload(launch).data_set(launch.arguments)
         return None if name is None else self.data[name, launch.data_scale]
 

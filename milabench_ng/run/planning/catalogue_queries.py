@@ -17,7 +17,7 @@ from milabench_ng.worker.requests import ReadyDataset
 
 
 async def ask_catalogue(bus: Bus) -> Catalogue:
-    """All workloads and data sets of this installation. Of the broken ones ``bus`` is told."""
+    """All workloads and datasets of this installation. Of the broken ones ``bus`` is told."""
     async with serving(bus.stage) as server:
         catalogue = await server.describe(None)
     for reason in dict.fromkeys((*catalogue.broken.values(), *catalogue.broken_sets.values())):
@@ -35,7 +35,7 @@ async def ask_profile(request: RunRequest, bus: Bus) -> ResolvedRequest:
 
 
 async def have_ready(request: RunRequest, bus: Bus) -> tuple[ReadyDataset, ...]:
-    """Prepare every data set that the request's selected tests read; return where they are.
+    """Prepare every dataset that the request's selected tests read; return where they are.
 
     Raises InputError for an invalid profile and for a full or read-only disk, `Interrupted` at a signal.
     """

@@ -151,7 +151,7 @@ def gpu_reasons(inventory: Inventory) -> Iterator[str]:
 
 
 def data_reasons(root: Storage) -> Iterator[str]:
-    """A data root where no data set lies and none can be written; sets that lie there can be read."""
+    """A data root where no dataset lies and none can be written; sets that lie there can be read."""
     there = nearest(Path(root.path))
     made = str(there) == root.path and os.access(there, os.R_OK)
     usable = os.access(there, os.W_OK | os.X_OK) or (made and any(there.iterdir()))
@@ -233,9 +233,9 @@ def _notes(
 
 
 def find_remains(parents: Sequence[str], dataroot: Path) -> tuple[Remains, ...]:
-    """The groups below ``parents`` and in resctrl, the scratch folders, the half-made data sets below ``dataroot``.
+    """The groups below ``parents`` and in resctrl, the scratch folders, the half-made datasets below ``dataroot``.
 
-    Live runs hold a ``flock(2)`` on their groups and scratch folders, and a generator holds one next to the data set
+    Live runs hold a ``flock(2)`` on their groups and scratch folders, and a generator holds one next to the dataset
     that it makes. The rest was left by dead runs. Removes nothing: the next run does.
     """
     groups = (*_groups(parents), *_cache_groups())
@@ -266,7 +266,7 @@ def _scratch(parent: Path) -> Iterator[Remains]:
 
 
 def _half_made(dataroot: Path) -> Iterator[Remains]:
-    """List ``.mnb-<data set>-<pid>``, next to the lock ``.mnb-<data set>.lock`` of the current generator."""
+    """List ``.mnb-<dataset>-<pid>``, next to the lock ``.mnb-<dataset>.lock`` of the current generator."""
     for folder in sorted([*dataroot.glob(".mnb-*-*/"), *dataroot.glob("scale-*/.mnb-*-*/")]):
         name = folder.name.removesuffix("-old").rpartition("-")[0]
         yield Remains("data", str(folder), _held(folder.with_name(f"{name}.lock")))

@@ -23,7 +23,7 @@ _LONGEST = 80
 _TOLD = ("torch", "torchvision", "numpy")
 """The distributions that compute in every run: each must be compared, and a verdict shows their versions."""
 SetKey = tuple[str, float]
-"""A data set and its scale."""
+"""A dataset and its scale."""
 
 
 class SessionProofs(msgspec.Struct, frozen=True):

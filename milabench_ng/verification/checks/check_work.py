@@ -110,7 +110,7 @@ def _resident(evidence: Evidence) -> Iterator[str]:
 
 
 def _renamed(evidence: Evidence) -> Iterator[str]:
-    """Launches that name another data set than their workload reads: a pinned checksum would not be looked for."""
+    """Launches that name another dataset than their workload reads: a pinned checksum would not be looked for."""
     if not any(rule.checksums for rule in evidence.rules.data.values()):
         return
     for name, record in evidence.named():

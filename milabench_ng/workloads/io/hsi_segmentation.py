@@ -42,7 +42,7 @@ def hsi_segmentation(
 
     An item is one image of 480 x 640 pixels. Timed: the wait for the batch, which is read, decompressed and, up to
     `fp16`, augmented by loader processes; copy, augmentation from `gpu_aug` on, forward, backward, step. An epoch of
-    the study has 740 images, whatever the scale of the data set. The study timed whole epochs and with them the refill
+    the study has 740 images, whatever the scale of the dataset. The study timed whole epochs and with them the refill
     of the pipeline, about 5 % of an epoch, which a window of steady work does not have.
 
     Options:

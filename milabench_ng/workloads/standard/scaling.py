@@ -37,7 +37,7 @@ def scaling(
     """Weak scaling of synchronous data-parallel training: bound by arithmetic, or by slow links.
 
     AlexNet (61.1 million parameters, 233 MiB of gradients per step) under DistributedDataParallel, NCCL on GPUs, gloo
-    on CPUs; cross entropy, SGD with momentum. One fixed random batch per rank on the device: no data set, no host work.
+    on CPUs; cross entropy, SGD with momentum. One fixed random batch per rank on the device: no dataset, no host work.
     An item is one image of one rank; the rate is the mean of the ranks' rates, so an ideal machine scales flat. Timed:
     forward, backward, all-reduce, step.
 
