@@ -1,23 +1,33 @@
-"""Makes a fleet folder of result folders that something else than `mnb fleet run` brought together."""
+"""Makes a fleet folder of results that something else than `mnb fleet run` brought together."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from milabench_ng import __version__
-from milabench_ng.fleet.folder import FleetFolder, NodeSession, listed_sessions
-from milabench_ng.fleet.ledger import AnyFleetEvent, Collected, FleetFinished, NodeEnded, NodeLost
+from milabench_ng.fleet.folder import PACKED, FleetFolder, NodeSession, listed_sessions, own_names
+from milabench_ng.fleet.ledger import (
+    FLEET_LEDGER,
+    AnyFleetEvent,
+    Collected,
+    FleetFinished,
+    NodeEnded,
+    NodeLost,
+    digest_of,
+)
 from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest, new_fleet_id
 from milabench_ng.fleet.nodes import SCREEN, NodeName
-from milabench_ng.fleet.retesting import missing_nodes
-from milabench_ng.fleet.summaries import keep_summaries, ledger_digest
+from milabench_ng.fleet.summaries import encoded, workers
 from milabench_ng.fleet.writer import FleetWriter
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import LARGE, read_content
 from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import write_atomically
+from milabench_ng.verification.folder_files import sha256_of
+from milabench_ng.verification.opening import opened
 
 LAUNCHER = "none"
 """What the manifest says: nobody can be reached."""
@@ -31,18 +41,43 @@ def adopt(folder: Path, expected: tuple[NodeName, ...], command_line: tuple[str,
     if os.path.lexists(folder / FLEET_MANIFEST):
         raise InputError(f"{folder}: it is a fleet folder already. See mnb fleet status {folder}")
     sessions = [one for one in listed_sessions(folder) if one.session == SCREEN]
-    first = next((read for one in sessions if (read := one.read().manifest) is not None), None)
+    first = next(filter(None, map(_manifest_of, sessions)), None)
     if first is None:
         raise InputError(f"{folder}: no results of nodes. They must lie in {folder}/nodes/<node>/{SCREEN}")
     nodes = tuple(dict.fromkeys((*expected, *sorted(one.node for one in sessions))))
-    write_atomically(folder.resolve() / FLEET_MANIFEST, encode_fleet_manifest(_manifest(first, nodes, command_line)))
+    _keep_summaries(sessions)
+    events = tuple(_events(sessions, nodes))
+    manifest = encode_fleet_manifest(_manifest(first, nodes, command_line))
+    (folder / FLEET_LEDGER).unlink(missing_ok=True)  # of an adoption that was cut short
     with FleetWriter(folder) as writer:
-        writer.begin(command_line)
-        writer.tell(*_events(sessions, nodes))
-        writer.tell(FleetFinished(lost=len(missing_nodes(FleetFolder.read(folder)))))
-    found = FleetFolder.read(folder)
-    keep_summaries(found)
-    return found
+        writer.begin(command_line, manifest)
+        writer.tell(*events)
+        writer.tell(FleetFinished(lost=sum(isinstance(event, NodeLost) for event in events)))
+        write_atomically(folder.resolve() / FLEET_MANIFEST, manifest)  # the last: now it is a fleet
+    return FleetFolder.read(folder)
+
+
+def _manifest_of(session: NodeSession) -> Manifest | None:
+    """Of a session that can be read; of one that cannot, the report tells why."""
+    try:
+        with opened(session.path) as there:
+            return there.folder.manifest
+    except InputError:
+        return None
+
+
+def _keep_summaries(sessions: Sequence[NodeSession]) -> None:
+    """Make those that did not come with their results."""
+    wanting = [one for one in sessions if not os.path.lexists(_summary_file(one))]
+    with workers(len(wanting)) as pool:
+        made = map(encoded, wanting) if pool is None else pool.map(encoded, wanting)
+        for one, (content, _) in zip(wanting, made, strict=True):
+            if content is not None:
+                write_atomically(_summary_file(one), content)
+
+
+def _summary_file(session: NodeSession) -> Path:
+    return session.path.with_name(own_names(session.session)[1])
 
 
 def _manifest(of_node: Manifest, nodes: tuple[NodeName, ...], command_line: tuple[str, ...]) -> FleetManifest:
@@ -74,6 +109,15 @@ def _events(sessions: Iterable[NodeSession], nodes: Iterable[NodeName]) -> Itera
         yield Collected(
             node=node,
             session=SCREEN,
-            files=sum(len(names) for _, _, names in os.walk(one.path)),
-            ledger_sha256=ledger_digest(one),
+            sha256=sha256_of(one.path) if one.path.name.endswith(PACKED) else "",
+            ledger_sha256=digest_of(one.ledger),
+            summary_sha256=digest_of(_content(_summary_file(one))),
         )
+
+
+def _content(file: Path) -> bytes:
+    """Of a file that is no link; empty if there is none."""
+    try:
+        return read_content(file, LARGE, os.O_NOFOLLOW)
+    except InputError:
+        return b""

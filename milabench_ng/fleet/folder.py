@@ -1,11 +1,15 @@
-"""A fleet folder as it was read: manifest, ledger, and for each node the ordinary result folders of its sessions.
+"""A fleet folder as it was read: manifest, ledger, and for each node what its sessions left.
 
 ```text
-DIR/fleet.json                     what was asked
-DIR/fleet.jsonl                    what was done
-DIR/nodes/<node>/<session>/        a folder of `mnb jobs`, as the node wrote it
-DIR/nodes/<node>/<session>.log     what `mnb jobs` printed there
+DIR/fleet.json                              what was asked
+DIR/fleet.jsonl                             what was done
+DIR/nodes/<node>/<session>.tar.gz           the folder of `mnb jobs`, packed by the node together with the next two
+DIR/nodes/<node>/<session>.log              what `mnb jobs` printed there
+DIR/nodes/<node>/<session>.summary.json     its numbers, as the node reduced them
 ```
+
+Packed folders stay packed: to unpack those of a thousand nodes takes minutes. What something else than `mnb fleet run`
+brought here may be a plain folder, ``<session>/``.
 """
 
 from __future__ import annotations
@@ -17,34 +21,61 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.fleet.ledger import FLEET_LEDGER, FleetChain, Key, Standing, check_fleet_chain, standings
+from milabench_ng.fleet.ledger import (
+    FLEET_LEDGER,
+    Collected,
+    FleetChain,
+    Key,
+    Standing,
+    check_fleet_chain,
+    standings,
+)
 from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, read_fleet_manifest
 from milabench_ng.fleet.nodes import NODE, SCREEN, SESSION, NodeName, SessionName
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, is_locked, read_content
-from milabench_ng.records.folder import Folder, read_folder
-from milabench_ng.records.ledger import Finished
-from milabench_ng.records.reading import read_ledger
+from milabench_ng.records.ledger import Chain, Finished, check_chain
+from milabench_ng.records.names import LEDGER
+from milabench_ng.verification.opening import beginning
 
 NODES = "nodes"
+PACKED = ".tar.gz"
+_ASIDE = re.compile(SESSION.removesuffix(r"\Z") + r"\.aside-[1-9][0-9]*")
 
 
 class NodeSession(msgspec.Struct, frozen=True):
-    """A session of a node whose folder is here."""
+    """A session of a node whose results are here."""
 
     node: NodeName
     session: SessionName
     path: Path
+    """The packed folder, or the folder."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return f"{self.node} {self.session}"
+
+    @property
+    def ledger(self) -> bytes:
+        """The content of its untrusted ledger; empty if there is none, or none that can be read."""
+        try:
+            if self.path.name.endswith(PACKED):
+                return beginning(self.path, own_names(self.session)).get(own_names(self.session)[-1], b"")
+            return read_content(self.path / LEDGER, LARGE, os.O_NOFOLLOW)
+        except (InputError, OSError):
+            return b""
+
+    @property
+    def chain(self) -> Chain:
+        """Its ledger as read."""
+        return check_chain(self.ledger)
 
     @property
     def status(self) -> int | None:
         """How it ended by its own ledger, 1 if a launch failed; None if launches are missing."""
-        last = next(reversed(read_ledger(self.path).events), None)
+        last = next(reversed(self.chain.events), None)
         return int(last.failed > 0) if isinstance(last, Finished) and not last.missing else None
-
-    def read(self) -> Folder:
-        """Its folder. Raises InputError if its manifest cannot be read."""
-        return read_folder(self.path, f"{self.node} {self.session}")
 
 
 class FleetFolder(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,9 +125,10 @@ class FleetFolder(msgspec.Struct, frozen=True, kw_only=True):
             for key, one in found.items()
         }
 
-    def of(self, node: NodeName) -> tuple[NodeSession, ...]:
-        """The sessions of one node whose folders are here."""
-        return tuple(one for one in self.sessions if one.node == node)
+    @property
+    def collected(self) -> Mapping[Key, Collected]:
+        """What was last collected of every session."""
+        return {(one.node, one.session): one for one in self.ledger.events if isinstance(one, Collected)}
 
 
 def is_fleet(path: Path) -> bool:
@@ -105,13 +137,18 @@ def is_fleet(path: Path) -> bool:
 
 
 def listed_sessions(path: Path) -> Iterator[NodeSession]:
-    """The sessions of all nodes whose folders are there, whatever a manifest says."""
+    """The sessions of all nodes whose results are there, whatever a manifest says."""
     return (one for one in _found(path / NODES) if isinstance(one, NodeSession))
 
 
-def session_folder(path: Path, node: NodeName, session: SessionName) -> Path:
-    """Where the folder of a node's session lies, or will lie."""
-    return path / NODES / node / session
+def session_file(path: Path, node: NodeName, session: SessionName) -> Path:
+    """Where the packed folder of a node's session lies, or will lie."""
+    return path / NODES / node / f"{session}{PACKED}"
+
+
+def own_names(session: SessionName) -> tuple[str, str, str]:
+    """With what the packed folder of a session begins: what its run printed, its summary, and its ledger."""
+    return f"{session}.log", f"{session}.summary.json", f"{session}/{LEDGER}"
 
 
 def read_fleet_ledger(path: Path) -> FleetChain:
@@ -127,21 +164,33 @@ def read_fleet_ledger(path: Path) -> FleetChain:
 
 def _found(nodes: Path) -> Iterator[NodeSession | str]:
     """The sessions below ``nodes``, and the names of what is no session, relative to it."""
-    for node in _folders(nodes):
+    for node in _entries(nodes, folders=True):
         if not re.fullmatch(NODE, node):
             yield node
             continue
-        for session in _folders(nodes / node):
-            known = re.fullmatch(SESSION, session)
-            yield NodeSession(node, session, nodes / node / session) if known else f"{node}/{session}"
+        for name, session in _results(nodes / node).items():
+            if re.fullmatch(SESSION, session):
+                yield NodeSession(node, session, nodes / node / name)
+            elif not _ASIDE.fullmatch(session):
+                yield f"{node}/{name}"
 
 
-def _folders(path: Path) -> tuple[str, ...]:
-    """The folders in it that are no links and not hidden; none if there is no such folder."""
+def _results(node: Path) -> Mapping[str, str]:
+    """The packed and plain folders of a node by name, and the session that each is named after."""
+    packed = {name: name.removesuffix(PACKED) for name in _entries(node, folders=False) if name.endswith(PACKED)}
+    plain = {name: name for name in _entries(node, folders=True)}
+    twice = set(packed.values()) & set(plain)
+    return packed | plain | {name: f"{name} beside {name}{PACKED}" for name in twice}
+
+
+def _entries(path: Path, *, folders: bool) -> tuple[str, ...]:
+    """The folders or files in it that are no links and not hidden; none if there is no such folder."""
     try:
         with os.scandir(path) as entries:
             return tuple(
-                one.name for one in entries if one.is_dir(follow_symlinks=False) and not one.name.startswith(".")
+                one.name
+                for one in entries
+                if (one.is_dir if folders else one.is_file)(follow_symlinks=False) and not one.name.startswith(".")
             )
     except OSError:
         return ()

@@ -1,7 +1,7 @@
 """``fleet.jsonl``: what was done to a fleet, one event per line, chained by hashes like the ledger of a run.
 
 Only the command that starts nodes writes it. What a node did is in the ledger of its own folder; `Collected` names the
-hash of that ledger, so that both chains hold together.
+hash of that ledger, so that both chains hold together, and those of all that came with it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 from milabench_ng.fleet.nodes import NodeName, SessionName
 from milabench_ng.model.plain import whole_json
 from milabench_ng.records.ledger import FIRST, ChainedLine, check_lines, digest
+from milabench_ng.records.names import file_digest
 
 FLEET_LEDGER = "fleet.jsonl"
 
@@ -83,13 +84,21 @@ class NodeLost(FleetEvent, frozen=True, kw_only=True):
 
 
 class Collected(FleetEvent, frozen=True, kw_only=True):
-    """The folder of a node's session was pulled."""
+    """What a node's session left was pulled. A hash is empty where there is no such file."""
 
     node: NodeName
     session: SessionName
-    files: int
+    sha256: str
+    """Of the packed folder."""
     ledger_sha256: str
-    """Of the node's ledger as pulled; empty if it has none."""
+    """Of the node's ledger."""
+    summary_sha256: str
+    """Of the summary that the node made."""
+
+
+def digest_of(content: bytes) -> str:
+    """The SHA-256 of a file that was collected; empty for no content."""
+    return file_digest(content) if content else ""
 
 
 class NotCollected(FleetEvent, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """What a node is told to do, as scripts for its sh. Pure.
 
-A node needs sh, flock, tar, gzip, base64, and the `mnb` that the script names. The results lie on the node's own disk.
-A lost connection does not end a run there, and the same script goes on with it.
+A node needs sh, flock, tar, gzip, base64, sha256sum, and the `mnb` that the script names. The results lie on the node's
+own disk. A lost connection does not end a run there, and the same script goes on with it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import gzip
 import shlex
 from collections.abc import Sequence
 
+from milabench_ng.fleet.folder import PACKED, own_names
 from milabench_ng.fleet.launchers.interface import NODE_WORD
 from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.nodes import SessionName
@@ -28,7 +29,7 @@ def checkup_script(mnb: Sequence[str]) -> str:
 
 
 def run_script(manifest: FleetManifest, session: SessionName, *, begins_at: float | None = None) -> str:
-    """Run a session, or go on with it, and print its folder as `pull_script` does.
+    """Run a session, or go on with it, and print what it left as `pull_script` does.
 
     The exit status is that of `mnb jobs`. Raises InputError for a profile that is too long.
 
@@ -59,6 +60,7 @@ while kill -0 "$child" 2>/dev/null; do
     status=$?
 done
 test "$status" -le 1 || tail -n 4 {session}.log >&2
+{_summarised(manifest, session)}
 {_pull(session)}
 exit "$status"
 """
@@ -79,13 +81,34 @@ begin() {
 
 
 def pull_script(manifest: FleetManifest, session: SessionName) -> str:
-    """Print the folder of a session and its log as a compressed archive, in base64."""
+    """Print the SHA-256 of the packed folder of a session, and the packed folder in base64.
+
+    A run that goes on there without anybody holds the lock, and has no summary yet.
+    """
     return f"""\
 cd {shlex.quote(manifest.node_folder)}/{NODE_WORD} && test -d {session} || {{ echo 'no results there' >&2; exit 4; }}
+exec 9>>.lock && flock -n 9 && {{
+{_summarised(manifest, session)}
+}}
 {_pull(session)}
 """
 
 
+def _summarised(manifest: FleetManifest, session: SessionName) -> str:
+    """Reduce the records where they are; the head would take minutes for those of a thousand nodes."""
+    file = own_names(session)[1]
+    return f"""\
+rm -f {file}
+{shlex.join(manifest.mnb)} summary {session} -o {file} >/dev/null 2>&1"""
+
+
 def _pull(session: SessionName) -> str:
-    files = f"find {session} {session}.log -type f ! -name '.*' -print0"
-    return f"{files} | tar --null -T - -c --ignore-failed-read | gzip -1 | base64 -w {WIDTH}"
+    """What the head needs at once comes first."""
+    first, ledger, packed = " ".join(own_names(session)), own_names(session)[-1], f".{session}{PACKED}"
+    return f"""\
+{{
+    for one in {first}; do test ! -f "$one" || printf '%s\\0' "$one"; done
+    find {session} -type f ! -name '.*' ! -path {ledger} -print0
+}} | tar --null -T - -c --ignore-failed-read -I 'gzip -1' -f {packed}
+test $? -le 1 && sha256sum <{packed} | cut -c 1-64 && base64 -w {WIDTH} <{packed}
+rm -f {packed}"""

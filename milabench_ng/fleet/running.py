@@ -12,7 +12,7 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.fleet.common_start import loose_clocks
-from milabench_ng.fleet.folder import FleetFolder, NodeSession, session_folder
+from milabench_ng.fleet.folder import FleetFolder, NodeSession, session_file
 from milabench_ng.fleet.launchers.interface import Ended, Launcher
 from milabench_ng.fleet.ledger import (
     Clock,
@@ -25,7 +25,7 @@ from milabench_ng.fleet.ledger import (
     NodeStarted,
     Retested,
 )
-from milabench_ng.fleet.manifest import FleetManifest
+from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest
 from milabench_ng.fleet.node_scripts import checkup_script, pull_script, run_script
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
 from milabench_ng.fleet.preflight import (
@@ -42,7 +42,6 @@ from milabench_ng.fleet.preflight import (
 )
 from milabench_ng.fleet.pulling import Pull, pulling
 from milabench_ng.fleet.retesting import missing_nodes, picked, retests_left
-from milabench_ng.fleet.summaries import keep_summaries
 from milabench_ng.fleet.writer import FleetWriter, make_fleet, require_new
 from milabench_ng.model.plain import short
 from milabench_ng.model.units import counted, utc_iso, utc_now
@@ -77,7 +76,7 @@ def run(folder: Path, manifest: FleetManifest, launcher: Launcher, tell: Tell) -
     with _begun(folder, manifest, launcher, manifest.command_line, tell) as work:
         _screen(work, checked)
         _retest(work)
-    return _summed_up(folder)
+    return FleetFolder.read(folder)
 
 
 def resume(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...], tell: Tell) -> FleetFolder:
@@ -91,7 +90,7 @@ def resume(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...]
         if checked is not None:
             _screen(work, checked)
         _retest(work)
-    return _summed_up(fleet.path)
+    return FleetFolder.read(fleet.path)
 
 
 def collect(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...], tell: Tell) -> FleetFolder:
@@ -103,14 +102,7 @@ def collect(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...
     with _begun(fleet.path, fleet.manifest, launcher, command_line, tell) as work:
         for session, nodes in by_session.items():
             _pull(work, nodes, session)
-    return _summed_up(fleet.path)
-
-
-def _summed_up(folder: Path) -> FleetFolder:
-    """The fleet, with what a report needs of each node beside its results."""
-    found = FleetFolder.read(folder)
-    keep_summaries(found)
-    return found
+    return FleetFolder.read(fleet.path)
 
 
 def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeName], tell: Tell) -> Checked:
@@ -141,7 +133,7 @@ def _begun(
 ) -> Iterator[Work]:
     """The fleet's folder, locked, with a session in its ledger, which also gets its end."""
     with FleetWriter(folder) as writer:
-        writer.begin(command_line)
+        writer.begin(command_line, (folder / FLEET_MANIFEST).read_bytes())
         try:
             yield Work(folder, manifest, launcher, writer, tell)
         except SystemExit as ending:  # a signal, see model.signals
@@ -211,7 +203,7 @@ def run_session(
                     lost.append(one.node)
                     continue
                 work.tell(f"{one.node}: done {done}{', with failed launches' if one.status else ''}")
-                _unpack(work, pull, one.node, status=one.status)
+                _keep(work, pull, one.node, status=one.status)
     _pull(work, lost, session)
 
 
@@ -224,14 +216,14 @@ def _pull(work: Work, nodes: Collection[NodeName], session: SessionName) -> None
         work.launcher.run(nodes, pull_script(work.manifest, session), pull.heard) as ended,
     ):
         for one in ended:
-            _unpack(work, pull, one.node, "" if one.status == 0 else _why(one, "the shell"))
+            _keep(work, pull, one.node, "" if one.status == 0 else _why(one, "the shell"))
 
 
-def _unpack(work: Work, pull: Pull, node: NodeName, problem: str = "", status: int | None = None) -> None:
-    """Unpack what a node has sent; ``status``: with which its session ended, if it said so."""
-    made = pull.unpack(node, problem)
+def _keep(work: Work, pull: Pull, node: NodeName, problem: str = "", status: int | None = None) -> None:
+    """Keep what a node has sent; ``status``: with which its session ended, if it said so."""
+    made = pull.keep(node, problem)
     if status is None and isinstance(made, Collected):
-        status = NodeSession(node, pull.session, session_folder(work.folder, node, pull.session)).status
+        status = NodeSession(node, pull.session, session_file(work.folder, node, pull.session)).status
     if status is not None:
         work.writer.tell(NodeEnded(node=node, session=pull.session, status=1 if status else 0))
     work.writer.tell(made)

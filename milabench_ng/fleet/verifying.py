@@ -11,12 +11,14 @@ from functools import partial
 
 import msgspec
 
-from milabench_ng.fleet.folder import FleetFolder, NodeSession
-from milabench_ng.fleet.ledger import Collected
+from milabench_ng.fleet.folder import PACKED, FleetFolder, NodeSession
+from milabench_ng.fleet.ledger import Collected, digest_of
+from milabench_ng.fleet.misstated import misstated
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
-from milabench_ng.fleet.summaries import ledger_digest, workers
+from milabench_ng.fleet.summaries import kept_content, workers
 from milabench_ng.model.errors import InputError
 from milabench_ng.verification.findings import Verification
+from milabench_ng.verification.folder_files import sha256_of
 from milabench_ng.verification.verified_results import Demands, check_results
 
 _AT_ONCE = 4
@@ -32,11 +34,13 @@ class VerifiedSession(msgspec.Struct, frozen=True, kw_only=True):
     verification: Verification | None
     problem: str = ""
     """Why it cannot be verified."""
+    misstated: tuple[str, ...] = ()
+    """What the ledger of the fleet or the node's summary says and its records do not."""
 
     @property
     def passed(self) -> bool:
         """Whether no rule is broken."""
-        return self.verification is not None and self.verification.passed
+        return self.verification is not None and self.verification.passed and not self.misstated
 
 
 class FleetVerification(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +65,13 @@ def verify_fleet(fleet: FleetFolder, source: str, demands: Demands) -> FleetVeri
     copied: dict[str, None] = {}
     found: list[VerifiedSession] = []
     with workers(len(fleet.sessions)) as pool:
-        check = partial(_checked, demands)
-        results = map(check, fleet.sessions) if pool is None else pool.map(check, fleet.sessions, chunksize=_AT_ONCE)
+        check, known = partial(_checked, demands), fleet.collected
+        collected = [known.get((one.node, one.session)) for one in fleet.sessions]
+        results = (
+            map(check, fleet.sessions, collected)
+            if pool is None
+            else pool.map(check, fleet.sessions, collected, chunksize=_AT_ONCE)
+        )
         for verified, traits in results:
             found.append(verified)
             copied |= dict.fromkeys(copies(f"{verified.node} {verified.session}", traits, owners))
@@ -71,18 +80,47 @@ def verify_fleet(fleet: FleetFolder, source: str, demands: Demands) -> FleetVeri
         source=source,
         sessions=tuple(found),
         missing=tuple(node for node in fleet.manifest.nodes if node not in there),
-        problems=(*_of_the_whole(fleet), *list(copied)[:_MOST_COPIES]),
+        problems=(*_of_the_whole(fleet, found), *list(copied)[:_MOST_COPIES]),
     )
 
 
-def _checked(demands: Demands, session: NodeSession) -> tuple[VerifiedSession, frozenset[str]]:
-    one = VerifiedSession(node=session.node, session=session.session, verification=None)
+def _checked(
+    demands: Demands, session: NodeSession, collected: Collected | None
+) -> tuple[VerifiedSession, frozenset[str]]:
+    one = VerifiedSession(
+        node=session.node,
+        session=session.session,
+        verification=None,
+        misstated=tuple(_other_than_collected(session, collected)),
+    )
     try:
         found = check_results(str(session.path), demands)
     except InputError as error:
         return msgspec.structs.replace(one, problem=str(error)), frozenset()
-    problem = "" if found.verification is not None else "there is no run.json"
-    return msgspec.structs.replace(one, verification=found.verification, problem=problem), found.traits
+    stated = kept_content(session, collected)
+    told = () if stated is None else tuple(misstated(stated, found.summary))
+    return (
+        msgspec.structs.replace(
+            one,
+            verification=found.verification,
+            problem="" if found.verification is not None else "there is no run.json",
+            misstated=(*one.misstated, *told),
+        ),
+        found.traits,
+    )
+
+
+def _other_than_collected(session: NodeSession, collected: Collected | None) -> Iterator[str]:
+    """What of a session is not what the fleet's ledger says."""
+    if collected is None:
+        yield "fleet.jsonl does not say that it was collected"
+        return
+    if collected.ledger_sha256 != digest_of(session.ledger):
+        yield "its ledger is not the one that was collected"
+    if session.path.name.endswith(PACKED) and collected.sha256 and collected.sha256 != sha256_of(session.path):
+        yield "its packed folder is not the one that was collected"
+    if collected.summary_sha256 and kept_content(session, collected) is None:
+        yield "its summary is not the one that was collected"
 
 
 def copies(name: str, traits: Iterable[str], owners: dict[str, str]) -> Iterator[str]:
@@ -91,15 +129,8 @@ def copies(name: str, traits: Iterable[str], owners: dict[str, str]) -> Iterator
     yield from (f"{name} is a copy of {other}: they have slices of the same lengths, or one run id" for other in others)
 
 
-def _of_the_whole(fleet: FleetFolder) -> Iterator[str]:
+def _of_the_whole(fleet: FleetFolder, found: Iterable[VerifiedSession]) -> Iterator[str]:
     """What breaks the fleet's ledger, what it does not say of the results, and what does not belong there."""
     yield from (f"fleet.jsonl: {problem}" for problem in fleet.ledger.problems)
-    pulled = {(one.node, one.session): one.ledger_sha256 for one in fleet.ledger.events if isinstance(one, Collected)}
-    for session in fleet.sessions:
-        name = f"{session.node} {session.session}"
-        recorded = pulled.get((session.node, session.session))
-        if recorded is None:
-            yield f"{name}: fleet.jsonl does not say that it was collected"
-        elif recorded != ledger_digest(session):
-            yield f"{name}: its ledger is not the one that was collected"
+    yield from (f"{one.node} {one.session}: {why}" for one in found for why in one.misstated)
     yield from (f"nodes/{name} belongs to no node of the fleet" for name in fleet.strangers)

@@ -25,7 +25,7 @@ class FleetWriter:
     def __init__(self, folder: Path) -> None:
         """Raises InputError if another process writes, or the ledger was edited."""
         try:
-            with opened_folder(folder) as opened:
+            with opened_folder(folder.resolve()) as opened:  # the user may name a link to it
                 self._descriptor = open_to_write(FLEET_LEDGER, opened, os.O_APPEND)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -39,11 +39,11 @@ class FleetWriter:
             os.close(self._descriptor)
             raise InputError(f"{folder / FLEET_LEDGER}: {chain.problems[0]}. It was edited, so nothing is added to it")
         os.ftruncate(self._descriptor, len(content) - len(chain.torn))  # what a crash cut short was relied on by nobody
-        self._folder, self._number, self._head = folder, len(chain.entries), chain.head
+        self._number, self._head = len(chain.entries), chain.head
         self._sessions = sum(isinstance(event, FleetSession) for event in chain.events)
 
-    def begin(self, command_line: tuple[str, ...]) -> None:
-        """Tell that a command begins to work on the fleet."""
+    def begin(self, command_line: tuple[str, ...], manifest: bytes) -> None:
+        """Tell that a command begins to work on the fleet with this manifest."""
         self._sessions += 1
         self.tell(
             FleetSession(
@@ -52,7 +52,7 @@ class FleetWriter:
                 pid=os.getpid(),
                 version=__version__,
                 command_line=command_line,
-                manifest_sha256=file_digest((self._folder / FLEET_MANIFEST).read_bytes()),
+                manifest_sha256=file_digest(manifest),
             )
         )
 

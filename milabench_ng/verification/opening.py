@@ -1,5 +1,7 @@
 """Opens untrusted bundles: extracts only expected files, of bounded size, into an empty folder.
 
+A result folder that was packed with what is named after it, as nodes of a fleet send theirs, is opened like a bundle.
+
 Refused are unexpected names (and therefore paths that lead elsewhere), links, devices and sparse files, duplicate
 names, bytes after the archive, and archives that are larger, or compress better, than results do.
 """
@@ -7,13 +9,15 @@ names, bytes after the archive, and archives that are larger, or compress better
 from __future__ import annotations
 
 import os
+import re
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import msgspec
 
@@ -23,6 +27,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import MIB, parse_json
 from milabench_ng.model.plain import plain, short
 from milabench_ng.records.folder import Bounds, Folder, read_folder
+from milabench_ng.records.names import EVENTS, is_result_file
 from milabench_ng.records.origin import newer
 from milabench_ng.verification.bundle import (
     BUNDLE_SCHEMA,
@@ -47,8 +52,13 @@ _FREE_OF_RATIO = 1 << 24
 _HEADERS = 1 << 16
 """More bytes than the headers of one member take."""
 _BLOCK = 1 << 20
+_PACKED_BLOCK = 1 << 16
+"""What is not unpacked of a block yet is copied at each read."""
 _GZIP = b"\x1f\x8b"
 _AGAIN = "Ask for it again, as `mnb bundle` made it"
+_DAMAGED = (tarfile.TarError, zlib.error, EOFError, ValueError)
+_OF_FOLDER = re.compile(r"(?P<folder>[a-z0-9-]{1,64})(/.+|\.log|\.summary\.json)")
+"""A name in the archive of a folder, and beside it what its run printed, and its summary."""
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +89,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
-    """Yield the result folder ``source``, or that of the bundle ``source``, unpacked until the context ends.
+    """Yield the result folder ``source``, or that in the archive ``source``, unpacked until the context ends.
 
     ``within``: how much its records may take; those of a bundle never more than FOREIGN.
     """
@@ -93,15 +103,18 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
     with tempfile.TemporaryDirectory(prefix="mnb-bundle-") as place:
         root = Path(place)
         try:
-            extract(source, root, is_member)
-        except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
+            extract(source, root)
+        except InputError as error:
+            raise InputError(f"{source}: refused: {error}. {_AGAIN}") from None
+        except (*_DAMAGED, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # not the archive's fault
                 where = f"{source}: cannot be unpacked in {root.parent}: {error.strerror}"
                 raise InputError(f"{where}. Set TMPDIR to a folder with room") from None
             if isinstance(error, zlib.error):
                 raise InputError(f"{source}: damaged: its content cannot be unpacked. {_AGAIN}") from None
             raise InputError(f"{source}: not a bundle made by `mnb bundle`: {error}. {_AGAIN}") from None
-        yield _opened(source, root)
+        packed = _packed_folder(root)
+        yield _opened(source, root) if packed is None else _opened_folder(source, packed)
 
 
 def load_source(name: str) -> Summary:
@@ -133,6 +146,19 @@ def is_bundle(path: Path) -> bool:
             return file.read(len(_GZIP)) == _GZIP
     except OSError:  # it may not be read: whoever reads it as a summary says so
         return False
+
+
+def _packed_folder(root: Path) -> Path | None:
+    """The folder that was packed without a packing list, though with what is named after it; None for a bundle."""
+    if (root / PACKING_LIST).exists():
+        return None
+    return next((one for one in root.iterdir() if one.is_dir() and f"{one.name}/" != RESULTS), None)
+
+
+def _opened_folder(source: Path, place: Path) -> Opened:
+    names, foreign = result_files(place)
+    folder = read_folder(place, plain(source), within=FOREIGN)
+    return Opened(place=place, folder=folder, summary=summary_of(folder), names=names, foreign=foreign)
 
 
 def _opened(source: Path, root: Path) -> Opened:
@@ -205,18 +231,44 @@ class _Meted:
     def _unzipped(self, size: int) -> bytes:
         content = b""
         while not content and not self._unzipper.eof:
-            packed = self._unzipper.unconsumed_tail or self._file.read(_BLOCK)
+            packed = self._unzipper.unconsumed_tail or self._file.read(_PACKED_BLOCK)
             content = self._unzipper.decompress(packed, size)
             if not packed and not content:
                 raise EOFError("it is cut short")
         return content
 
 
-def extract(source: Path, root: Path, belongs: Callable[[str], bool]) -> None:
-    """Unpack the untrusted archive ``source`` into the empty folder ``root``; ``belongs``: which names it may hold.
+def extract(source: Path, root: Path) -> None:
+    """Unpack the untrusted archive ``source`` into the empty folder ``root``.
 
     Raises InputError for what is refused, and what tarfile and zlib raise for what is damaged.
     """
+    with closing(_members(source)) as members:
+        for member, content in members:
+            _write(member, content, root / member.name)
+
+
+def beginning(source: Path, wanted: Collection[str]) -> dict[str, bytes]:
+    """The files of these names with which the untrusted archive ``source`` begins; the rest is not unpacked.
+
+    Raises InputError for what is refused or damaged.
+    """
+    found: dict[str, bytes] = {}
+    try:
+        with closing(_members(source)) as members:
+            for member, content in members:
+                if member.name not in wanted:
+                    break
+                found[member.name] = content.read()
+                if len(found) == len(wanted):
+                    break
+    except _DAMAGED as error:
+        raise InputError(f"its archive is damaged: {error}") from None
+    return found
+
+
+def _members(source: Path) -> Generator[tuple[tarfile.TarInfo, IO[bytes]]]:
+    """The files of an archive, each checked before it is unpacked, and at the end that nothing follows."""
     seen: set[str] = set()
     end = 0
     with source.open("rb") as file:
@@ -225,17 +277,29 @@ def extract(source: Path, root: Path, belongs: Callable[[str], bool]) -> None:
         file.seek(0)
         meted = _Meted(file, source.stat().st_size)
         meted.allow(_HEADERS)
-        try:
-            with tarfile.open(fileobj=meted, mode="r|") as archive:  # type: ignore[call-overload]  # read() is enough
-                for member in archive:
-                    _check(member, seen, belongs)
-                    meted.allow(member.size + _HEADERS)
-                    _write(archive, member, root / member.name)
-                    end = member.offset_data + member.size
-                    meted.allow(_HEADERS)
-            meted.require_end(end)
-        except InputError as error:
-            raise InputError(f"{source}: refused: {error}. {_AGAIN}") from None
+        belongs: Callable[[str], bool] | None = None
+        with tarfile.open(fileobj=meted, mode="r|") as archive:  # type: ignore[call-overload]  # read() is enough
+            for member in archive:
+                belongs = belongs or _belonging(member.name)
+                _check(member, seen, belongs)
+                meted.allow(member.size + _HEADERS)
+                yield member, archive.extractfile(member)
+                end = member.offset_data + member.size
+                meted.allow(_HEADERS)
+        meted.require_end(end)
+
+
+def _belonging(first: str) -> Callable[[str], bool]:
+    """Which names belong in an archive that begins with ``first``: those of a bundle, or of one packed folder."""
+    found = None if is_member(first) else _OF_FOLDER.fullmatch(first)
+    return is_member if found is None else partial(_is_of_folder, found["folder"])
+
+
+def _is_of_folder(folder: str, name: str) -> bool:
+    inner = name.removeprefix(f"{folder}/")
+    if inner == name:
+        return name in (f"{folder}.log", f"{folder}.summary.json")
+    return is_result_file(inner) or inner == EVENTS
 
 
 def _check(member: tarfile.TarInfo, seen: set[str], belongs: Callable[[str], bool]) -> None:
@@ -254,12 +318,11 @@ def _check(member: tarfile.TarInfo, seen: set[str], belongs: Callable[[str], boo
         raise InputError(f"it holds more than {MAX_FILES} files")
 
 
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+def _write(member: tarfile.TarInfo, content: IO[bytes], path: Path) -> None:
     """Write one new file. Its name has been checked, so that its folder is a known one."""
-    content = archive.extractfile(member)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
-        while content is not None and (block := content.read(_BLOCK)):
+        while block := content.read(_BLOCK):
             file.write(block)
     if path.stat().st_size != member.size:
         raise InputError(f"{member.name!r} is cut short")

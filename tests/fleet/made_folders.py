@@ -1,16 +1,9 @@
-"""Fleet folders of made-up result folders, with exact rates.
-
-python tests/fleet/made_folders.py FOLDER [--nodes 1000] [--records]: one of the size of a cluster, of which only
-summaries and ledgers are there, or all records; n7 is 10 % slow in all tests.
-"""
+"""Fleet folders of made-up result folders, with exact rates."""
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
 import random
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,9 +14,8 @@ sys.path.append(str(Path(__file__).parents[1] / "report"))
 
 from make_records import PER_GPU, PROGRESSION, plan, write_run
 
-from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.analysis.summary.summary import Stat, Summary, TestSummary
-from milabench_ng.fleet.folder import session_folder
+from milabench_ng.fleet.folder import NODES, NodeSession, own_names
 from milabench_ng.fleet.ledger import (
     FLEET_LEDGER,
     AnyFleetEvent,
@@ -34,12 +26,12 @@ from milabench_ng.fleet.ledger import (
     next_line,
 )
 from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
-from milabench_ng.fleet.summaries import KeptSummary
-from milabench_ng.model.plain import whole_json
 from milabench_ng.model.plan import Launch
+from milabench_ng.records.folder import Folder
 from milabench_ng.records.ledger import FIRST
 from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.names import LEDGER, file_digest
+from milabench_ng.verification.opening import opened
 
 UTC = "2026-01-06T16:00:00Z"
 TESTS = ("convnet", "fast_style", "wlm", "toy_reg", "vae")
@@ -65,6 +57,17 @@ def write_fleet(
     done = [event for session, there in sessions.items() for node in there for event in _events(folder, node, session)]
     write_frame(folder, nodes, (*done, *more))
     return folder
+
+
+def session_folder(folder: Path, node: str, session: str) -> Path:
+    """Where a plain folder lies that was brought to a fleet."""
+    return folder / NODES / node / session
+
+
+def records_of(one: NodeSession) -> Folder:
+    """What is read of a session."""
+    with opened(one.path) as there:
+        return there.folder
 
 
 def write_session(folder: Path, node: str, session: str, factor: Factor) -> None:
@@ -106,31 +109,22 @@ def _events(folder: Path, node: str, session: str) -> Iterator[AnyFleetEvent]:
     ledger = (session_folder(folder, node, session) / LEDGER).read_bytes()
     yield NodeStarted(node=node, session=session)
     yield NodeEnded(node=node, session=session, status=0)
-    yield Collected(node=node, session=session, files=1, ledger_sha256=file_digest(ledger))
+    summary = session_folder(folder, node, session).with_name(own_names(session)[1])
+    yield Collected(
+        node=node,
+        session=session,
+        sha256="",
+        ledger_sha256=file_digest(ledger),
+        summary_sha256=file_digest(summary.read_bytes()) if summary.exists() else "",
+    )
 
 
-def write_cluster(folder: Path, count: int, *, records: bool) -> None:
-    """The profile standard on 8 devices, 3 repeats, on ``count`` nodes: kept summaries, or ``records`` (the same)."""
-    whole = folder.with_name(f"{folder.name}-node")
+def write_node(folder: Path) -> Path:
+    """The profile standard on 8 devices, 3 repeats."""
     profile = msgspec.json.decode((Path(__file__).parents[2] / "profiles" / "standard.json").read_bytes())
     tests = {name: PROGRESSION if name == "scaling" else PER_GPU for name in profile if name != "*"}
-    write_run(whole, plan("standard", tests, 8, 3), slices=90)
-    summary, ledger = load(whole), (whole / LEDGER).read_bytes()
-    nodes = [f"n{number}" for number in range(count)]
-    rng = random.Random(1)
-    for node in nodes:
-        session = session_folder(folder, node, "screen")
-        if records:
-            shutil.copytree(whole, session, copy_function=os.link)
-            continue
-        session.mkdir(parents=True)
-        (session / LEDGER).write_bytes(ledger)
-        slow = 0.9 if node == "n7" else 1.0
-        made = scaled(summary, {label: slow * math.exp(rng.gauss(0, 0.01)) for label in summary.tests})
-        kept = KeptSummary(ledger_sha256=file_digest(ledger), summary=msgspec.Raw(encode_summary(made).encode()))
-        session.with_name("screen.summary.json").write_bytes(whole_json(kept))
-    write_frame(folder, nodes, [event for node in nodes for event in _events(folder, node, "screen")])
-    shutil.rmtree(whole)
+    write_run(folder, plan("standard", tests, 8, 3), slices=90)
+    return folder
 
 
 def scaled(summary: Summary, factors: Mapping[str, float]) -> Summary:
@@ -153,17 +147,3 @@ def _scaled(row: TestSummary, by: float) -> TestSummary:
 
 def _stat(stat: Stat, by: float) -> Stat:
     return Stat(stat.n, by * stat.min, by * stat.max, by * stat.mean, by * stat.std)
-
-
-def main() -> None:
-    """Make the cluster."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--records", action="store_true")
-    given = parser.parse_args()
-    write_cluster(given.folder, given.nodes, records=given.records)
-
-
-if __name__ == "__main__":
-    main()

@@ -17,6 +17,7 @@ sys.path.append(str(Path(__file__).parents[1] / "report"))
 
 import make_records
 
+from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.fleet.preflight import NodeFacts
 from milabench_ng.node.conditions import read_conditions
 from milabench_ng.node.gpus import open_nvml
@@ -42,6 +43,10 @@ jobs | resume)
     of_node="$here/results-$(basename "$PWD")-$last"
     test -e "$of_node" || of_node="$here/results"
     cp -r "$of_node/." "$last" ;;
+summary)
+    of_node="$here/results-$(basename "$PWD")-$2"
+    test -e "$of_node" || of_node="$here/results"
+    cp "$of_node.summary.json" "$4" ;;
 *)
     exit 2 ;;
 esac
@@ -72,6 +77,7 @@ def make_stand_in(folder: Path) -> StandIn:
     """A stand-in that tells of this machine, and leaves a run of two launches."""
     folder.mkdir()
     make_records.write_run(folder / "results", make_records.plan("tiny", {"toy_reg": make_records.PER_GPU}, 1, 2))
+    (folder / "results.summary.json").write_text(encode_summary(load(folder / "results")))
     with open_nvml() as nvml:
         facts = NodeFacts(inventory=read_inventory(), tier="full", conditions=read_conditions(nvml, ()))
     (folder / "doctor.json").write_bytes(msgspec.json.encode(facts))

@@ -12,11 +12,10 @@ from pathlib import Path
 import make_records
 import msgspec
 import pytest
-from made_folders import write_frame
+from made_folders import session_folder, write_frame
 from make_records import PER_GPU
 
 from milabench_ng.cli import call
-from milabench_ng.fleet.folder import session_folder
 from milabench_ng.model.plan import Launch
 
 NODES = ("gpu1", "gpu2", "gpu3", "gpu4")

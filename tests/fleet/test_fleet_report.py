@@ -8,13 +8,16 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
-from made_folders import write_fleet, write_frame, write_session
+from made_folders import session_folder, write_fleet, write_frame
 
+from milabench_ng.analysis.summary.folder import encode_summary
 from milabench_ng.cli import call
-from milabench_ng.fleet.folder import FleetFolder, session_folder
-from milabench_ng.fleet.ledger import NodeLost
-from milabench_ng.fleet.summaries import keep_summaries, kept_file, summaries
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.ledger import Collected, NodeLost
+from milabench_ng.fleet.summaries import summaries
+from milabench_ng.records.names import file_digest
 
 NODES = tuple(f"gpu{number}" for number in range(1, 13))
 RETESTS = {f"retest-{number}": ("gpu3", "gpu5", "gpu6", "gpu7") for number in (1, 2, 3)}
@@ -109,7 +112,7 @@ def test_options_of_one_nodes_results_are_refused_and_those_of_a_fleet_elsewhere
 ) -> None:
     assert read(fleet, "--rules", "standard")[::2] == (
         2,
-        f"mnb: --rules: not for a fleet. Report on one of its nodes: mnb report {fleet}/nodes/NODE/screen\n",
+        f"mnb: --rules: not for a fleet. Report on one of its nodes: mnb report {fleet}/nodes/NODE/screen.tar.gz\n",
     )
     (tmp_path / "groups").write_text("")
     code, _, told = read(fleet / "nodes" / "gpu1" / "screen", "--groups", tmp_path / "groups")
@@ -157,24 +160,23 @@ def test_results_that_cannot_be_read_make_a_node_lost(read: Read, tmp_path: Path
     assert "its results cannot be read" in printed
 
 
-def test_a_kept_summary_counts_as_long_as_the_ledger_is_the_same(tmp_path: Path) -> None:
+def test_a_summary_that_came_with_its_session_counts_by_its_hash(tmp_path: Path) -> None:
     folder = write_fleet(tmp_path / "fleet", NODES[:2])
+    anew = [one.summary for one in summaries(FleetFolder.read(folder))]
+    assert all(anew)
+    stated = anew[0]
+    assert stated is not None
+    file = session_folder(folder, NODES[0], "screen").with_name("screen.summary.json")
+    file.write_text(encode_summary(msgspec.structs.replace(stated, devices=7)))
+    devices = [one.summary and one.summary.devices for one in summaries(FleetFolder.read(folder))]
+    assert devices == [2, 2], "the ledger of the fleet knows nothing of it"
+    collected = Collected(
+        node=NODES[0], session="screen", sha256="", ledger_sha256="", summary_sha256=file_digest(file.read_bytes())
+    )
+    write_frame(folder, NODES[:2], [collected])
     fleet = FleetFolder.read(folder)
-    before = [one.summary for one in summaries(fleet)]
-    assert (keep_summaries(fleet), keep_summaries(fleet)) == (2, 0)
-    assert FleetFolder.read(folder).strangers == ()
-    first = fleet.sessions[0]
-    assert kept_file(first).name == "screen.summary.json"
-    for record in first.path.glob("*.J*.json"):
-        record.unlink()
-    assert [one.summary for one in summaries(fleet)] == before
-    write_session(first.path, "gpu1", "screen", lambda *_: 2.0)
-    (first.path / "ledger.jsonl").write_bytes((first.path / "ledger.jsonl").read_bytes() + b"\n")
-    doubled, other = (one.summary for one in summaries(fleet))
-    assert doubled != before[0]
-    assert other == before[1]
-    kept_file(fleet.sessions[1]).write_text("{}")
-    assert [one.summary for one in summaries(fleet)][1] == before[1]
+    assert [one.summary and one.summary.devices for one in summaries(fleet)] == [7, 2]
+    assert fleet.strangers == ()
 
 
 def test_a_fleet_without_results_says_so(read: Read, tmp_path: Path) -> None:

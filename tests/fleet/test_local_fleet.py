@@ -15,7 +15,7 @@ import pytest
 
 from milabench_ng import __version__
 from milabench_ng.cli import call
-from milabench_ng.fleet.folder import FleetFolder, session_folder
+from milabench_ng.fleet.folder import FleetFolder, session_file
 from milabench_ng.fleet.launchers.interface import Asked, Ended, Heard
 from milabench_ng.fleet.launchers.local import Local, make
 from milabench_ng.fleet.ledger import FleetFinished, FleetSession, NodeStarted
@@ -26,6 +26,7 @@ from milabench_ng.model.files import read_text
 from milabench_ng.records.ledger import Attempt, Session, check_chain
 from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.names import LEDGER
+from tests.fleet.made_folders import records_of
 
 pytestmark = pytest.mark.slow
 MNB = (sys.executable, "-m", "milabench_ng")
@@ -88,20 +89,20 @@ def test_a_fleet_of_which_one_node_dies_and_one_is_never_reached(tmp_path: Path)
     assert {standings[node, "screen"].reason for node in ("killed", "away")} == {reason}
     assert "away: lost: its process was killed (SIGKILL)" in told
     assert first.ledger.events[-1] == FleetFinished(lost=2)
-    assert [len(one.read().records) for one in first.sessions] == [2, 1], "what the dead node had is here"
-    before = {path: path.stat().st_mtime_ns for path in session_folder(folder, "whole", "screen").iterdir()}
+    assert [len(records_of(one).records) for one in first.sessions] == [2, 1], "what the dead node had is here"
+    before = session_file(folder, "whole", "screen").stat().st_mtime_ns
 
     second = resume(first, Local(launcher.nodes), ("mnb", "again"), told.append)
     assert [(one.state, one.collected) for one in second.standings.values()] == [("ended", True)] * 3
     assert second.ledger.problems == ()
-    assert [len(one.read().records) for one in second.sessions] == [2, 2, 2]
-    chain = second.of("killed")[0].read().ledger
+    assert [len(records_of(one).records) for one in second.sessions] == [2, 2, 2]
+    chain = next(one for one in second.sessions if one.node == "killed").chain
     assert (chain.problems, len(chain.sessions)) == ((), 2), "the same run goes on"
     later = second.ledger.events[len(first.ledger.events) :]
     assert isinstance(later[0], FleetSession)
     assert (later[0].number, later[0].command_line) == (2, ("mnb", "again"))
     assert [event.node for event in later if isinstance(event, NodeStarted)] == ["killed", "away"]
-    assert before == {path: path.stat().st_mtime_ns for path in session_folder(folder, "whole", "screen").iterdir()}
+    assert before == session_file(folder, "whole", "screen").stat().st_mtime_ns
     assert second.strangers == ()
     assert resume(second, Local(launcher.nodes), (), told.append).ledger == second.ledger
     assert told[-1].startswith("nothing left to do")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from milabench_ng.fleet.folder import session_folder
+from milabench_ng.fleet.folder import NodeSession, session_file
 from milabench_ng.fleet.ledger import Collected, NotCollected
 from milabench_ng.fleet.pulling import pulling
+from milabench_ng.model.errors import InputError
 from milabench_ng.records.names import file_digest
+from milabench_ng.verification.opening import opened
 
 
 def archive(files: dict[str, bytes | tarfile.TarInfo]) -> bytes:
@@ -29,13 +32,14 @@ def archive(files: dict[str, bytes | tarfile.TarInfo]) -> bytes:
     return packed.getvalue()
 
 
-def pull(folder: Path, packed: bytes, problem: str = "") -> Collected | NotCollected:
+def pull(folder: Path, packed: bytes, problem: str = "", sha256: str = "") -> Collected | NotCollected:
     """What comes of an archive that node ``a`` sends."""
     text = base64.b64encode(packed)
     with pulling(folder, "screen", ("a",)) as made:
+        made.heard("a", (sha256 or file_digest(packed)).encode())
         for start in range(0, len(text), 760):
             made.heard("a", text[start : start + 760])
-        found = made.unpack("a", problem)
+        found = made.keep("a", problem)
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
     return found
 
@@ -43,28 +47,44 @@ def pull(folder: Path, packed: bytes, problem: str = "") -> Collected | NotColle
 FIRST, LATER, OTHER = b"one\n", b"one\ntwo\n", b"another\n"
 
 
-def test_a_run_and_its_continuation_are_one_folder(tmp_path: Path) -> None:
-    place = session_folder(tmp_path, "a", "screen")
+def session_at(folder: Path, name: str = "screen.tar.gz") -> NodeSession:
+    return NodeSession("a", "screen", session_file(folder, "a", "screen").with_name(name))
+
+
+def test_a_run_and_its_continuation_are_one_packed_folder(tmp_path: Path) -> None:
     files = {
-        "screen/run.json": b"{}",
-        "screen/ledger.jsonl": FIRST,
-        "screen/logs/x.J0.0.log": b"",
         "screen.log": b"said",
+        "screen.summary.json": b"{}",
+        "screen/ledger.jsonl": FIRST,
+        "screen/run.json": b"{}",
+        "screen/logs/x.J0.0.log": b"",
     }
-    first = pull(tmp_path, archive(files))
-    assert first == Collected(node="a", session="screen", files=3, ledger_sha256=file_digest(FIRST))
-    assert (place.with_name("screen.log").read_bytes(), (place / "run.json").read_bytes()) == (b"said", b"{}")
+    packed = archive(files)
+    first = pull(tmp_path, packed)
+    assert first == Collected(
+        node="a",
+        session="screen",
+        sha256=file_digest(packed),
+        ledger_sha256=file_digest(FIRST),
+        summary_sha256=file_digest(b"{}"),
+    )
+    one = session_at(tmp_path)
+    assert (one.path.with_name("screen.log").read_bytes(), one.path.read_bytes()) == (b"said", packed)
     pull(tmp_path, archive(files | {"screen/ledger.jsonl": LATER}))
-    assert sorted(path.name for path in place.parent.iterdir()) == ["screen", "screen.log"]
-    assert (place / "ledger.jsonl").read_bytes() == LATER
+    assert sorted(path.name for path in one.path.parent.iterdir()) == [
+        "screen.log",
+        "screen.summary.json",
+        "screen.tar.gz",
+    ]
+    assert one.ledger == LATER
 
 
 def test_another_run_takes_the_place_and_not_the_files(tmp_path: Path) -> None:
-    place = session_folder(tmp_path, "a", "screen")
     for ledger in (LATER, OTHER, FIRST):
         assert isinstance(pull(tmp_path, archive({"screen/ledger.jsonl": ledger})), Collected)
-    ledgers = {path.name: (path / "ledger.jsonl").read_bytes() for path in place.parent.iterdir()}
-    assert ledgers == {"screen": FIRST, "screen.aside-1": LATER, "screen.aside-2": OTHER}
+    place = session_file(tmp_path, "a", "screen").parent
+    ledgers = {path.name: session_at(tmp_path, path.name).ledger for path in place.glob("*.tar.gz")}
+    assert ledgers == {"screen.tar.gz": FIRST, "screen.aside-1.tar.gz": LATER, "screen.aside-2.tar.gz": OTHER}
 
 
 def link(name: str) -> tarfile.TarInfo:
@@ -85,22 +105,36 @@ def link(name: str) -> tarfile.TarInfo:
     ],
 )
 def test_what_is_no_file_of_a_run_is_refused(tmp_path: Path, files: dict[str, bytes | tarfile.TarInfo]) -> None:
+    """At once if the packed folder begins with it, and else when it is opened; nothing is written of it."""
     pull(tmp_path, archive({"screen/ledger.jsonl": FIRST}))
     found = pull(tmp_path, archive(files))
     assert isinstance(found, NotCollected)
-    assert "refused" in found.reason
-    assert (session_folder(tmp_path, "a", "screen") / "ledger.jsonl").read_bytes() == FIRST
+    assert re.fullmatch(r"('.*' is|what it sent is) not .*", found.reason), "and no temporary name is told"
+    assert session_at(tmp_path).ledger == FIRST
+    whole: dict[str, bytes | tarfile.TarInfo] = {
+        "screen.log": b"",
+        "screen.summary.json": b"",
+        "screen/ledger.jsonl": FIRST,
+    }
+    assert isinstance(pull(tmp_path, archive(whole | files)), Collected)
+    with pytest.raises(InputError, match=r"screen.tar.gz: refused: '.*' is not a"), opened(session_at(tmp_path).path):
+        pass
 
 
-def test_an_archive_that_is_not_whole_says_so_and_changes_nothing(tmp_path: Path) -> None:
+def test_what_has_not_come_whole_says_so_and_changes_nothing(tmp_path: Path) -> None:
     whole = archive({"screen/ledger.jsonl": FIRST, "screen/run.json": bytes(range(256)) * 99})
-    for packed, reason in ((b"", "it sent nothing"), (whole[:-50], "damaged"), (b"plain", "damaged")):
-        found = pull(tmp_path, packed)
+    for packed, reason in ((b"", "it sent nothing"), (whole[:-50], "damaged on the way"), (b"plain", "damaged on")):
+        found = pull(tmp_path, packed, sha256=file_digest(whole))
         assert isinstance(found, NotCollected)
         assert reason in found.reason
+    for packed in (b"plain", whole[:50]):
+        assert "its archive is damaged: " in getattr(pull(tmp_path, packed), "reason", "")
     assert pull(tmp_path, whole, "no route") == NotCollected(node="a", session="screen", reason="no route")
+    found = pull(tmp_path, whole, sha256="x")
     with pulling(tmp_path, "screen", ("a",)) as made:
+        made.heard("a", b"sum")
         made.heard("a", b"x")
-        found = made.unpack("a")
+        found = made.keep("a")
     assert isinstance(found, NotCollected)
     assert "base64" in found.reason
+    assert not (tmp_path / "nodes").exists()

@@ -49,7 +49,7 @@ def test_a_slow_node_and_some_others_run_again_in_sessions_of_their_own(
     assert set(reasons.values()) == {"control"}
     assert len(reasons) == 3
     for node in picked[0].nodes:
-        assert [one.session for one in found.of(node)] == ["screen", "retest-1", "retest-2"]
+        assert [one.session for one in found.sessions if one.node == node] == ["screen", "retest-1", "retest-2"]
     assert {one.node for one in found.sessions if one.session != "screen"} == set(picked[0].nodes)
     said, progress = capsys.readouterr()
     assert re.search(rf"retest-1: {SLOW}: may be slow in all", progress)

@@ -7,12 +7,15 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
-from made_folders import write_fleet
+from made_folders import session_folder, write_fleet
 
 from milabench_ng.cli import call
-from milabench_ng.fleet.folder import session_folder
-from milabench_ng.fleet.ledger import FLEET_LEDGER
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.ledger import FLEET_LEDGER, Collected, check_fleet_chain, next_line
+from milabench_ng.fleet.summaries import encoded
+from milabench_ng.records.names import file_digest
 
 NODES = ("gpu1", "gpu2", "gpu3")
 Verify = Callable[..., tuple[int, str, str]]
@@ -89,3 +92,32 @@ def test_rules_hold_for_every_node_and_files_of_one_suite_are_refused(fleet: Pat
         2,
         "mnb: --profile and --weights: not for a fleet. Name both in the rules (--rules)\n",
     )
+
+
+def test_a_summary_that_its_records_do_not_bear_out_is_told(fleet: Path, verify: Verify) -> None:
+    """What verify finds without it, and with a rate that is 1 % higher."""
+    (first, *_) = FleetFolder.read(fleet).sessions
+    content, _ = encoded(first)
+    assert content is not None
+    file = session_folder(fleet, "gpu1", "screen").with_name("screen.summary.json")
+    for factor, broken in ((1 + 1e-12, 0), (1.01, 1)):
+        made = json.loads(content)
+        row = made["tests"]["standard.vae"]
+        row["train"]["mean"] *= factor
+        file.write_text(json.dumps(made))
+        tell_again(fleet, summary_sha256=file_digest(file.read_bytes()))
+        code, printed, _ = verify(fleet)
+        assert code == broken
+        assert ("gpu1 screen: its summary says" in printed) == bool(broken)
+    file.write_text("{}")
+    assert "gpu1 screen: its summary is not the one that was collected" in verify(fleet)[1]
+
+
+def tell_again(fleet: Path, **changed: str) -> None:
+    """Collect gpu1's screen again."""
+    chain = check_fleet_chain((fleet / FLEET_LEDGER).read_bytes())
+    before = next(one for one in chain.events if isinstance(one, Collected))
+    event = msgspec.structs.replace(before, **changed)
+    _, line = next_line(len(chain.entries), chain.head, chain.entries[-1].utc, event)
+    with (fleet / FLEET_LEDGER).open("ab") as file:
+        file.write(line)

@@ -18,6 +18,7 @@ from slurm_cluster import Cluster, build, cluster
 
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import NodeStarted
+from tests.fleet.made_folders import records_of
 from tests.fleet.stand_in import StandIn, kill_all_in, make_stand_in
 
 pytestmark = [
@@ -116,7 +117,7 @@ def test_a_fleet_of_16_nodes_of_which_one_dies_and_one_is_away(
     later = after.ledger.events[len(before.ledger.events) :]
     assert {event.node for event in later if isinstance(event, NodeStarted)} == {"gpu03", "gpu05"}
     assert (after.ledger.problems, after.strangers) == ((), ())
-    assert [len(one.read().records) for one in after.sessions] == [2] * 16
+    assert [len(records_of(one).records) for one in after.sessions] == [2] * 16
     assert after.manifest.engine == ("--wait", "--partition=test")
 
 

@@ -15,8 +15,9 @@ import msgspec
 _SCRIPT = """\
 {command} >/scratch/screen.log 2>&1
 status=$?
+{summary} >/dev/null 2>&1
 mkdir -p "/results/nodes/$NODE"
-cp -r /scratch/screen /scratch/screen.log "/results/nodes/$NODE/"
+cp -r /scratch/screen /scratch/screen.* "/results/nodes/$NODE/"
 exit "$status"
 """
 Object = dict[str, Any]
@@ -90,10 +91,11 @@ def _pod(asked: JobRequest) -> Object:
 
 def _container(asked: JobRequest) -> Object:
     words = ("mnb", "jobs", f"/profile/{asked.suite}.json", *asked.arguments, "-o", "/scratch/screen")
+    summary = ("mnb", "summary", "/scratch/screen", "-o", "/scratch/screen.summary.json")
     return {
         "name": "mnb",
         "image": asked.image,
-        "command": ["sh", "-c", _SCRIPT.format(command=shlex.join(words))],
+        "command": ["sh", "-c", _SCRIPT.format(command=shlex.join(words), summary=shlex.join(summary))],
         "env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
         "resources": {"limits": {"nvidia.com/gpu": str(asked.gpus)}} if asked.gpus else {},
         "securityContext": {"privileged": True},  # writes cgroups, to isolate tenants

@@ -13,7 +13,6 @@ from milabench_ng.model.plain import plain
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Cell, Tone
 from milabench_ng.present.render.sections import Document, Heading, Part, facts, in_one_table, table
-from milabench_ng.records.reading import read_ledger
 
 
 def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
@@ -53,7 +52,7 @@ def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
 def _burn_in(found: FleetFolder) -> Iterator[str]:
     """How often launches failed, and whether that became rarer."""
     screens = (one for one in found.sessions if one.session == SCREEN)
-    shown = burn_in(read_ledger(one.path).entries for one in screens) if found.manifest.burn_in_s else None
+    shown = burn_in(one.chain.entries for one in screens) if found.manifest.burn_in_s else None
     if shown is None:
         return
     low, high = shown.interval

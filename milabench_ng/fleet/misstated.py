@@ -1,0 +1,51 @@
+"""Whether the summary that a node made of its records is what its records say. Pure.
+
+Another machine computes logarithms with other last digits, so numbers may differ by a billionth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice, zip_longest
+from typing import Any
+
+import msgspec
+
+from milabench_ng.analysis.summary.folder import encode_summary
+from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.model.plain import short
+
+_ALIKE = 1e-9
+_MOST = 3
+"""So many differences are told of a summary."""
+_ABSENT = "nothing"
+
+
+def misstated(stated: bytes, found: Summary) -> Iterator[str]:
+    """In what the summary ``stated`` (JSON) is not that of the records, ``found``."""
+    try:
+        said = msgspec.json.decode(stated)
+    except msgspec.DecodeError as error:
+        yield f"its summary is not JSON: {short(error)}"
+        return
+    if isinstance(said, dict) and isinstance(said.get("provenance"), dict):
+        said["provenance"]["source"] = found.provenance.source  # where the folder lay
+    differences = _differences("", said, msgspec.json.decode(encode_summary(found)))
+    for where, one, other in islice(differences, _MOST):
+        yield f"its summary says {short(repr(one))} of {where}, and its records {short(repr(other))}"
+
+
+def _differences(where: str, one: Any, other: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in {**one, **other}:
+            inner = f"{where}, {key}" if where else str(key)
+            yield from _differences(inner, one.get(key, _ABSENT), other.get(key, _ABSENT))
+    elif isinstance(one, list) and isinstance(other, list):
+        for place, (a, b) in enumerate(zip_longest(one, other, fillvalue=_ABSENT)):
+            yield from _differences(f"{where} {place}", a, b)
+    elif isinstance(one, int | float) and isinstance(other, int | float):
+        if not math.isclose(one, other, rel_tol=_ALIKE):
+            yield where, one, other
+    elif one != other:
+        yield where, one, other
