@@ -8,6 +8,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from milabench_ng.cli.options import Force
+from milabench_ng.fleet.bundling import pack_fleet
+from milabench_ng.fleet.folder import is_fleet
+from milabench_ng.model.errors import InputError
 from milabench_ng.model.units import format_bytes
 from milabench_ng.verification.bundle import pack
 
@@ -21,10 +24,11 @@ def bundle(
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     force: Force = False,
 ) -> int:
-    """Pack a result folder into one file that can be sent and verified.
+    """Pack a result folder or a fleet folder into one file that can be sent and verified.
 
     The file has all records, the manifest, the ledger, the logs, the weights and a packing list with the SHA-256 of
-    every file and the reported numbers. The same folder always gives the same bytes.
+    every file and the reported numbers. The same folder always gives the same bytes. The bundle of a fleet has what
+    every node sent, and no weights.
 
     Exit code: 0, or 2 for bad input.
 
@@ -33,7 +37,7 @@ def bundle(
     Parameters
     ----------
     folder
-        A result folder of `mnb jobs`.
+        A result folder of `mnb jobs`, or a fleet folder.
     weights
         File of weights for the score. Default: the shipped file of the suite.
     sign
@@ -41,7 +45,12 @@ def bundle(
     output
         The file to write. Default: FOLDER.bundle.tar.gz, next to the folder.
     """
-    made = pack(folder, output, weights=weights, key=sign, force=force)
+    if is_fleet(folder):
+        if weights is not None:
+            raise InputError("--weights: not for a fleet, whose bundle has no score. Give it to mnb report")
+        made = pack_fleet(folder, output, key=sign, force=force)
+    else:
+        made = pack(folder, output, weights=weights, key=sign, force=force)
     print(f"bundle:  {made.path}{' (signed)' if made.signed else ''}")
     print(f"SHA-256: {made.sha256}")
     print(f"files:   {made.files} ({format_bytes(made.bytes)})")

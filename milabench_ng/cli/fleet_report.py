@@ -9,7 +9,7 @@ import msgspec
 
 from milabench_ng.analysis.scoring.scale import Scale, load_scale, shipped_scale
 from milabench_ng.analysis.scoring.weights import read_weights
-from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.bundling import OpenedFleet, opened_fleet
 from milabench_ng.fleet.groups import read_groups
 from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.measuring import results_of
@@ -17,7 +17,6 @@ from milabench_ng.fleet.report import FleetReport, Judging, build_fleet_report
 from milabench_ng.fleet.summaries import summaries
 from milabench_ng.fleet.verdicts.limits import Strictness
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import plain
 from milabench_ng.model.units import parse_share
 from milabench_ng.present.render.fleet_report_tables import fleet_document
 from milabench_ng.present.render.sections import Form
@@ -27,8 +26,15 @@ from milabench_ng.present.writers import open_output, write, write_fleet_page
 def make_fleet_report(
     folder: Path, *, weights: Path | None, price: float | None, groups: Path | None, margin: str | None
 ) -> FleetReport:
-    """The report on a fleet folder."""
-    fleet = FleetFolder.read(folder)
+    """The report on a fleet folder or the bundle of one."""
+    with opened_fleet(folder) as there:
+        return _made(there, weights=weights, price=price, groups=groups, margin=margin)
+
+
+def _made(
+    there: OpenedFleet, *, weights: Path | None, price: float | None, groups: Path | None, margin: str | None
+) -> FleetReport:
+    fleet = there.fleet
     scale = _scale(weights, fleet.manifest.suite)
     asked = Judging(
         strict=_strictness(fleet.manifest, margin),
@@ -36,7 +42,7 @@ def make_fleet_report(
         price=price,
     )
     results = results_of(fleet, summaries(fleet), scale)
-    return build_fleet_report(plain(folder), fleet, results, asked)
+    return build_fleet_report(there.source, fleet, results, asked)
 
 
 def print_fleet_report(report: FleetReport, *, form: Form, html: Path | None, output: Path | None, force: bool) -> int:

@@ -14,7 +14,7 @@ from cyclopts import Parameter, Token
 from milabench_ng.analysis.scoring.cost import PricePer
 from milabench_ng.analysis.statistics.effects import MARGIN
 from milabench_ng.cli.options import FILES, RATIOS, RULES, Force, FormOption, Html, Money, Output, Switch, WeightsOption
-from milabench_ng.fleet.folder import is_fleet
+from milabench_ng.fleet.bundling import is_fleet_source
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
 from milabench_ng.model.shipped import names
@@ -120,7 +120,7 @@ def report(
         Of a fleet: racks or switches, a file with lines such as "rack1: gpu[001-016]".
     """
     folders, baselines = _sides(folders, compare, layout)
-    if len(folders) == 1 and is_fleet(folders[0]):
+    if len(folders) == 1 and is_fleet_source(folders[0]):
         from milabench_ng.cli.fleet_report import make_fleet_report, print_fleet_report  # numpy
 
         given = {"--compare": baselines, "--rules": rules, "--nonce": nonce, "--layout": layout, "--tables": tables}

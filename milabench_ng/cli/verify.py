@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from milabench_ng.cli.options import Force, FormOption, Output, Whole
-from milabench_ng.fleet.folder import FleetFolder, is_fleet
+from milabench_ng.fleet.bundling import is_fleet_source, opened_fleet
 from milabench_ng.fleet.verifying import verify_fleet
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import plain
 from milabench_ng.present.render.verification_tables import fleet_verification_document, verification_document
 from milabench_ng.present.writers import open_output, write
 from milabench_ng.verification.rules import load_rules, with_options
@@ -67,11 +66,12 @@ def verify(
     if repeat is not None and repeat < 1:
         raise InputError(f"--repeat: expected at least 1, got {repeat}")
     asked = with_options(load_rules(rules), isolation=require, repeat=repeat, nonce=nonce)
-    if is_fleet(folder):
+    if is_fleet_source(folder):
         if profile is not None or weights is not None:
             raise InputError("--profile and --weights: not for a fleet. Name both in the rules (--rules)")
         demands = Demands(rules=asked, allowed_signers=allowed_signers, authorities=tsa_certs)
-        of_fleet = verify_fleet(FleetFolder.read(folder), plain(folder), demands)
+        with opened_fleet(folder) as there:
+            of_fleet = verify_fleet(there, demands)
         with open_output(output, sys.stdout, force=force) as stream:
             write(fleet_verification_document(of_fleet), form, stream)
         return int(not of_fleet.passed)

@@ -11,14 +11,17 @@ from functools import partial
 
 import msgspec
 
+from milabench_ng.fleet.bundling import OpenedFleet
 from milabench_ng.fleet.folder import PACKED, FleetFolder, NodeSession
 from milabench_ng.fleet.ledger import Collected, digest_of
 from milabench_ng.fleet.misstated import misstated
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
 from milabench_ng.fleet.summaries import kept_content, workers
 from milabench_ng.model.errors import InputError
+from milabench_ng.verification.checks.check_files import signature_finding
 from milabench_ng.verification.findings import Verification
 from milabench_ng.verification.folder_files import sha256_of
+from milabench_ng.verification.signing import check
 from milabench_ng.verification.verified_results import Demands, check_results
 
 _AT_ONCE = 4
@@ -47,6 +50,8 @@ class FleetVerification(msgspec.Struct, frozen=True, kw_only=True):
     """What was found in a fleet."""
 
     source: str
+    signed: str
+    """Whether anybody vouches for it."""
     sessions: tuple[VerifiedSession, ...]
     missing: tuple[NodeName, ...]
     """Nodes without results of the screen."""
@@ -59,28 +64,38 @@ class FleetVerification(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.sessions) and not self.problems and all(one.passed for one in self.sessions)
 
 
-def verify_fleet(fleet: FleetFolder, source: str, demands: Demands) -> FleetVerification:
-    """Verify every session, and what they are together."""
+def verify_fleet(there: OpenedFleet, demands: Demands) -> FleetVerification:
+    """Verify every session, and what they are together. A signature is over all of them."""
+    fleet = there.fleet
+    signer = check(there.packing_bytes, there.signature, demands.allowed_signers)
+    signature = signature_finding(signer, demands.rules, packed=bool(there.packing_bytes))
+    demands = demands.of_the_unsigned()
     owners: dict[str, str] = {}
     copied: dict[str, None] = {}
     found: list[VerifiedSession] = []
     with workers(len(fleet.sessions)) as pool:
-        check, known = partial(_checked, demands), fleet.collected
+        checked, known = partial(_checked, demands), fleet.collected
         collected = [known.get((one.node, one.session)) for one in fleet.sessions]
         results = (
-            map(check, fleet.sessions, collected)
+            map(checked, fleet.sessions, collected)
             if pool is None
-            else pool.map(check, fleet.sessions, collected, chunksize=_AT_ONCE)
+            else pool.map(checked, fleet.sessions, collected, chunksize=_AT_ONCE)
         )
         for verified, traits in results:
             found.append(verified)
             copied |= dict.fromkeys(copies(f"{verified.node} {verified.session}", traits, owners))
-    there = {one.node for one in found if one.session == SCREEN}
+    screened = {one.node for one in found if one.session == SCREEN}
     return FleetVerification(
-        source=source,
+        source=there.source,
+        signed=signer.words,
         sessions=tuple(found),
-        missing=tuple(node for node in fleet.manifest.nodes if node not in there),
-        problems=(*_of_the_whole(fleet, found), *list(copied)[:_MOST_COPIES]),
+        missing=tuple(node for node in fleet.manifest.nodes if node not in screened),
+        problems=(
+            *there.damage,
+            *(signature.reasons if signature.result == "fail" else ()),
+            *_of_the_whole(fleet, found),
+            *list(copied)[:_MOST_COPIES],
+        ),
     )
 
 

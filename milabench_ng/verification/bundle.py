@@ -116,16 +116,17 @@ class PackingList(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, FileSum]
     """By name in the bundle; excludes ``bundle.json`` itself and its signature."""
 
-    def damage(self, sums: Mapping[str, FileSum]) -> Iterator[str]:
-        """What is not as it was packed, where the files have ``sums``."""
-        for name, one in self.files.items():
-            there = sums.get(name)
-            if there is None:
-                yield f"{name} is in the packing list but not in the bundle"
-            elif there != one:
-                was = f"its SHA-256 is {there.sha256[:12]}, not {one.sha256[:12]}"
-                yield f"{name} was changed after it was packed ({was})"
-        yield from (f"{name} is in the bundle but not in its packing list" for name in sums if name not in self.files)
+
+def damage(listed: Mapping[str, FileSum], sums: Mapping[str, FileSum]) -> Iterator[str]:
+    """What is not as it was packed, where the packing list has ``listed`` and the files have ``sums``."""
+    for name, one in listed.items():
+        there = sums.get(name)
+        if there is None:
+            yield f"{name} is in the packing list but not in the bundle"
+        elif there != one:
+            was = f"its SHA-256 is {there.sha256[:12]}, not {one.sha256[:12]}"
+            yield f"{name} was changed after it was packed ({was})"
+    yield from (f"{name} is in the bundle but not in its packing list" for name in sums if name not in listed)
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +212,9 @@ def pack(
     own = {PACKING_LIST: listed}
     if key is not None:
         own[SIGNATURE] = sign(listed, key)
-    content = _archive(own, sources)
+    made = io.BytesIO()
+    write_archive(made, own, dict(sorted(sources.items())))
+    content = made.getvalue()
     write_output(target, content, "--output", force=force)
     return Written(
         path=target,
@@ -228,19 +231,17 @@ def sum_of(path: Path) -> FileSum:
     return FileSum(bytes=path.stat().st_size, sha256=sha256_of(path))
 
 
-def _archive(own: Mapping[str, bytes], sources: Mapping[str, Path]) -> bytes:
-    """The archive, with the packing list first so that a reader knows what follows."""
-    made = io.BytesIO()
+def write_archive(file: IO[bytes], own: Mapping[str, bytes], sources: Mapping[str, Path], *, level: int = 9) -> None:
+    """Write the archive, with the packing list first so that a reader knows what follows."""
     with (
-        gzip.GzipFile(filename="", mode="wb", fileobj=made, mtime=0) as zipped,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=level) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):
         for name, content in own.items():
             _add(archive, name, len(content), io.BytesIO(content))
-        for name in sorted(sources):
-            with sources[name].open("rb") as file:
-                _add(archive, name, os.fstat(file.fileno()).st_size, file)
-    return made.getvalue()
+        for name, path in sources.items():
+            with path.open("rb") as source:
+                _add(archive, name, os.fstat(source.fileno()).st_size, source)
 
 
 def _add(archive: tarfile.TarFile, name: str, size: int, content: IO[bytes]) -> None:

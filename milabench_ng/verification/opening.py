@@ -35,6 +35,7 @@ from milabench_ng.verification.bundle import (
     RESULTS,
     SIGNATURE,
     PackingList,
+    damage,
     is_member,
     sum_of,
 )
@@ -57,6 +58,8 @@ _PACKED_BLOCK = 1 << 16
 _GZIP = b"\x1f\x8b"
 _AGAIN = "Ask for it again, as `mnb bundle` made it"
 _DAMAGED = (tarfile.TarError, zlib.error, EOFError, ValueError)
+Belonging = Callable[[str], Callable[[str], bool]]
+"""Which names belong in an archive, by the one that it begins with."""
 _OF_FOLDER = re.compile(r"(?P<folder>[a-z0-9-]{1,64})(/.+|\.log|\.summary\.json)")
 """A name in the archive of a folder, and beside it what its run printed, and its summary."""
 
@@ -100,10 +103,18 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
         return
     if not os.path.isfile(source):
         raise InputError(f"{source}: no such folder or bundle. Give a bundle, or the result folder of a run")
+    with unpacked(source, _belonging) as root:
+        packed = _packed_folder(root)
+        yield _opened(source, root) if packed is None else _opened_folder(source, packed)
+
+
+@contextmanager
+def unpacked(source: Path, belonging: Belonging) -> Iterator[Path]:
+    """The files of an untrusted archive, in a folder until the context ends."""
     with tempfile.TemporaryDirectory(prefix="mnb-bundle-") as place:
         root = Path(place)
         try:
-            extract(source, root)
+            _extract(source, root, belonging)
         except InputError as error:
             raise InputError(f"{source}: refused: {error}. {_AGAIN}") from None
         except (*_DAMAGED, OSError) as error:
@@ -113,8 +124,7 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
             if isinstance(error, zlib.error):
                 raise InputError(f"{source}: damaged: its content cannot be unpacked. {_AGAIN}") from None
             raise InputError(f"{source}: not a bundle made by `mnb bundle`: {error}. {_AGAIN}") from None
-        packed = _packed_folder(root)
-        yield _opened(source, root) if packed is None else _opened_folder(source, packed)
+        yield root
 
 
 def load_source(name: str) -> Summary:
@@ -188,7 +198,7 @@ def _opened(source: Path, root: Path) -> Opened:
         packing=packing,
         packing_bytes=content,
         signature=signature.read_bytes() if signature.is_file() else None,
-        damage=tuple(packing.damage(sums)),
+        damage=tuple(damage(packing.files, sums)),
         scales=scales,
     )
 
@@ -238,12 +248,21 @@ class _Meted:
         return content
 
 
-def extract(source: Path, root: Path) -> None:
+def first_name(source: Path) -> str:
+    """The name with which an archive begins; empty for anything else."""
+    try:
+        with closing(_members(source, lambda _: lambda _: True)) as members:
+            return next((member.name for member, _ in members), "")
+    except (*_DAMAGED, InputError, OSError):
+        return ""
+
+
+def _extract(source: Path, root: Path, belonging: Belonging) -> None:
     """Unpack the untrusted archive ``source`` into the empty folder ``root``.
 
     Raises InputError for what is refused, and what tarfile and zlib raise for what is damaged.
     """
-    with closing(_members(source)) as members:
+    with closing(_members(source, belonging)) as members:
         for member, content in members:
             _write(member, content, root / member.name)
 
@@ -255,7 +274,7 @@ def beginning(source: Path, wanted: Collection[str]) -> dict[str, bytes]:
     """
     found: dict[str, bytes] = {}
     try:
-        with closing(_members(source)) as members:
+        with closing(_members(source, _belonging)) as members:
             for member, content in members:
                 if member.name not in wanted:
                     break
@@ -267,7 +286,7 @@ def beginning(source: Path, wanted: Collection[str]) -> dict[str, bytes]:
     return found
 
 
-def _members(source: Path) -> Generator[tuple[tarfile.TarInfo, IO[bytes]]]:
+def _members(source: Path, belonging: Belonging) -> Generator[tuple[tarfile.TarInfo, IO[bytes]]]:
     """The files of an archive, each checked before it is unpacked, and at the end that nothing follows."""
     seen: set[str] = set()
     end = 0
@@ -280,7 +299,7 @@ def _members(source: Path) -> Generator[tuple[tarfile.TarInfo, IO[bytes]]]:
         belongs: Callable[[str], bool] | None = None
         with tarfile.open(fileobj=meted, mode="r|") as archive:  # type: ignore[call-overload]  # read() is enough
             for member in archive:
-                belongs = belongs or _belonging(member.name)
+                belongs = belongs or belonging(member.name)
                 _check(member, seen, belongs)
                 meted.allow(member.size + _HEADERS)
                 yield member, archive.extractfile(member)

@@ -39,6 +39,11 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the buyer asked for anything beyond what is always checked."""
         return self.allowed_signers is not None or self.rules != Rules()
 
+    def of_the_unsigned(self) -> Demands:
+        """The same for what is part of something that is signed."""
+        own = msgspec.structs.replace(self.rules, signed=False, signed_by=())
+        return Demands(rules=own, authorities=self.authorities)
+
     def of_the_buyer(self, source: str) -> Demands:
         """The same for what the buyer measured: nobody signs or stamps it for him, and a folder cannot be signed."""
         own = msgspec.structs.replace(self.rules, signed=False, signed_by=(), nonce=None, stamps=None)

@@ -42,7 +42,7 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
     environ = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     (tmp_path / "tiny.json").write_text('{"toy_reg": {"workload": "toy_reg"}}')
     commands = [text.strip() for language, text in blocks(GUIDE) if language == "sh"]
-    assert len(commands) == 13
+    assert len(commands) == 14
     for stated in commands:
         command = stated
         for of_cluster, small in SMALL.items():

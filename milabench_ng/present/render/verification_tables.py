@@ -50,7 +50,7 @@ def fleet_verification_document(found: FleetVerification) -> Document:
             f"{counted(len(found.sessions), 'session')} of nodes pass",
             "good" if found.passed else "bad",
         ),
-        Fact("source", found.source),
+        Fact("source", f"{found.source} ({found.signed})"),
         *(Fact("problem", problem, "bad") for problem in found.problems),
     ]
     if found.missing:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import OFF, Finding, judged, unknown
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.signing import Signer
 
 
 def files(evidence: Evidence) -> Finding:
@@ -15,10 +17,14 @@ def files(evidence: Evidence) -> Finding:
 
 def signature(evidence: Evidence) -> Finding:
     """The bundle is signed by an allowed signer, and by the one that the rules name."""
-    signer, rules = evidence.signer, evidence.rules
+    return signature_finding(evidence.signer, evidence.rules, packed=evidence.packing is not None)
+
+
+def signature_finding(signer: Signer, rules: Rules, *, packed: bool) -> Finding:
+    """Whether that signer is the one that the rules ask for. Only what is ``packed`` can be signed."""
     if not rules.signed and not rules.signed_by and not signer.asked:
         return OFF if not signer.present else unknown(signer.problem or "")
-    if evidence.packing is None:
+    if not packed:
         return judged(["a plain folder is not signed. Pack it with `mnb bundle --sign KEY`"])
     if signer.problem:
         return judged([signer.problem])
