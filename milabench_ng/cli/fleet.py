@@ -30,7 +30,7 @@ from milabench_ng.fleet.launchers.interface import Asked, Launcher
 from milabench_ng.fleet.launchers.slurm import in_allocation, submit
 from milabench_ng.fleet.manifest import FleetManifest, new_fleet_id
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
-from milabench_ng.fleet.retesting import missing_nodes
+from milabench_ng.fleet.retesting import missing_nodes, nodes_left
 from milabench_ng.fleet.running import collect as pull_results
 from milabench_ng.fleet.running import resume as go_on
 from milabench_ng.fleet.running import run as run_fleet
@@ -157,11 +157,14 @@ def resume(folder: Path, /) -> int:
         A fleet folder.
     """
     found = FleetFolder.read(folder)
-    missing = missing_nodes(found)
-    if missing and found.manifest.launcher == "slurm" and not in_allocation():
+    left = nodes_left(found)
+    if not left:
+        _tell("nothing left to do: the results of all nodes are here")
+        return _judged(found)
+    if found.manifest.launcher == "slurm" and not in_allocation():
         command = (*own_command(), "fleet", "resume", str(folder.absolute()))
-        options = (*found.manifest.engine, f"--nodelist={','.join(missing)}")
-        return submit(slurm_script(len(missing), command, options, f"{folder.absolute()}-%j.log"))
+        options = (*found.manifest.engine, f"--nodelist={','.join(left)}")
+        return submit(slurm_script(len(left), command, options, f"{folder.absolute()}-%j.log"))
     return _judged(go_on(found, _reached(found.manifest), tuple(sys.argv), _tell))
 
 

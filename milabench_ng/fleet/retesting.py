@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.fleet.folder import FleetFolder
-from milabench_ng.fleet.ledger import Retested, Standing
+from milabench_ng.fleet.ledger import Collected, Retested, Standing
 from milabench_ng.fleet.measuring import results_of
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName, retest
 from milabench_ng.fleet.summaries import summaries
@@ -17,17 +17,31 @@ CONTROL = "control"
 
 
 def picked(fleet: FleetFolder) -> Mapping[NodeName, str]:
-    """The nodes to run again, each with its reason: those of the ledger if they were picked before.
+    """The nodes to run again, each with its reason: those that were picked before, and of those screened since, others.
 
-    To pick them, all results are read.
+    To pick these, all results are read.
     """
     if not fleet.manifest.retests:
         return {}
-    before = next((event.nodes for event in fleet.ledger.events if isinstance(event, Retested)), None)
-    if before is not None:
+    before: dict[NodeName, str] = {}
+    late: set[NodeName] = set()
+    for event in fleet.ledger.events:
+        if isinstance(event, Retested):
+            before |= event.nodes
+            late.clear()
+        elif isinstance(event, Collected) and event.session == SCREEN:
+            late.add(event.node)
+    if not late:
         return before
-    screening = suspicious(results_of(fleet, summaries(fleet), Scale()).measured)
-    return {one.node: _why(one) for one in screening.suspicious} | dict.fromkeys(screening.controls, CONTROL)
+    screening = suspicious(results_of(fleet, summaries(fleet), Scale()).measured, tried=before)
+    new = {one.node: _why(one) for one in screening.suspicious if one.node in late and one.node not in before}
+    return before | new | dict.fromkeys(screening.controls if new else (), CONTROL)
+
+
+def nodes_left(fleet: FleetFolder) -> tuple[NodeName, ...]:
+    """The nodes with something to run: their first session, or a retest."""
+    left = {*missing_nodes(fleet), *(node for nodes in retests_left(fleet, picked(fleet)).values() for node in nodes)}
+    return tuple(node for node in fleet.manifest.nodes if node in left)
 
 
 def retests_left(fleet: FleetFolder, nodes: Iterable[NodeName]) -> Mapping[SessionName, tuple[NodeName, ...]]:

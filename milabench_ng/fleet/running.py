@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -43,9 +44,11 @@ from milabench_ng.fleet.preflight import (
 from milabench_ng.fleet.pulling import Pull, pulling
 from milabench_ng.fleet.retesting import missing_nodes, picked, retests_left
 from milabench_ng.fleet.writer import FleetWriter, make_fleet, require_new
+from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import short
 from milabench_ng.model.units import counted, utc_iso, utc_now
 
+T = TypeVar("T")
 Tell = Callable[[str], None]
 """Called with what the user should know while nodes work."""
 
@@ -82,9 +85,6 @@ def run(folder: Path, manifest: FleetManifest, launcher: Launcher, tell: Tell) -
 def resume(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...], tell: Tell) -> FleetFolder:
     """Run and pull what is missing of a fleet, and nothing else."""
     missing = missing_nodes(fleet)
-    if not missing and not retests_left(fleet, picked(fleet)):
-        tell("nothing left to do: the results of all nodes are here")
-        return fleet
     checked = check(launcher, fleet.manifest, missing, tell) if missing else None
     with _begun(fleet.path, fleet.manifest, launcher, command_line, tell) as work:
         if checked is not None:
@@ -122,9 +122,21 @@ def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeNam
                 answers[one.node] = content
             else:
                 lost[one.node] = short(one.said or "mnb doctor said nothing")
-    versions = {node: versions_of(answers[node], node) for node in nodes if node in answers}
+    versions = dict(_readable(answers, versions_of, lost))
     require_equal(versions, __version__)
-    return Checked({node: facts_of(answers[node], node) for node in versions}, lost)
+    facts = dict(_readable({node: answers[node] for node in versions}, facts_of, lost))
+    return Checked({node: facts[node] for node in nodes if node in facts}, lost)
+
+
+def _readable(
+    answers: Mapping[NodeName, bytes], read: Callable[[bytes, NodeName], T], lost: dict[NodeName, str]
+) -> Iterator[tuple[NodeName, T]]:
+    """What nodes tell of themselves; of the others, ``lost`` gets the reason."""
+    for node, content in answers.items():
+        try:
+            yield node, read(content, node)
+        except InputError as error:
+            lost[node] = f"what mnb doctor says there cannot be read: {str(error).removeprefix(f'{node}: ')}"
 
 
 @contextlib.contextmanager
@@ -175,8 +187,8 @@ def _retest(work: Work) -> None:
     fleet = FleetFolder.read(work.folder)
     nodes = picked(fleet)
     for session, missing in retests_left(fleet, nodes).items():
-        if not any(isinstance(event, Retested) and event.session == session for event in fleet.ledger.events):
-            work.writer.tell(Retested(session=session, nodes=dict(nodes)))
+        if new := {node: nodes[node] for node in missing if (node, session) not in fleet.standings}:
+            work.writer.tell(Retested(session=session, nodes=new))
         for node in missing:
             work.tell(f"{session}: {node}: {nodes[node]}")
         run_session(work, missing, session)

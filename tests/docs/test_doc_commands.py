@@ -66,6 +66,7 @@ TABLE: dict[str, Check] = {
     "mnb bundle results --sign ~/.ssh/id_ed25519": Check(
         "elsewhere", "test_a_key_of_nobody_who_may_sign_fails_without_rules_too signs, with a key of its own"
     ),
+    "mnb report acceptance/nodes/gpu001/screen.tar.gz": Check("elsewhere", "test_fleet_bundles"),
     "mnb fleet run standard --launcher slurm --nodes 16 --jobs '--repeat 3' -o acceptance -- --partition=gpu": FLEET,
     "mnb fleet adopt results --hosts 'gpu[001-016]'": FLEET,
     "mnb fleet render slurm standard --nodes 16 -o acceptance -- --partition=gpu > job.sbatch": RENDERED,

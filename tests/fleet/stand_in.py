@@ -77,7 +77,7 @@ def make_stand_in(folder: Path) -> StandIn:
     """A stand-in that tells of this machine, and leaves a run of two launches."""
     folder.mkdir()
     make_records.write_run(folder / "results", make_records.plan("tiny", {"toy_reg": make_records.PER_GPU}, 1, 2))
-    (folder / "results.summary.json").write_text(encode_summary(load(folder / "results")))
+    summarise(folder / "results")
     with open_nvml() as nvml:
         facts = NodeFacts(inventory=read_inventory(), tier="full", conditions=read_conditions(nvml, ()))
     (folder / "doctor.json").write_bytes(msgspec.json.encode(facts))
@@ -85,6 +85,11 @@ def make_stand_in(folder: Path) -> StandIn:
     (folder / "mnb").chmod(0o755)
     (folder / "tiny.json").write_text(PROFILE)
     return StandIn(folder)
+
+
+def summarise(results: Path) -> None:
+    """Write what the stand-in tells as the summary of these results."""
+    results.with_name(f"{results.name}.summary.json").write_text(encode_summary(load(results)))
 
 
 def kill_all_in(folder: Path, limit_s: float = 60.0) -> None:

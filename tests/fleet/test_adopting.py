@@ -11,8 +11,11 @@ import pytest
 from kubernetes.client import ApiClient
 
 from milabench_ng.cli import call
-from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.adopting import adopt
+from milabench_ng.fleet.folder import FleetFolder, is_fleet
 from milabench_ng.fleet.rendering.indexed_job import JobRequest, indexed_job
+from milabench_ng.fleet.summaries import summaries
+from milabench_ng.fleet.writer import FleetWriter
 from tests.fleet.made_folders import write_session
 from tests.fleet.stand_in import make_stand_in
 
@@ -46,6 +49,36 @@ def test_a_node_without_gpus_asks_for_none(capsys: pytest.CaptureFixture[str]) -
     job = json.loads(capsys.readouterr().out)["items"][1]
     assert job["spec"]["template"]["spec"]["containers"][0]["resources"] == {}
     assert call(("fleet", "render", "k8s", *words, "--jobs", "-o x")) == 2
+
+
+def test_one_bad_manifest_is_that_nodes_own_problem(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    for node in ("gpu1", "gpu2"):
+        write_session(folder / "nodes" / node / "screen", node, "screen", lambda *_: 1.0)
+    (folder / "nodes/gpu1/screen/run.json").write_text("{")
+    (folder / "fleet.jsonl").write_text("of an adoption that was cut short\n")
+    assert call(("fleet", "adopt", str(folder))) == 0
+    found = FleetFolder.read(folder)
+    assert found.ledger.problems == ()
+    problems = {one.session.node: one.problem for one in summaries(found)}
+    assert "run.json" in problems["gpu1"]
+    assert problems["gpu2"] == ""
+    assert (folder / "nodes/gpu2/screen.summary.json").exists()
+
+
+def test_an_adoption_that_is_cut_short_leaves_no_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "results"
+    write_session(folder / "nodes" / "gpu1" / "screen", "gpu1", "screen", lambda *_: 1.0)
+
+    def cut(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FleetWriter, "tell", cut)
+        with pytest.raises(KeyboardInterrupt):
+            adopt(folder, (), ("mnb",))
+    assert not is_fleet(folder)
+    assert adopt(folder, (), ("mnb",)).ledger.problems == ()
 
 
 def test_what_pods_leave_becomes_a_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

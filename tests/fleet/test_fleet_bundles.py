@@ -88,13 +88,19 @@ def test_a_signature_is_over_the_whole_fleet(fleet: Path, say: Say, tmp_path: Pa
     assert say("verify", fleet, "--allowed-signers", signers)[0] == 1
 
 
-def test_plain_folders_are_packed_as_nodes_do(fleet: Path, tmp_path: Path) -> None:
+def test_plain_folders_are_packed_as_nodes_do(fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle = tmp_path / "fleet.bundle.tar.gz"
     assert call(["bundle", str(fleet), "-o", str(bundle)]) == 0
+    capsys.readouterr()
     before = {one.name: one.ledger for one in FleetFolder.read(fleet).sessions}
     with opened_fleet(bundle) as there:
         assert {one.name: one.ledger for one in there.fleet.sessions} == before
         assert there.damage == ()
+        packed_folder, plain_folder = there.fleet.sessions[0].path, session_folder(fleet, "gpu1", "screen")
+        assert call(["report", str(packed_folder), "--format", "csv"]) == 0
+        of_packed = capsys.readouterr().out
+        assert call(["report", str(plain_folder), "--format", "csv"]) == 0
+        assert capsys.readouterr().out == of_packed
     assert session_folder(fleet, "gpu1", "screen").is_dir()
     assert not [path for path in fleet.iterdir() if path.name.startswith(".")]
 

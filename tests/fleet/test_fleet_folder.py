@@ -80,11 +80,16 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 def test_what_does_not_belong_there_is_named(tmp_path: Path) -> None:
     folder = write_fleet(tmp_path / "fleet", BEGUN)
-    for name in ("gpu3/screen", "gpu2/other", "-oProxyCommand/screen", "gpu2/.screen.new"):
+    for name in ("gpu3/screen", "gpu2/other", "-oProxyCommand/screen", "gpu2/.screen.new", "gpu2/screen.aside-1"):
         (folder / "nodes" / name).mkdir(parents=True)
+    (folder / "nodes/gpu2/retest-1.aside-12.tar.gz").touch()
+    (folder / "nodes/gpu2/odd.tar.gz").touch()
     (folder / "nodes/gpu10").symlink_to(tmp_path)
     fleet = FleetFolder.read(folder)
-    assert (fleet.sessions, fleet.strangers) == ((), ("-oProxyCommand", "gpu2/other", "gpu3/screen"))
+    assert (fleet.sessions, fleet.strangers) == (
+        (),
+        ("-oProxyCommand", "gpu2/odd.tar.gz", "gpu2/other", "gpu3/screen"),
+    )
 
 
 def test_how_it_stands_with_a_node_is_the_last_that_happened(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from milabench_ng.fleet.launchers.interface import Asked, Ended, Heard
 from milabench_ng.fleet.launchers.local import Local, make
 from milabench_ng.fleet.ledger import FleetFinished, FleetSession, NodeStarted
 from milabench_ng.fleet.manifest import FleetManifest
+from milabench_ng.fleet.retesting import nodes_left
 from milabench_ng.fleet.running import resume, run
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text
@@ -27,6 +28,7 @@ from milabench_ng.records.ledger import Attempt, Session, check_chain
 from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.names import LEDGER
 from tests.fleet.made_folders import records_of
+from tests.fleet.stand_in import make_stand_in
 
 pytestmark = pytest.mark.slow
 MNB = (sys.executable, "-m", "milabench_ng")
@@ -104,8 +106,7 @@ def test_a_fleet_of_which_one_node_dies_and_one_is_never_reached(tmp_path: Path)
     assert [event.node for event in later if isinstance(event, NodeStarted)] == ["killed", "away"]
     assert before == session_file(folder, "whole", "screen").stat().st_mtime_ns
     assert second.strangers == ()
-    assert resume(second, Local(launcher.nodes), (), told.append).ledger == second.ledger
-    assert told[-1].startswith("nothing left to do")
+    assert nodes_left(second) == ()
 
 
 def test_unequal_software_stops_a_fleet_before_it_starts(tmp_path: Path) -> None:
@@ -128,6 +129,33 @@ def test_a_node_without_mnb_is_lost_with_what_its_shell_says(tmp_path: Path) -> 
     standing = found.standings["local-1", "screen"]
     assert standing.state == "lost"
     assert "/no/such/mnb" in standing.reason
+
+
+def test_a_node_that_says_nothing_that_can_be_read_is_lost_and_the_others_go_on(tmp_path: Path) -> None:
+    stand_in = make_stand_in(tmp_path / "mnb")
+    script = Path(stand_in.command).read_text()
+    cases = f"""if test $1 = doctor; then
+    if mkdir {tmp_path}/first 2>/dev/null; then echo '{{'; exit; fi
+    if mkdir {tmp_path}/second 2>/dev/null; then sed 's/"tier":"full"/"tier":7/' "$here/doctor.json"; exit; fi
+fi
+case $1"""
+    Path(stand_in.command).write_text(script.replace("case $1", cases, 1))
+    launcher = Local(("a", "b", "c"))
+    found = run(tmp_path / "fleet", manifest(launcher, tmp_path / "there", (stand_in.command,)), launcher, str)
+    assert sorted(one.state for one in found.standings.values()) == ["ended", "lost", "lost"]
+    reasons = " ".join(one.reason for one in found.standings.values())
+    assert "what mnb doctor says there cannot be read: not JSON" in reasons
+    assert "tier" in reasons
+
+
+def test_a_fleet_folder_may_be_named_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "fleet").symlink_to(tmp_path / "disk")
+    launcher = make(Asked(count=1))
+    stand_in = make_stand_in(tmp_path / "mnb")
+    found = run(tmp_path / "fleet", manifest(launcher, tmp_path / "there", (stand_in.command,)), launcher, str)
+    assert found.standings["local-1", "screen"].here
+    assert (tmp_path / "disk" / "fleet.jsonl").exists()
 
 
 def test_what_is_no_set_of_local_nodes_is_refused() -> None:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 import shlex
+import threading
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from milabench_ng.cli import call
 from milabench_ng.fleet.common_start import loose_clocks
-from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.folder import FleetFolder, NodeSession
 from milabench_ng.fleet.ledger import Clock, CommonStart, Retested
-from tests.fleet.made_folders import write_session
-from tests.fleet.stand_in import StandIn, make_stand_in
+from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
+from milabench_ng.fleet.retesting import nodes_left
+from tests.fleet.made_folders import write_fleet, write_session
+from tests.fleet.stand_in import StandIn, make_stand_in, summarise
+from tests.fleet.test_killed_nodes import kill_soon
 
 SLOW = "local-3"
 
@@ -28,6 +34,7 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
         for session in ("screen", "retest-1", "retest-2"):
             factor = 0.85 if node == SLOW else 1.0
             write_session(made.leaves(node, session), node, session, lambda *_, factor=factor: factor)
+            summarise(made.leaves(node, session))
     return made
 
 
@@ -67,6 +74,20 @@ def test_a_slow_node_and_some_others_run_again_in_sessions_of_their_own(
     assert again.standings[SLOW, "retest-2"].collected
     called = next(tmp_path.glob(f"there/*/{SLOW}/called")).read_text().split()
     assert called == ["jobs", "jobs", "jobs", "resume"], "the first two are not done again"
+
+
+def test_the_head_reads_no_records_of_nodes_that_sent_their_summaries(
+    stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither to pick nodes for retests, nor for the verdict."""
+
+    def read(session: NodeSession) -> tuple[bytes | None, str]:
+        raise AssertionError(session.name)
+
+    monkeypatch.setattr("milabench_ng.fleet.summaries.encoded", read)
+    assert fleet(stand_in, tmp_path, "--nodes", "8", "--retests", "1") == 1
+    found = FleetFolder.read(tmp_path / "fleet")
+    assert {one.session for one in found.sessions} == {"screen", "retest-1"}
 
 
 def test_without_suspicion_nothing_runs_again(stand_in: StandIn, tmp_path: Path) -> None:
@@ -111,3 +132,89 @@ def test_a_burn_in_repeats_until_its_time_is_over(
     ):
         assert fleet(stand_in, tmp_path / "other", "--nodes", "1", *words) == 2
         assert why in capsys.readouterr().err
+
+
+def test_a_node_screened_in_a_resume_is_retested_too(stand_in: StandIn, tmp_path: Path) -> None:
+    """The slow node hangs at first, while another is picked; the picks of the resume have controls of their own."""
+    other = "local-6"
+    write_session(stand_in.leaves(other, "screen-slow"), other, "screen", lambda *_: 0.85)
+    mend = swapped(stand_in, other)
+    stand_in.hang(SLOW)
+    killer = threading.Thread(target=kill_soon, args=(tmp_path, SLOW))
+    killer.start()
+    assert fleet(stand_in, tmp_path, "--nodes", "8", "--retests", "1") == 1
+    killer.join()
+    first = FleetFolder.read(tmp_path / "fleet")
+    (before,) = (event.nodes for event in first.ledger.events if isinstance(event, Retested))
+    assert (other in before, SLOW in before) == (True, False)
+    stand_in.hang(SLOW, False)
+    assert call(("fleet", "resume", str(tmp_path / "fleet"))) == 1
+    found = FleetFolder.read(tmp_path / "fleet")
+    _, late = (event.nodes for event in found.ledger.events if isinstance(event, Retested))
+    assert late[SLOW].startswith("may be slow in all")
+    assert not set(late) & set(before)
+    assert set(late.values()) == {late[SLOW], "control"}
+    assert found.standings[SLOW, "retest-1"].here
+    assert nodes_left(found) == ()
+    mend()
+
+
+def swapped(stand_in: StandIn, node: str) -> Callable[[], None]:
+    """Have a node leave slow results; what is returned takes that back."""
+    healthy, slow = stand_in.leaves(node, "screen"), stand_in.leaves(node, "screen-slow")
+    aside = healthy.with_name("healthy")
+    healthy.rename(aside)
+    slow.rename(healthy)
+    summarise(healthy)
+
+    def back() -> None:
+        healthy.rename(slow)
+        aside.rename(healthy)
+        summarise(healthy)
+
+    return back
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The scripts that would be handed to Slurm."""
+    scripts: list[str] = []
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    monkeypatch.setattr("milabench_ng.cli.fleet.submit", lambda script: scripts.append(script) or 0)
+    return scripts
+
+
+def test_a_resume_under_slurm_asks_for_the_nodes_of_open_retests_too(tmp_path: Path, submitted: list[str]) -> None:
+    nodes = [f"gpu{number}" for number in range(1, 7)]
+    picked = Retested(session="retest-1", nodes={"gpu2": "may be slow", "gpu5": "control"})
+    folder = write_fleet(tmp_path / "fleet", nodes, more=[picked], without=["gpu6"])
+    of_slurm(folder)
+    assert call(("fleet", "resume", str(folder))) == 0
+    assert "#SBATCH --nodelist=gpu2,gpu5,gpu6\n" in submitted[0]
+    assert "#SBATCH --nodes=3\n" in submitted[0]
+
+
+def test_a_resume_under_slurm_with_only_retests_missing_submits_them(tmp_path: Path, submitted: list[str]) -> None:
+    nodes = [f"gpu{number}" for number in range(1, 7)]
+    picked = Retested(session="retest-1", nodes={"gpu2": "may be slow", "gpu5": "control"})
+    folder = write_fleet(tmp_path / "fleet", nodes, more=[picked])
+    of_slurm(folder)
+    assert call(("fleet", "resume", str(folder))) == 0
+    assert "#SBATCH --nodelist=gpu2,gpu5\n" in submitted[0]
+
+
+def test_a_whole_fleet_of_slurm_is_resumed_anywhere(
+    tmp_path: Path, submitted: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_fleet(tmp_path / "fleet", ["gpu1", "gpu2"])
+    of_slurm(folder)
+    assert call(("fleet", "resume", str(folder))) == 3
+    assert "nothing left to do" in capsys.readouterr().err
+    assert submitted == []
+
+
+def of_slurm(folder: Path) -> None:
+    """Make the fleet one that Slurm started, with one retest."""
+    file = folder / FLEET_MANIFEST
+    made = msgspec.json.decode(file.read_bytes(), type=FleetManifest)
+    file.write_bytes(encode_fleet_manifest(msgspec.structs.replace(made, launcher="slurm", retests=1)))

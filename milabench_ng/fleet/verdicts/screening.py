@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
@@ -32,14 +32,9 @@ class Screening(msgspec.Struct, frozen=True, kw_only=True):
     controls: tuple[str, ...]
     """Nodes in the middle of the fleet, which show what changed for all nodes between screen and retest."""
 
-    @property
-    def retest(self) -> tuple[str, ...]:
-        """All nodes to run again."""
-        return (*(one.node for one in self.suspicious), *self.controls)
 
-
-def suspicious(fleet: Measured, strict: Strictness = USUAL) -> Screening:
-    """The nodes to retest in sessions of their own."""
+def suspicious(fleet: Measured, strict: Strictness = USUAL, *, tried: Collection[str] = ()) -> Screening:
+    """The nodes to retest in sessions of their own. ``tried``: nodes that did retests before, and are no controls."""
     found = columns_of(fleet)
     spreads = spreads_of(found)
     slow = slow_in_screen(found, spreads, strict)
@@ -49,7 +44,8 @@ def suspicious(fleet: Measured, strict: Strictness = USUAL) -> Screening:
         if slow[place] or failed:
             columns = tuple(found.columns[column] for column in slow[place])
             made.append(Suspicion(node=node, columns=columns, failed=failed))
-    return Screening(suspicious=tuple(made), controls=_controls(fleet, found, [one.node for one in made], strict))
+    suspects = [one.node for one in made]
+    return Screening(suspicious=tuple(made), controls=_controls(fleet, found, suspects, strict, tried))
 
 
 def slow_in_screen(found: Columns, spreads: Sequence[Spread], strict: Strictness) -> list[list[int]]:
@@ -65,7 +61,9 @@ def slow_in_screen(found: Columns, spreads: Sequence[Spread], strict: Strictness
     return [sorted(columns, key=lambda column: float(beyond[node, column])) for node, columns in enumerate(slow)]
 
 
-def _controls(fleet: Measured, found: Columns, suspects: Sequence[str], strict: Strictness) -> tuple[str, ...]:
+def _controls(
+    fleet: Measured, found: Columns, suspects: Sequence[str], strict: Strictness, tried: Collection[str]
+) -> tuple[str, ...]:
     """As many as nodes are suspicious, those nearest to the median."""
     if not suspects or not found.columns:
         return ()
@@ -73,4 +71,4 @@ def _controls(fleet: Measured, found: Columns, suspects: Sequence[str], strict: 
     away = np.abs(found.screen[:, 0] - np.nanmedian(found.screen[:, 0]))
     order = np.argsort(away)  # those without results last
     free = (fleet.nodes[place] for place in order if not np.isnan(away[place]))
-    return tuple(sorted([node for node in free if node not in suspects][:wanted]))
+    return tuple(sorted([node for node in free if node not in suspects and node not in tried][:wanted]))

@@ -86,7 +86,8 @@ def judged(
         screen=session(rng, world, truth),
         retests=np.empty((0, *truth.shape)),
     )
-    again = [int(node[1:]) for node in suspicious(screened, strict).retest]
+    found = suspicious(screened, strict)
+    again = [int(node[1:]) for node in (*(one.node for one in found.suspicious), *found.controls)]
     retests = np.full((strict.retests, *truth.shape), np.nan)
     for one in retests:
         one[again] = session(rng, world, truth[again])
