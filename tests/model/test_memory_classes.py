@@ -84,7 +84,8 @@ def test_a_device_below_all_classes_or_of_unknown_size_is_an_error(size: int | N
     [
         ({}, "t: an empty table"),
         ({"large": 8}, "t: memory class: expected a size, got 'large'"),
-        ({"16": 8}, "t: memory class '16' is below 1 MiB"),
+        ({"16": 8}, "t: memory class: 16 without a unit is 16 B. Did you mean 16GiB?"),
+        ({"16KiB": 8}, "t: memory class '16KiB' is below 1 MiB"),
         ({"16GiB": 8, "16 gib": 9}, "t: the memory classes '16GiB' and '16 gib' are the same size"),
     ],
 )
