@@ -12,11 +12,8 @@ from cyclopts import Parameter
 from milabench_ng import __version__
 from milabench_ng.cli.fleet_render import render
 from milabench_ng.cli.fleet_request import (
-    FleetOutput,
-    FleetRequest,
-    JobsOption,
-    MnbOption,
-    NodeFolder,
+    FleetOptions,
+    fleet_request,
     own_command,
     script_of,
     words,
@@ -29,6 +26,7 @@ from milabench_ng.fleet.launchers import registry
 from milabench_ng.fleet.launchers.interface import Asked, Launcher
 from milabench_ng.fleet.launchers.slurm import in_allocation, submit
 from milabench_ng.fleet.manifest import FleetManifest, new_fleet_id
+from milabench_ng.fleet.nodes import node_set
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.fleet.retesting import missing_nodes, nodes_left
 from milabench_ng.fleet.running import collect as pull_results
@@ -36,7 +34,7 @@ from milabench_ng.fleet.running import resume as go_on
 from milabench_ng.fleet.running import run as run_fleet
 from milabench_ng.fleet.writer import require_new
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import plain
+from milabench_ng.model.plain import plain, short
 from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.present.render.fleet_tables import standing_document
 from milabench_ng.present.render.sections import Form
@@ -57,15 +55,9 @@ def run(
     /,
     *engine: str,
     launcher: LauncherOption,
-    output: FleetOutput,
     nodes: Whole | None = None,
     hosts: str | None = None,
-    jobs: JobsOption = "",
-    mnb: MnbOption = None,
-    retests: Whole = 3,
-    common_start: str | None = None,
-    burn_in: Annotated[str | None, Parameter(name="--for")] = None,
-    node_folder: NodeFolder = "/var/tmp",
+    options: FleetOptions,
 ) -> int:
     """Run a profile on every node, all at once, and collect the results.
 
@@ -84,17 +76,10 @@ def run(
         Number of nodes.
     hosts
         The nodes by name.
-    retests
-        How many sessions the nodes do again that are suspicious after the first, with some others for comparison.
-    common_start
-        Have all nodes begin at the same moment of their clocks, this long after the check, such as 60s. Their power
-        and cooling are then loaded all at once.
-    burn_in
-        Repeat the profile on every node until this time is over, such as 12h, and go on through failures.
     """
-    asked = FleetRequest(profile, output, jobs, mnb, node_folder, retests, common_start, burn_in)
+    asked = fleet_request(profile, options)
     if launcher == "slurm" and not in_allocation():
-        require_new(output)
+        require_new(options.output)
         if hosts is not None:
             raise InputError("--launcher slurm: Slurm picks the nodes. To name some, add -- --nodelist=NODES")
         return submit(script_of(asked, nodes, engine))
@@ -111,13 +96,13 @@ def run(
         nodes=reached.nodes,
         launcher=launcher,
         engine=engine,
-        mnb=words(mnb, "--mnb") if mnb else own_command(),
+        mnb=words(options.mnb, "--mnb") if options.mnb else own_command(),
         common_start_s=asked.common_start_s,
         burn_in_s=asked.burn_in_s,
-        retests=retests,
-        node_folder=f"{node_folder}/mnb-fleet-{fleet_id}",
+        retests=options.retests,
+        node_folder=f"{options.node_folder}/mnb-fleet-{fleet_id}",
     )
-    return _judged(run_fleet(output, manifest, reached, _tell))
+    return _judged(run_fleet(options.output, manifest, reached, _tell))
 
 
 @fleet.command
@@ -137,7 +122,7 @@ def adopt(folder: Path, /, *, hosts: str | None = None) -> int:
     hosts
         The nodes that should be there: one without results is lost.
     """
-    expected = registry.make("ssh", Asked(hosts=hosts)).nodes if hosts else ()
+    expected = node_set(hosts, f"--hosts {short(hosts)}") if hosts else ()
     return _ended(adopt_results(folder, expected, tuple(sys.argv)))
 
 

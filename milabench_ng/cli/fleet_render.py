@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import cyclopts
-from cyclopts import Parameter
 
 from milabench_ng.cli.fleet_request import (
-    FleetOutput,
-    FleetRequest,
+    FleetOptions,
     JobsOption,
-    MnbOption,
-    NodeFolder,
+    fleet_request,
     given_to_jobs,
     script_of,
     words,
@@ -33,14 +28,8 @@ def slurm(
     profile: ProfileOption,
     /,
     *engine: str,
-    output: FleetOutput,
     nodes: Whole | None = None,
-    jobs: JobsOption = "",
-    mnb: MnbOption = None,
-    retests: Whole = 3,
-    common_start: str | None = None,
-    burn_in: Annotated[str | None, Parameter(name="--for")] = None,
-    node_folder: NodeFolder = "/var/tmp",
+    options: FleetOptions,
 ) -> int:
     """Print the script that `mnb fleet run --launcher slurm` submits.
 
@@ -54,18 +43,8 @@ def slurm(
         Options of sbatch, after "--", such as --partition=gpu.
     nodes
         Number of nodes.
-    retests
-        How many sessions the nodes do again that are suspicious after the first, with some others for comparison.
-    common_start
-        Have all nodes begin at the same moment of their clocks, this long after the check, such as 60s. Their power
-        and cooling are then loaded all at once.
-    burn_in
-        Repeat the profile on every node until this time is over, such as 12h, and go on through failures.
     """
-    print(
-        script_of(FleetRequest(profile, output, jobs, mnb, node_folder, retests, common_start, burn_in), nodes, engine),
-        end="",
-    )
+    print(script_of(fleet_request(profile, options), nodes, engine), end="")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import shlex
 import shutil
@@ -11,8 +12,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from cyclopts import Parameter
 
+from milabench_ng.cli.options import Whole
 from milabench_ng.fleet.manifest import MOST_RETESTS
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.model.errors import InputError
@@ -42,50 +45,83 @@ NodeFolder = Annotated[
 ]
 
 
-class FleetRequest:
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FleetOptions:
+    """Common to `mnb fleet run` and what prints its script.
+
+    Parameters
+    ----------
+    retests
+        How many sessions the nodes do again that are suspicious after the first, with some others for comparison.
+    common_start
+        Have all nodes begin at the same moment of their clocks, this long after the check, such as 60s. Their power
+        and cooling are then loaded all at once.
+    burn_in
+        Repeat the profile on every node until this time is over, such as 12h, and go on through failures.
+    """
+
+    output: FleetOutput
+    jobs: JobsOption = ""
+    mnb: MnbOption = None
+    retests: Whole = 3
+    common_start: str | None = None
+    burn_in: Annotated[str | None, Parameter(name="--for")] = None
+    node_folder: NodeFolder = "/var/tmp"
+
+    def words(self) -> tuple[str, ...]:
+        """Those that are not as usual, for a command line; without the folder."""
+        fields = [one for one in dataclasses.fields(self) if one.name != "output"]
+        given = {_NAMES.get(one.name, one.name): (getattr(self, one.name), one.default) for one in fields}
+        return tuple(f"--{name.replace('_', '-')}={value}" for name, (value, usual) in given.items() if value != usual)
+
+
+_NAMES = {"burn_in": "for"}
+
+
+class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a fleet is to run, found to be valid before any node is reached."""
 
-    def __init__(
-        self,
-        profile: Path,
-        output: Path,
-        jobs: str,
-        mnb: str | None,
-        node_folder: str,
-        retests: int,
-        common_start: str | None,
-        burn_in: str | None,
-    ) -> None:
-        self.file = profile_file(profile)
-        self.text = read_text(self.file)
-        parsed = parse_profile(self.file.stem, self.text, plain(self.file))
-        if not 0 <= retests <= MOST_RETESTS:
-            raise InputError(f"--retests: expected 0 to {MOST_RETESTS}, got {retests}")
-        self.retests = retests
-        self.common_start_s = parse_seconds(common_start, "--common-start") if common_start else 0.0
-        self.burn_in_s = parse_seconds(burn_in, "--for") if burn_in else 0.0
-        self.arguments = words(jobs, "--jobs")
-        given = given_to_jobs(self.file, self.arguments)
-        if burn_in:
-            self.arguments += ("--repeat", str(_repeats(given, parsed, self.burn_in_s)), "--budget", burn_in)
-        self.output = output.absolute()
-        options = {
-            "--jobs": jobs,
-            "--mnb": mnb,
-            "--retests": "" if retests == 3 else str(retests),
-            "--common-start": common_start,
-            "--for": burn_in,
-            "--node-folder": "" if node_folder == "/var/tmp" else node_folder,
-        }
-        self.options = tuple(f"{name}={value}" for name, value in options.items() if value)
+    file: Path
+    """The profile."""
+    text: str
+    arguments: tuple[str, ...]
+    """Of `mnb jobs`."""
+    common_start_s: float
+    burn_in_s: float
+    options: FleetOptions
+
+
+def fleet_request(profile: Path, options: FleetOptions) -> FleetRequest:
+    """Raises InputError for what is not valid."""
+    file = profile_file(profile)
+    text = read_text(file)
+    parsed = parse_profile(file.stem, text, plain(file))
+    if not 0 <= options.retests <= MOST_RETESTS:
+        raise InputError(f"--retests: expected 0 to {MOST_RETESTS}, got {options.retests}")
+    common_start_s = parse_seconds(options.common_start, "--common-start") if options.common_start else 0.0
+    burn_in_s = parse_seconds(options.burn_in, "--for") if options.burn_in else 0.0
+    arguments = words(options.jobs, "--jobs")
+    given = given_to_jobs(file, arguments)
+    if options.burn_in:
+        arguments += ("--repeat", str(_repeats(given, parsed, burn_in_s)), "--budget", options.burn_in)
+    return FleetRequest(
+        file=file,
+        text=text,
+        arguments=arguments,
+        common_start_s=common_start_s,
+        burn_in_s=burn_in_s,
+        options=options,
+    )
 
 
 def script_of(asked: FleetRequest, nodes: int | None, options: tuple[str, ...]) -> str:
     if nodes is None or nodes < 1:
         raise InputError("--launcher slurm: say how many nodes to ask for. Try --nodes 16")
     given = ("--", *options) if options else ()  # to be recorded, for a resume
-    words = (str(asked.file.absolute()), "--launcher=slurm", f"--output={asked.output}", *asked.options, *given)
-    return slurm_script(nodes, (*own_command(), "fleet", "run", *words), options, f"{asked.output}-%j.log")
+    output = asked.options.output.absolute()
+    words = (str(asked.file.absolute()), "--launcher=slurm", f"--output={output}", *asked.options.words(), *given)
+    return slurm_script(nodes, (*own_command(), "fleet", "run", *words), options, f"{output}-%j.log")
 
 
 def given_to_jobs(profile: Path, words: Sequence[str]) -> Mapping[str, Any]:

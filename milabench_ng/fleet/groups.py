@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 
-from milabench_ng.fleet.nodes import NodeName
+from milabench_ng.fleet.nodes import NodeName, node_set
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text
 from milabench_ng.model.plain import plain, short
@@ -27,25 +26,9 @@ def read_groups(file: Path, nodes: Sequence[NodeName]) -> Mapping[NodeName, str]
         name, colon, listed = (word.strip() for word in words.partition(":"))
         if not (name and colon and listed):
             raise InputError(f"{plain(file)}: line {number}: expected GROUP: NODES, such as rack1: gpu[001-016]")
-        for node in _expanded(listed, f"{plain(file)}: line {number}"):
+        for node in node_set(listed, f"{plain(file)}: line {number}"):
             if found.setdefault(node, name) != name:
                 raise InputError(f"{plain(file)}: line {number}: {short(node)} is also in {short(found[node])}")
     if not any(node in found for node in nodes):
         raise InputError(f"{plain(file)}: no node of the fleet is in a group. Its nodes are {short(', '.join(nodes))}")
     return {node: found.get(node, UNGROUPED) for node in nodes}
-
-
-def _expanded(text: str, where: str) -> list[NodeName]:
-    """The nodes of a set; names alone need no ClusterShell."""
-    if "[" not in text and "@" not in text:
-        return text.replace(",", " ").split()
-    try:
-        sets = import_module("ClusterShell.NodeSet")
-    except ModuleNotFoundError:
-        raise InputError(
-            f'{where}: node sets need ClusterShell. pip install "milabench_ng[fleet]", or write all names'
-        ) from None
-    try:
-        return list(map(str, sets.NodeSet(text)))
-    except sets.NodeSetParseError as error:
-        raise InputError(f"{where}: {short(error)}") from None

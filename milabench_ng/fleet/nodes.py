@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Annotated
 
 import msgspec
@@ -26,6 +28,41 @@ def node_name(text: str) -> NodeName:
     if not re.fullmatch(NODE, text):
         raise InputError(f"node {short(repr(text))}: expected letters, digits, dots and dashes")
     return text
+
+
+def node_set(text: str, where: str) -> tuple[NodeName, ...]:
+    """The nodes of a set such as ``gpu[001-016],gpu020``; names alone need no ClusterShell.
+
+    Raises InputError, which begins with ``where``, for what is none.
+    """
+    if not _OF_SETS & set(text):
+        names = text.replace(",", " ").split()
+    else:
+        try:
+            sets = import_module("ClusterShell.NodeSet")
+        except ModuleNotFoundError:
+            raise InputError(
+                f'{where}: node sets need ClusterShell. pip install "milabench_ng[fleet]", or write all names'
+            ) from None
+        try:
+            names = list(map(str, sets.NodeSet(text)))
+        except sets.NodeSetException as error:
+            raise InputError(f"{where}: {short(error)}. Expected nodes such as gpu[001-016]") from None
+    if not names:
+        raise InputError(f"{where}: no node. Expected nodes such as gpu[001-016]")
+    return tuple(dict.fromkeys(map(node_name, names)))
+
+
+_OF_SETS = frozenset("[]@!&^%*?")
+"""What names alone do not have."""
+
+
+def nodes_by_value(values: Mapping[NodeName, str]) -> dict[str, tuple[NodeName, ...]]:
+    """Nodes by value, the most frequent first."""
+    found: dict[str, list[NodeName]] = {}
+    for node, value in values.items():
+        found.setdefault(value, []).append(node)
+    return {value: tuple(nodes) for value, nodes in sorted(found.items(), key=lambda item: -len(item[1]))}
 
 
 def retest(number: int) -> SessionName:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
-from statistics import mode
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from milabench_ng.fleet.ledger import Clock, Differed
-from milabench_ng.fleet.nodes import NodeName
+from milabench_ng.fleet.nodes import NodeName, nodes_by_value
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import MIB, convert_json, parse_json
 from milabench_ng.model.units import GIB, counted, format_bytes
@@ -24,6 +23,8 @@ from milabench_ng.node.wall_clock import WallClock
 
 LARGEST = 4 * MIB
 """Bytes that a node may say of itself."""
+CLOSE_S = 1.0
+"""Clocks that may be off by more make no common start: power supplies and fans answer within seconds."""
 _SHOWN = 8
 """Names of nodes that a message lists."""
 
@@ -74,7 +75,7 @@ def require_equal(versions: Mapping[NodeName, Mapping[str, str]], own: str) -> N
     found = [
         (package, by_value)
         for package in packages
-        if len(by_value := _by_value({node: one.get(package, "missing") for node, one in versions.items()})) > 1
+        if len(by_value := nodes_by_value({node: one.get(package, "missing") for node, one in versions.items()})) > 1
     ]
     lines = [f"  {package}: {_listed(by_value)}" for package, by_value in found]
     others = {one["mnb"] for one in versions.values() if one.get("mnb", own) != own} if not lines else set()
@@ -95,7 +96,7 @@ def differences(facts: Facts) -> Iterator[Differed]:
     """In what nodes differ although they should be alike. Pure."""
     told = {node: dict(_told(one)) for node, one in facts.items()}
     for what in dict.fromkeys(what for one in told.values() for what in one):
-        by_value = _by_value({node: one.get(what, "unknown") for node, one in told.items()})
+        by_value = nodes_by_value({node: one.get(what, "unknown") for node, one in told.items()})
         if len(by_value) > 1:
             yield Differed(what=what, values=by_value)
 
@@ -105,6 +106,18 @@ def clocks(facts: Facts) -> Iterator[Clock]:
     for node, one in facts.items():
         if (clock := one.wall_clock) is not None:
             yield Clock(node=node, synchronized=clock.synchronized, offset_s=clock.offset_s, error_s=clock.error_s)
+
+
+def loose_clocks(clocks: Iterable[Clock]) -> tuple[str, ...]:
+    """Nodes whose clock is not known to be close enough for a common start, each with the reason."""
+    return tuple(f"{one.node}: {why}" for one in clocks if (why := _why_loose(one)))
+
+
+def _why_loose(clock: Clock) -> str:
+    if not clock.synchronized:
+        return "no NTP client sets its clock"
+    off = abs(clock.offset_s) + clock.error_s
+    return f"its clock may be off by {off:.1f} s" if off > CLOSE_S else ""
 
 
 def in_words(difference: Differed) -> str:
@@ -164,13 +177,6 @@ def _stable(command_line: str) -> str:
     """Kernel options without those that name a disk or boot of one node."""
     names = ("BOOT_IMAGE=", "root=", "initrd=", "ip=", "resume=", "BOOTIF=", "hostname=")
     return " ".join(word for word in command_line.split() if not word.startswith(names))
-
-
-def _by_value(values: Mapping[NodeName, str]) -> dict[str, tuple[NodeName, ...]]:
-    """Nodes by value, the most frequent first."""
-    usual = mode(values.values()) if values else ""
-    ordered = sorted(dict.fromkeys(values.values()), key=lambda value: value != usual)
-    return {value: tuple(node for node, one in values.items() if one == value) for value in ordered}
 
 
 def _listed(by_value: Mapping[str, tuple[NodeName, ...]]) -> str:

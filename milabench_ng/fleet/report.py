@@ -11,7 +11,7 @@ import numpy as np
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.measuring import FleetResults, ScoreStatus, SessionOfNode
-from milabench_ng.fleet.nodes import SCREEN, NodeName
+from milabench_ng.fleet.nodes import SCREEN, NodeName, nodes_by_value
 from milabench_ng.fleet.verdicts.judging import judge
 from milabench_ng.fleet.verdicts.limits import USUAL, Strictness
 from milabench_ng.fleet.verdicts.measured import Kind, Measured, average, middle
@@ -204,23 +204,13 @@ def _score(screens: Sequence[SessionOfNode], nodes: int, price: float | None) ->
 
 def _differing(screens: Iterable[SessionOfNode]) -> tuple[Differing, ...]:
     """What has more than one value, or is known of some nodes only; and warnings that not all nodes have."""
-    traits: dict[str, dict[str, list[NodeName]]] = {}
     every = list(screens)
+    told: dict[str, dict[NodeName, str]] = {}
     for what in dict.fromkeys(what for one in every for what in one.traits):
-        for one in every:
-            traits.setdefault(what, {}).setdefault(one.traits.get(what, "not recorded"), []).append(one.node)
+        told[what] = {one.node: one.traits.get(what, "not recorded") for one in every}
     for mark in dict.fromkeys(mark for one in every for mark in one.marks):
-        for one in every:
-            traits.setdefault(f"warning: {mark}", {}).setdefault("yes" if mark in one.marks else "no", []).append(
-                one.node
-            )
+        told[f"warning: {mark}"] = {one.node: "yes" if mark in one.marks else "no" for one in every}
+    grouped = {what: nodes_by_value(values) for what, values in told.items()}
     return tuple(
-        Differing(
-            what=what,
-            values=tuple(
-                (value, tuple(nodes)) for value, nodes in sorted(values.items(), key=lambda item: -len(item[1]))
-            ),
-        )
-        for what, values in traits.items()
-        if len(values) > 1
+        Differing(what=what, values=tuple(values.items())) for what, values in grouped.items() if len(values) > 1
     )

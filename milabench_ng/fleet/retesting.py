@@ -65,7 +65,6 @@ def _why(one: Suspicion) -> str:
     """``may be slow in vae, device 3, and 2 more; failed: lstm``."""
     told = [f"failed: {', '.join(one.failed)}"] if one.failed else []
     if one.columns:
-        first, more = one.columns[0], len(one.columns) - 1
-        where = first.test or (f"device {first.device}" if first.device else f"all {first.kind} tests")
-        told.insert(0, f"may be slow in {where}{f', and {more} more' if more else ''}")
+        more = len(one.columns) - 1
+        told.insert(0, f"may be slow in {one.columns[0].words}{f', and {more} more' if more else ''}")
     return "; ".join(told)

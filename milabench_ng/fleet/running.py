@@ -12,7 +12,6 @@ from typing import TypeVar
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.fleet.common_start import loose_clocks
 from milabench_ng.fleet.folder import FleetFolder, NodeSession, session_file
 from milabench_ng.fleet.launchers.interface import Ended, Launcher
 from milabench_ng.fleet.ledger import (
@@ -38,6 +37,7 @@ from milabench_ng.fleet.preflight import (
     differences,
     facts_of,
     in_words,
+    loose_clocks,
     require_equal,
     versions_of,
 )

@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from ClusterShell.Event import EventHandler
-from ClusterShell.NodeSet import NodeSet, NodeSetException
 from ClusterShell.Task import Task
 
 from milabench_ng.fleet.launchers.interface import NODE_WORD, Asked, Ended, Heard, Said
-from milabench_ng.fleet.nodes import NodeName, node_name
+from milabench_ng.fleet.nodes import NodeName, node_set
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import short
 
 CONNECT_S = 30
 """How long a node may take to answer at first."""
@@ -70,13 +70,7 @@ def make(asked: Asked) -> Ssh:
         return Ssh(asked.known, asked.engine)
     if asked.hosts is None or asked.count is not None:
         raise InputError("--launcher ssh takes --hosts, and no --nodes. Try --hosts 'gpu[001-016]'")
-    try:
-        names = tuple(NodeSet(asked.hosts))
-    except NodeSetException as error:
-        raise InputError(f"--hosts {asked.hosts}: {error}. Try --hosts 'gpu[001-016]'") from None
-    if not names:
-        raise InputError(f"--hosts {asked.hosts}: no node. Try --hosts 'gpu[001-016]'")
-    return Ssh(tuple(map(node_name, names)), asked.engine)
+    return Ssh(node_set(asked.hosts, f"--hosts {short(asked.hosts)}"), asked.engine)
 
 
 class _Told(EventHandler):  # type: ignore[misc]  # ClusterShell has no types

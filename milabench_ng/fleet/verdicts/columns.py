@@ -14,7 +14,8 @@ from typing import Literal, get_args
 import msgspec
 import numpy as np
 
-from milabench_ng.fleet.verdicts.measured import Array, Kind, Measured, average, middle, places_of, without
+from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.fleet.verdicts.measured import WORDS, Array, Kind, Measured, average, middle, places_of, without
 
 Scope = Literal["all", "test", "device"]
 
@@ -26,6 +27,13 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     test: str | None = None
     device: str | None = None
+
+    @property
+    def words(self) -> str:
+        """In what a node is slow."""
+        if self.scope == "device":
+            return f"device {self.device}"
+        return name_of_row(self.test) if self.test is not None else f"all {WORDS[self.kind]} tests"
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -27,6 +27,10 @@ _KINDS: Mapping[str, Kind] = {
 }
 
 
+WORDS: Mapping[Kind, str] = {"gpu": "GPU-bound", "host": "host-bound", "storage": "storage", "link": "link"}
+"""What tests of a kind are called."""
+
+
 def kind_of(bound: str | None) -> Kind:
     """The part that ``bound``, as the workload declares it, depends on; the host if it declares nothing known."""
     return _KINDS.get(bound or "", "host")

@@ -24,9 +24,6 @@ def drain_facts(verdicts: Sequence[NodeVerdict]) -> Iterator[Fact]:
 
 def _detail(one: NodeVerdict) -> str:
     if one.cause is not None and one.ratio is not None:
-        cause = one.cause
-        where = name_of_row(cause.test) if cause.test else f"all {cause.kind} tests"
-        device = f" on device {cause.device}" if cause.device else ""
-        return f", {100 * (1 - one.ratio.value):.1f}% in {where}{device}"
+        return f", {100 * (1 - one.ratio.value):.1f}% in {one.cause.words}"
     failed = f"{', '.join(map(name_of_row, one.failed))} failed" if one.failed else ""
     return f", {one.why or failed}" if one.why or failed else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from milabench_ng.fleet.verdicts.measured import WORDS
 from milabench_ng.fleet.verdicts.planning import FleetPlan, Sampled
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, whole
@@ -25,7 +26,7 @@ def _facts(made: FleetPlan) -> list[Fact]:
         if best
         else f"none of these keeps a risk of {_percent(wanted.risk)}: look for slower nodes (--slow), or accept more"
     )
-    tests = ", ".join(f"{count} {_KINDS[kind]}" for kind, count in wanted.kinds.items())
+    tests = ", ".join(f"{count} {WORDS[kind]}" for kind, count in wanted.kinds.items())
     return [
         Fact("fleet", f"{wanted.nodes:,} nodes of {counted(wanted.devices, 'GPU')}; tests: {tests}"),
         Fact(
@@ -104,7 +105,6 @@ def _hours(cell: Cell) -> str:
     )
 
 
-_KINDS = {"gpu": "GPU-bound", "host": "host-bound", "storage": "of storage", "link": "of links"}
 _NOTE = (
     "Declared spread: launches 1% (host 3%), days 0.5% (5%), nodes 0.85% in all GPU-bound tests and 0.5% in each of "
     "them (3% and 1%)."

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.fleet.report import FleetReport, NodeLine
-from milabench_ng.fleet.verdicts.columns import Column
-from milabench_ng.fleet.verdicts.measured import Kind
+from milabench_ng.fleet.verdicts.measured import WORDS, Kind
 from milabench_ng.fleet.verdicts.verdict import VERDICTS
 from milabench_ng.model.plain import plain
 from milabench_ng.model.units import counted
@@ -60,17 +59,6 @@ def fleet_facts(report: FleetReport) -> Iterator[Fact]:
     yield from _scores(report)
 
 
-def cause_of(cause: Column | None) -> str | None:
-    """In what a node is slow, in words."""
-    if cause is None:
-        return None
-    if cause.scope == "device":
-        return f"device {cause.device}"
-    if cause.test is not None:
-        return name_of_row(cause.test)
-    return f"all {TESTS[cause.kind]} tests"
-
-
 def not_passed(report: FleetReport) -> Section:
     """The nodes that a buyer has to look at."""
     order = {name: place for place, name in enumerate(VERDICTS)}
@@ -99,13 +87,13 @@ def _row(line: NodeLine) -> tuple[Cell, ...]:
     one = line.verdict
     ratio = (one.ratio.value, one.ratio.low, one.ratio.high) if one.ratio else (None, None, None)
     why = "; ".join(filter(None, (one.why, f"failed: {', '.join(map(name_of_row, one.failed))}" if one.failed else "")))
-    also = ", ".join(told for cause in one.also[:MOST_NAMED] if (told := cause_of(cause)))
+    also = ", ".join(cause.words for cause in one.also[:MOST_NAMED])
     return (
         one.node,
         line.group or None,
         one.verdict,
         *ratio,
-        cause_of(one.cause),
+        one.cause.words if one.cause else None,
         PARTS[one.cause.kind] if one.cause else None,
         one.retests,
         "; ".join(filter(None, (why, f"also {also}" if also else ""))) or None,
@@ -167,7 +155,7 @@ def _differing(report: FleetReport) -> Section:
 def _noticed(report: FleetReport) -> Section:
     scopes = {"all": "all {} tests", "test": "one of the {} tests", "device": "one device, in {} tests"}
     rows = [
-        (scopes[one.scope].format(TESTS[one.kind]), 100 * one.spread, 100 * one.found if one.found < 1 else None)
+        (scopes[one.scope].format(WORDS[one.kind]), 100 * one.spread, 100 * one.found if one.found < 1 else None)
         for one in report.verdict.noticed
     ]
     return table(
@@ -211,7 +199,6 @@ def _tone(cell: Cell) -> Tone:
 
 
 PARTS: dict[Kind, str] = {"gpu": "GPU", "host": "host", "storage": "storage", "link": "links"}
-TESTS: dict[Kind, str] = {"gpu": "GPU-bound", "host": "host-bound", "storage": "storage", "link": "link"}
 _TOLD = {"slow": "slow", "faulty": "faulty", "lost": "lost", "inconclusive": "inconclusive", "pass": "pass"}
 _VERDICT_TONES: dict[int, Tone] = {0: "good", 1: "bad", 3: "fair"}
 _NODE_HEADINGS = (
