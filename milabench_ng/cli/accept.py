@@ -15,7 +15,7 @@ from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.cli.fleet_accept import accept_nodes
 from milabench_ng.cli.options import FormOption, Fraction, Switch, WeightsOption
 from milabench_ng.fleet.accepting import Promise
-from milabench_ng.fleet.folder import is_fleet
+from milabench_ng.fleet.bundling import is_fleet_source, opened_fleet
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.shipped import names
 from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, one_decimal, text
@@ -85,14 +85,15 @@ def accept(
         Also print the probability of each verdict for nodes with a known true ratio.
     """
     asked = Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=tsa_certs)
-    if is_fleet(Path(delivered)):
+    if is_fleet_source(Path(delivered)):
         if explain:
             raise InputError("--explain: not for a fleet. Give the folder of one node")
         promised_by = require_sound(check_results(bid, asked))
         weighed = {suite: scale.weights for suite, scale in load_scales(weights, promised_by.summary).items()}
-        buyer = asked.of_the_buyer(delivered)
+        buyer = asked.of_the_buyer(delivered).of_the_unsigned()
         promise = Promise(bid=promised_by, demands=buyer, weights=weighed, guarantee=guarantee)
-        return accept_nodes(Path(delivered), promise, form)
+        with opened_fleet(Path(delivered)) as there:
+            return accept_nodes(there, promise, form)
     sides = {
         "bid": check_results(bid, asked),
         "delivered": check_results(delivered, asked.of_the_buyer(delivered)),

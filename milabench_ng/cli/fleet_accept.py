@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from milabench_ng.fleet.accepting import AcceptedNode, NodeDecision, Promise, accept_fleet
-from milabench_ng.fleet.folder import FleetFolder
-from milabench_ng.model.plain import plain
+from milabench_ng.fleet.bundling import OpenedFleet
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Cell, Fact, Tone, exact_ratio
 from milabench_ng.present.render.sections import Document, Facts, Form, Heading, table
@@ -25,10 +23,10 @@ _SHOWN: dict[NodeDecision, str] = {
 _TONES: dict[Cell, Tone] = {"violates": "bad", "lost": "bad", "inconclusive": "fair", "meets": "good"}
 
 
-def accept_nodes(delivered: Path, promise: Promise, form: Form) -> int:
+def accept_nodes(delivered: OpenedFleet, promise: Promise, form: Form) -> int:
     """Print the decision on every node; the exit code."""
-    found = accept_fleet(FleetFolder.read(delivered), promise)
-    write(_document(found, promise, plain(delivered)), form, sys.stdout)
+    found = accept_fleet(delivered, promise)
+    write(_document(found, promise, delivered.source), form, sys.stdout)
     decisions = {one.decision for one in found}
     return 1 if decisions & {"breaks", "lost"} else 4 if "inconclusive" in decisions else 0
 

@@ -9,12 +9,12 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.analysis.scoring.weights import Weights
+from milabench_ng.fleet.bundling import OpenedFleet
 from milabench_ng.fleet.folder import FleetFolder, NodeSession
 from milabench_ng.fleet.nodes import SCREEN, NodeName
 from milabench_ng.fleet.summaries import workers
 from milabench_ng.fleet.verifying import copies
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import plain
 from milabench_ng.tender.acceptance import Acceptance, accept
 from milabench_ng.tender.own_bounds import own_bounds
 from milabench_ng.verification.verified_results import (
@@ -59,10 +59,11 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     guarantee: float
 
 
-def accept_fleet(fleet: FleetFolder, promise: Promise) -> tuple[AcceptedNode, ...]:
-    """Verify and judge the screen of every node. Raises InputError for a fleet whose ledger is not sound."""
-    if fleet.ledger.problems:
-        raise InputError(f"{plain(fleet.path)}: fleet.jsonl: {fleet.ledger.problems[0]}. Run mnb verify on it")
+def accept_fleet(delivered: OpenedFleet, promise: Promise) -> tuple[AcceptedNode, ...]:
+    """Verify and judge the screen of every node. Raises InputError for a fleet whose ledger or bundle is not sound."""
+    fleet = delivered.fleet
+    for problem in (*delivered.damage, *(f"fleet.jsonl: {one}" for one in fleet.ledger.problems)):
+        raise InputError(f"{delivered.source}: {problem}. Run mnb verify on it")
     screens = [one for one in fleet.sessions if one.session == SCREEN]
     with workers(len(screens)) as pool:
         judge = partial(_judged, promise)

@@ -185,9 +185,9 @@ def _common_start(work: Work, known: Collection[Clock]) -> float | None:
 def _retest(work: Work) -> None:
     """Run the suspicious nodes and the controls again, each time in a session of its own."""
     fleet = FleetFolder.read(work.folder)
-    nodes = picked(fleet)
+    nodes, known = picked(fleet), fleet.standings
     for session, missing in retests_left(fleet, nodes).items():
-        if new := {node: nodes[node] for node in missing if (node, session) not in fleet.standings}:
+        if new := {node: nodes[node] for node in missing if (node, session) not in known}:
             work.writer.tell(Retested(session=session, nodes=new))
         for node in missing:
             work.tell(f"{session}: {node}: {nodes[node]}")

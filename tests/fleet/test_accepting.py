@@ -68,6 +68,21 @@ def test_every_node_is_judged_by_itself(folders: Path, capsys: pytest.CaptureFix
     assert "up to 0.2 violate it by chance" in told.err
 
 
+def test_a_bundle_of_the_fleet_is_judged_as_the_fleet(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "fleet.tar.gz"
+    assert call(["bundle", str(folders / "fleet"), "-o", str(bundle)]) == 0
+    capsys.readouterr()
+    printed = []
+    for delivered in (folders / "fleet", bundle):
+        words = ["accept", folders / "bid", delivered, "--weights", folders / "weights.json", "--format", "csv"]
+        assert call(list(map(str, words))) == 1
+        rows = csv.DictReader(io.StringIO(capsys.readouterr().out))
+        printed.append([(row["node"], row["verdict"], row["at least"]) for row in rows])
+    assert printed[0] == printed[1]
+
+
 def test_explain_is_of_one_node(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["accept", str(folders / "bid"), str(folders / "fleet"), "--explain"]) == 2
     assert "--explain: not for a fleet" in capsys.readouterr().err
