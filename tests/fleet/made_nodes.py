@@ -52,7 +52,7 @@ class Cluster:
     def __init__(self, whole: Path, count: int) -> None:
         luck = random.Random()
         self.nodes = tuple(f"n{number}" for number in range(count))
-        self.dying = {node: luck.random() for node in luck.sample(self.nodes, round(DIED * count))}
+        self.dying = {node: 0.99 * luck.random() for node in luck.sample(self.nodes, round(DIED * count))}
         """Nodes that are killed, and the share of their files that they have written then."""
         self.of_nodes_s = 0.0
         """Time that this took, and not the head; and of it on the processor."""
