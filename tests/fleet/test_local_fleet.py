@@ -97,6 +97,7 @@ def test_a_fleet_of_which_one_node_dies_and_one_is_never_reached(tmp_path: Path)
     second = resume(first, Local(launcher.nodes), ("mnb", "again"), told.append)
     assert [(one.state, one.collected) for one in second.standings.values()] == [("ended", True)] * 3
     assert second.ledger.problems == ()
+    assert all(one.summary_sha256 for one in second.collected.values()), "every node has reduced its own records"
     assert [len(records_of(one).records) for one in second.sessions] == [2, 2, 2]
     chain = next(one for one in second.sessions if one.node == "killed").chain
     assert (chain.problems, len(chain.sessions)) == ((), 2), "the same run goes on"
