@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -100,9 +101,17 @@ def run(
         common_start_s=asked.common_start_s,
         burn_in_s=asked.burn_in_s,
         retests=options.retests,
+        network=options.network,
+        rendezvous=options.rendezvous,
         node_folder=f"{options.node_folder}/mnb-fleet-{fleet_id}",
     )
     return _judged(run_fleet(options.output, manifest, reached, _tell))
+
+
+@fleet.command(show=False)
+def meet(head: str, port: int, node: str, /) -> int:
+    """Take part in the network phase, as the node NODE: `mnb fleet run --network` starts this on every node."""
+    os.execv(sys.executable, [sys.executable, "-m", "milabench_ng.worker.links", head, str(port), node])
 
 
 @fleet.command

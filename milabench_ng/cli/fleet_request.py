@@ -43,6 +43,17 @@ MnbOption = Annotated[
 NodeFolder = Annotated[
     str, Parameter(help="Folder on each node's own disk that holds its results until they are collected.")
 ]
+NetworkOption = Annotated[
+    bool,
+    Parameter(
+        negative="",
+        help="When the nodes have worked by themselves, measure the network between them: pairs, and rings.",
+    ),
+]
+RendezvousOption = Annotated[
+    str,
+    Parameter(help="The address at which nodes reach this host for that. Default: the one that ssh or Slurm tells."),
+]
 
 
 @Parameter(name="*")
@@ -67,13 +78,19 @@ class FleetOptions:
     retests: Whole = 3
     common_start: str | None = None
     burn_in: Annotated[str | None, Parameter(name="--for")] = None
+    network: NetworkOption = False
+    rendezvous: RendezvousOption = ""
     node_folder: NodeFolder = "/var/tmp"
 
     def words(self) -> tuple[str, ...]:
         """Those that are not as usual, for a command line; without the folder."""
         fields = [one for one in dataclasses.fields(self) if one.name != "output"]
         given = {_NAMES.get(one.name, one.name): (getattr(self, one.name), one.default) for one in fields}
-        return tuple(f"--{name.replace('_', '-')}={value}" for name, (value, usual) in given.items() if value != usual)
+        return tuple(
+            f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
+            for name, (value, usual) in given.items()
+            if value != usual
+        )
 
 
 _NAMES = {"burn_in": "for"}

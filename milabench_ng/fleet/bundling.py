@@ -18,6 +18,7 @@ from milabench_ng import __version__
 from milabench_ng.fleet.folder import NODES, PACKED, FleetFolder, NodeSession, is_fleet, own_names
 from milabench_ng.fleet.ledger import FLEET_LEDGER
 from milabench_ng.fleet.manifest import FLEET_MANIFEST
+from milabench_ng.fleet.network.meetings import MEETINGS, NETWORK
 from milabench_ng.fleet.nodes import NODE, SESSION
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import parse_json
@@ -34,6 +35,7 @@ FLEET_BUNDLE_SCHEMA = 1
 PACKING_LIST = "fleet-bundle.json"
 """Another name than that of a run's: whoever reads one of them does not take the other for it."""
 SIGNATURE = f"{PACKING_LIST}.sig"
+OF_NETWORK = tuple(f"{NETWORK}/{name}.jsonl" for name in MEETINGS)
 _OF_NODE = re.compile(rf"{NODES}/(?P<node>[^/]+)/(?P<session>[^/.]+)(\.tar\.gz|\.log|\.summary\.json)")
 
 
@@ -68,7 +70,7 @@ def pack_fleet(folder: Path, output: Path | None, key: Path | None = None, *, fo
     target = output or folder.resolve().with_name(f"{folder.resolve().name}.bundle.tar.gz")
     check_target(target, "--output", force=force)
     with tempfile.TemporaryDirectory(prefix=".pack-", dir=folder) as room:
-        sources = {name: folder / name for name in (FLEET_MANIFEST, FLEET_LEDGER)}
+        sources = {name: folder / name for name in (FLEET_MANIFEST, FLEET_LEDGER, *OF_NETWORK)}
         for session in fleet.sessions:
             sources |= _sources(session, Path(room))
         sources = {name: path for name, path in sources.items() if path.is_file() and not path.is_symlink()}
@@ -156,7 +158,7 @@ def _belonging(first: str) -> Callable[[str], bool]:
 
 
 def _is_member(name: str) -> bool:
-    if name in (PACKING_LIST, SIGNATURE, FLEET_MANIFEST, FLEET_LEDGER):
+    if name in (PACKING_LIST, SIGNATURE, FLEET_MANIFEST, FLEET_LEDGER, *OF_NETWORK):
         return True
     found = _OF_NODE.fullmatch(name)
     return found is not None and bool(re.fullmatch(NODE, found["node"]) and re.fullmatch(SESSION, found["session"]))

@@ -116,6 +116,17 @@ class Retested(FleetEvent, frozen=True, kw_only=True):
     nodes: dict[NodeName, str]
 
 
+class NetworkMeasured(FleetEvent, frozen=True, kw_only=True):
+    """Nodes met in pairs and rings, and what they showed is in a file."""
+
+    meeting: Literal["screen", "retest"]
+    nodes: tuple[NodeName, ...]
+    left: tuple[NodeName, ...]
+    """Those of them that did not stay to the end."""
+    sha256: str
+    """Of the file."""
+
+
 class FleetInterrupted(FleetEvent, frozen=True, kw_only=True):
     """The command was told to stop."""
 
@@ -140,6 +151,7 @@ AnyFleetEvent = (
     | Collected
     | NotCollected
     | Retested
+    | NetworkMeasured
     | FleetInterrupted
     | FleetFinished
 )

@@ -47,6 +47,10 @@ class FleetManifest(msgspec.Struct, frozen=True, kw_only=True):
     """How long the profile is repeated on every node; 0: as often as the arguments say."""
     retests: Annotated[int, msgspec.Meta(ge=0, le=MOST_RETESTS)] = 0
     """How many sessions the suspicious nodes run again."""
+    network: bool = False
+    """Whether nodes also meet in pairs and rings."""
+    rendezvous: str = ""
+    """Where nodes find the host that started them; empty: as the launcher says."""
     node_folder: str
     """Where the nodes keep their results until they are pulled: a folder for each node, named after it, is below."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from milabench_ng.fleet.folder import PACKED, own_names
 from milabench_ng.fleet.launchers.interface import NODE_WORD
@@ -78,6 +78,22 @@ begin() {
     child=
 }
 """
+
+
+def meeting_script(manifest: FleetManifest, head: str, port: int, variables: Mapping[str, str], limit_s: float) -> str:
+    """Meet the other nodes at ``head``, a word of sh, and print what they show each other.
+
+    ``variables``: of the fabric, as they are where the fleet was started.
+    """
+    mnb = shlex.join((*manifest.mnb, "fleet", "meet"))
+    at = shlex.quote(manifest.rendezvous) if manifest.rendezvous else head
+    words = f"{mnb} {at} {port} {NODE_WORD}"
+    return f"{exports(variables)}exec timeout --foreground -k 5 {limit_s:.0f} {words}\n"
+
+
+def exports(variables: Mapping[str, str]) -> str:
+    """Lines that give these to what follows."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
 def pull_script(manifest: FleetManifest, session: SessionName) -> str:

@@ -1,4 +1,4 @@
-"""The report on a fleet: everything that is printed, as one value. Pure."""
+"""The report on a fleet: everything that is printed, as one value. Pure, but for what it reads of the network."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.measuring import FleetResults, ScoreStatus, SessionOfNode
+from milabench_ng.fleet.network.report import NetworkReport, read_network, with_network
 from milabench_ng.fleet.nodes import SCREEN, NodeName, nodes_by_value
 from milabench_ng.fleet.verdicts.judging import judge
 from milabench_ng.fleet.verdicts.limits import USUAL, Strictness
@@ -94,6 +95,8 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     """Sessions that cannot be read, and what breaks the fleet's ledger."""
     going_on: bool = False
+    network: NetworkReport | None = None
+    """None if nodes did not meet."""
 
     @property
     def exit_code(self) -> int:
@@ -113,7 +116,8 @@ class Judging(msgspec.Struct, frozen=True, kw_only=True):
 def build_fleet_report(source: str, folder: FleetFolder, results: FleetResults, asked: Judging) -> FleetReport:
     """The report on what the nodes measured."""
     fleet = results.measured
-    verdict = judge(fleet, asked.strict)
+    network, unread = read_network(folder.path)
+    verdict = with_network(judge(fleet, asked.strict), network)
     screens = {one.node: one for one in results.sessions if one.session == SCREEN}
     hours = _hours_by_node(results.sessions)
     ratios = _ratios(fleet)
@@ -137,8 +141,9 @@ def build_fleet_report(source: str, folder: FleetFolder, results: FleetResults, 
         device_hours=math.fsum(hours.values()),
         grouped=asked.groups is not None,
         pending=results.pending,
-        problems=(*(f"fleet.jsonl: {one}" for one in folder.ledger.problems), *results.problems),
+        problems=(*(f"fleet.jsonl: {one}" for one in folder.ledger.problems), *results.problems, *unread),
         going_on=folder.going_on,
+        network=network,
     )
 
 

@@ -8,6 +8,7 @@ from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import Collected, Retested, Standing
 from milabench_ng.fleet.measuring import results_of
+from milabench_ng.fleet.network.running import meetings_left
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName, retest
 from milabench_ng.fleet.summaries import summaries
 from milabench_ng.fleet.verdicts.screening import Suspicion, suspicious
@@ -39,7 +40,9 @@ def picked(fleet: FleetFolder) -> Mapping[NodeName, str]:
 
 
 def nodes_left(fleet: FleetFolder) -> tuple[NodeName, ...]:
-    """The nodes with something to run: their first session, or a retest."""
+    """The nodes with something to run: their first session, a retest, or a meeting, which is of all."""
+    if meetings_left(fleet):
+        return fleet.manifest.nodes
     left = {*missing_nodes(fleet), *(node for nodes in retests_left(fleet, picked(fleet)).values() for node in nodes)}
     return tuple(node for node in fleet.manifest.nodes if node in left)
 

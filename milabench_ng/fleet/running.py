@@ -26,6 +26,7 @@ from milabench_ng.fleet.ledger import (
     Retested,
 )
 from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest
+from milabench_ng.fleet.network.running import hold_meeting, meetings_left
 from milabench_ng.fleet.node_scripts import checkup_script, pull_script, run_script
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
 from milabench_ng.fleet.preflight import (
@@ -79,6 +80,7 @@ def run(folder: Path, manifest: FleetManifest, launcher: Launcher, tell: Tell) -
     with _begun(folder, manifest, launcher, manifest.command_line, tell) as work:
         _screen(work, checked)
         _retest(work)
+        _network(work)
     return FleetFolder.read(folder)
 
 
@@ -90,6 +92,7 @@ def resume(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...]
         if checked is not None:
             _screen(work, checked)
         _retest(work)
+        _network(work)
     return FleetFolder.read(fleet.path)
 
 
@@ -192,6 +195,13 @@ def _retest(work: Work) -> None:
         for node in missing:
             work.tell(f"{session}: {node}: {nodes[node]}")
         run_session(work, missing, session)
+
+
+def _network(work: Work) -> None:
+    """Have the nodes meet whose screen has ended."""
+    fleet = FleetFolder.read(work.folder)
+    for name in meetings_left(fleet):
+        hold_meeting(fleet, work.launcher, work.writer, work.tell, name)
 
 
 def run_session(

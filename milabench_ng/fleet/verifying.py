@@ -13,8 +13,9 @@ import msgspec
 
 from milabench_ng.fleet.bundling import OpenedFleet
 from milabench_ng.fleet.folder import PACKED, FleetFolder, NodeSession
-from milabench_ng.fleet.ledger import Collected, digest_of
+from milabench_ng.fleet.ledger import Collected, NetworkMeasured, digest_of
 from milabench_ng.fleet.misstated import misstated
+from milabench_ng.fleet.network.meetings import MEETINGS, meeting_digest
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
 from milabench_ng.fleet.summaries import kept_content, workers
 from milabench_ng.model.errors import InputError
@@ -148,4 +149,8 @@ def _of_the_whole(fleet: FleetFolder, found: Iterable[VerifiedSession]) -> Itera
     """What breaks the fleet's ledger, what it does not say of the results, and what does not belong there."""
     yield from (f"fleet.jsonl: {problem}" for problem in fleet.ledger.problems)
     yield from (f"{one.node} {one.session}: {why}" for one in found for why in one.misstated)
+    met = {one.meeting: one.sha256 for one in fleet.ledger.events if isinstance(one, NetworkMeasured)}
+    for meeting in MEETINGS:
+        if met.get(meeting, "") != meeting_digest(fleet.path, meeting):
+            yield f"network/{meeting}.jsonl is not what fleet.jsonl says"
     yield from (f"nodes/{name} belongs to no node of the fleet" for name in fleet.strangers)

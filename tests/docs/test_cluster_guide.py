@@ -27,7 +27,7 @@ SMALL = {
     "--for 12h": "--jobs '--isolation none --tenants 1 --window 0.5' --for 10s",
 }
 """What a run of seconds on this machine has instead of what the guide says."""
-BRIEFER = ("-o under-slurm", "-o together")
+BRIEFER = ("-o under-slurm", "-o together", "-o with-network")
 """Fleets whose nodes have a stand-in for mnb: another real run would show nothing more."""
 
 
@@ -64,7 +64,7 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
         assert done.returncode == (3 if judged else 0), f"of two nodes, nobody can say which is slow: {told}"
         if "adopt" in command:
             (tmp_path / "results" / "nodes").rename(tmp_path / "acceptance" / "nodes")
-    for name in ("acceptance", "under-slurm", "together", "burn-in"):
+    for name in ("acceptance", "under-slurm", "together", "with-network", "burn-in"):
         found = FleetFolder.read(tmp_path / name)
         assert [one.state for one in found.standings.values()] == ["ended", "ended"]
     assert '"completions": 16' in (tmp_path / "job.json").read_text()

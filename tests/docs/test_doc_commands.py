@@ -158,6 +158,7 @@ TABLE: dict[str, Check] = {
     "uv run scripts/simulate-decisions --only days": Check("script", "takes half a minute"),
     "uv run scripts/simulate-decisions --only slow-devices": Check("script", "takes two minutes"),
     "scripts/simulate-decisions --only fleet": Check("script", "takes minutes"),
+    "scripts/simulate-decisions --only network": Check("script", "takes a minute"),
     "uv run scripts/simulate-decisions --only slow-repeats": Check("script", "takes half a minute"),
     "uv run scripts/weigh my-node.json -o my-weights.json": Check("script", "needs a baseline"),
     "mnb report results-modern --weights my-weights.json": PARSE,

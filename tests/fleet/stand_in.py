@@ -47,6 +47,8 @@ summary)
     of_node="$here/results-$(basename "$PWD")-$2"
     test -e "$of_node" || of_node="$here/results"
     cp "$of_node.summary.json" "$4" ;;
+fleet)
+    exec {python} -m milabench_ng "$@" ;;
 *)
     exit 2 ;;
 esac
@@ -81,7 +83,7 @@ def make_stand_in(folder: Path) -> StandIn:
     with open_nvml() as nvml:
         facts = NodeFacts(inventory=read_inventory(), tier="full", conditions=read_conditions(nvml, ()))
     (folder / "doctor.json").write_bytes(msgspec.json.encode(facts))
-    (folder / "mnb").write_text(_SCRIPT.format(here=folder))
+    (folder / "mnb").write_text(_SCRIPT.format(here=folder, python=sys.executable))
     (folder / "mnb").chmod(0o755)
     (folder / "tiny.json").write_text(PROFILE)
     return StandIn(folder)

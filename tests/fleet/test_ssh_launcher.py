@@ -16,6 +16,7 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers import registry
 from milabench_ng.fleet.launchers.interface import Asked, Ended
 from milabench_ng.fleet.launchers.ssh import Ssh, make
+from milabench_ng.fleet.network.meetings import pairs_seen, read_meeting
 from milabench_ng.model.errors import InputError
 from tests.fleet.made_folders import records_of
 from tests.fleet.ssh_server import SSHD, ssh_server
@@ -164,3 +165,18 @@ def test_64_nodes_work_at_once(options: Sequence[str], tmp_path: Path) -> None:
     with Ssh(nodes, tuple(options)).run(nodes, script, lambda *_: None) as ended:
         assert {one.status for one in ended} == {0}
     print(f"64 nodes by ssh: {time.monotonic() - began:.1f} s")
+
+
+@needs_sshd
+def test_nodes_meet_at_the_address_that_ssh_tells(
+    options: Sequence[str], stand_in: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "fleet"
+    words = ("--mnb", stand_in.command, "--node-folder", str(tmp_path / "there"), "-o", str(folder), "--network")
+    profile = str(stand_in.folder / "tiny.json")
+    call(("fleet", "run", profile, "--launcher", "ssh", "--hosts", "n[1-2]", *words, "--", *options))
+    assert "gloo over TCP" in capsys.readouterr().out
+    meeting = read_meeting(folder, "screen")
+    assert meeting is not None
+    assert (len(meeting.hellos), meeting.left) == (2, {})
+    assert [one.pair for one in pairs_seen(meeting)] == [("n1", "n2")]

@@ -18,6 +18,7 @@ from slurm_cluster import Cluster, build, cluster
 
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import NodeStarted
+from milabench_ng.fleet.network.meetings import pairs_seen, read_meeting
 from tests.fleet.made_folders import records_of
 from tests.fleet.stand_in import StandIn, kill_all_in, make_stand_in
 
@@ -137,3 +138,15 @@ def test_a_fleet_that_its_job_ends_says_what_is_left(running: Cluster, stand_in:
         time.sleep(0.1)
     assert {one.state for one in FleetFolder.read(folder).standings.values()} == {"lost"}
     assert "FleetInterrupted" in (folder / "fleet.jsonl").read_text()
+
+
+def test_nodes_meet_at_the_address_that_slurm_tells(running: Cluster, stand_in: StandIn, tmp_path: Path) -> None:
+    folder = tmp_path / "fleet"
+    words = ("--mnb", stand_in.command, "--node-folder", str(tmp_path / "there"), "-o", str(folder), "--network")
+    more = ("--retests", "0", "--", "--wait", "--partition=test")
+    mnb(running, "run", str(stand_in.folder / "tiny.json"), "--launcher", "slurm", "--nodes", "3", *words, *more)
+    meeting = read_meeting(folder, "screen")
+    log = "".join(path.read_text() for path in tmp_path.glob("fleet-*.log"))
+    assert meeting is not None, log
+    assert (len(meeting.hellos), meeting.left) == (3, {}), log
+    assert len({one.pair for one in pairs_seen(meeting)}) == 3, log

@@ -49,6 +49,8 @@ class Launcher(Protocol):
     """Those that it was asked for."""
     arguments: tuple[str, ...]
     """Options that `mnb jobs` needs on such nodes."""
+    head: str
+    """The address of this host as its nodes reach it: a word of sh, which they evaluate."""
 
     def run(self, nodes: Collection[NodeName], script: str, heard: Heard) -> AbstractContextManager[Iterator[Ended]]:
         """Start ``script`` (sh) on all ``nodes`` at once. Yields each node once, as it ends.

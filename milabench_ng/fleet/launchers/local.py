@@ -20,6 +20,7 @@ class Local:
     """Starts a shell for each node."""
 
     arguments = ("--allow-concurrent",)
+    head = "127.0.0.1"
 
     def __init__(self, nodes: tuple[NodeName, ...]) -> None:
         self.nodes = nodes

@@ -36,6 +36,7 @@ class Slurm:
     """The nodes of the allocation that this process is in."""
 
     arguments = ()
+    head = '"$SLURM_LAUNCH_NODE_IPADDR"'
 
     def __init__(self, nodes: tuple[NodeName, ...], allocated: frozenset[NodeName]) -> None:
         self.nodes = nodes

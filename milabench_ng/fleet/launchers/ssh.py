@@ -36,6 +36,7 @@ class Ssh:
     """Nodes with an ssh server."""
 
     arguments = ()
+    head = '"${SSH_CONNECTION%% *}"'
 
     def __init__(self, nodes: tuple[NodeName, ...], options: tuple[str, ...]) -> None:
         """``options``: of ssh; they win over those of mnb."""

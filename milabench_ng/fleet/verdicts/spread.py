@@ -69,7 +69,7 @@ def _declared_session(column: Column, total: float) -> float:
 def _spread(column: Column, found: Columns, place: int) -> Spread:
     values = found.screen[:, place]
     known = values[~np.isnan(values)]
-    centre, total = _centre_and_std(known)
+    centre, total = centre_and_std(known)
     df = max(1.0, known.size - 1 - _LOST_DF)
     session, session_df = _session(found.retests[:, :, place], _declared_session(column, total))
     return Spread(
@@ -77,7 +77,7 @@ def _spread(column: Column, found: Columns, place: int) -> Spread:
     )
 
 
-def _centre_and_std(known: Array) -> tuple[float, float]:
+def centre_and_std(known: Array) -> tuple[float, float]:
     """The median, and the standard deviation of what lies near it."""
     if known.size == 0:
         return math.nan, math.nan

@@ -22,6 +22,7 @@ from milabench_ng.present.html.fleet_chart import fleet_charts
 from milabench_ng.present.html.folder_details import FolderDetails, details_of
 from milabench_ng.present.html.html_tables import HtmlTable, of_section, of_tests
 from milabench_ng.present.html.loading_charts import loading_charts
+from milabench_ng.present.html.network_chart import network_charts
 from milabench_ng.present.html.per_test_charts import charts_of_test
 from milabench_ng.present.html.pressure_chart import pressure_charts
 from milabench_ng.present.html.price_chart import tender_chart
@@ -114,7 +115,7 @@ def write_fleet(report: FleetReport, stream: TextIO) -> None:
             title=f"{len(report.manifest.nodes):,} nodes, {report.manifest.suite}",
             subtitle=report.source,
             facts=tuple(fleet_facts(report)),
-            charts=tuple(fleet_charts(report)),
+            charts=(*fleet_charts(report), *(network_charts(report.network) if report.network else ())),
             tables=tuple(map(of_section, fleet_sections(report))),
             folded=(of_section(msgspec.structs.replace(every, title="all nodes")),),
         ),

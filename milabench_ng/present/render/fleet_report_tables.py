@@ -23,6 +23,7 @@ from milabench_ng.present.render.cells import (
     whole,
 )
 from milabench_ng.present.render.draining import drain_facts
+from milabench_ng.present.render.network_tables import network_facts, network_sections
 from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, table
 
 _FEWEST = 0.001
@@ -41,7 +42,8 @@ def fleet_document(report: FleetReport) -> Document:
 def fleet_sections(report: FleetReport) -> tuple[Section, ...]:
     """The tables for people; empty ones are left out."""
     made = (not_passed(report), _groups(report), _tests(report), _differing(report), _noticed(report))
-    return tuple(section for section in made if section.rows)
+    between = network_sections(report.network) if report.network else ()
+    return (*(section for section in made if section.rows), *between)
 
 
 def fleet_facts(report: FleetReport) -> Iterator[Fact]:
@@ -57,6 +59,8 @@ def fleet_facts(report: FleetReport) -> Iterator[Fact]:
     yield from (Fact("problem", problem, "bad") for problem in report.problems)
     yield Fact("GPU-hours", f"{report.device_hours:,.1f} in launches")
     yield from _scores(report)
+    if report.network is not None:
+        yield from network_facts(report.network)
 
 
 def not_passed(report: FleetReport) -> Section:

@@ -1,0 +1,296 @@
+"""Which node has slow links, and which link is slow by itself: a screen of many pairs, then retests that decide. Pure.
+
+A pair is as fast as the slower of its two nodes. So a node is as fast as the better part of its links, and is slow if
+all of them are; a link is slow by itself if it is slower than both of its nodes. What the screen finds suspicious meets
+again, together with links that are not, and these retests alone decide, by the same limits as for nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from milabench_ng.analysis.statistics.intervals import t_quantile
+from milabench_ng.fleet.network.meetings import PairSeen
+from milabench_ng.fleet.network.rounds import Pair, pair
+from milabench_ng.fleet.nodes import NodeName
+from milabench_ng.fleet.verdicts.limits import Limit, Retested, Strictness, retest_limit, screen_limit
+from milabench_ng.fleet.verdicts.spread import FEWEST_NODES, Spread, centre_and_std
+from milabench_ng.fleet.verdicts.verdict import Ratio
+
+STRICT = Strictness(margin=0.10, false_alarms=0.002)
+"""Other traffic moves links more than tests of nodes. The slower of two nodes decides, which hides how fast the better
+half of the nodes is, so that healthy nodes look more alike than they are: hence fewer false alarms than are allowed."""
+_SHARE = 0.5
+"""Of all error, for nodes and for links each."""
+_BETTER = 0.75
+"""The quantile of its links by which a node is known."""
+_PARTNERS = 3
+"""Nodes that are not suspicious with which a suspicious one meets again."""
+_CONTROLS = 10
+_LOST_DF = 2.0
+_DECLARED_DF = 10.0
+"""How many degrees of freedom the spread of the screen counts as, for that of the retests."""
+
+LinkState = Literal["pass", "slow", "broken", "inconclusive"]
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What the screen says of nodes and links, in logarithms."""
+
+    rates: Mapping[Pair, float]
+    nodes: Mapping[NodeName, float]
+    """How fast each node is."""
+    of_nodes: Spread
+    of_links: Spread
+
+    def link(self, one: Pair, log_rate: float) -> float:
+        """How much slower a link is than the slower of its nodes, relative to other links."""
+        return log_rate - min(self.nodes[one[0]], self.nodes[one[1]]) - self.of_links.centre
+
+    def node(self, node: NodeName) -> float:
+        """How much slower a node is than others."""
+        return self.nodes[node] - self.of_nodes.centre
+
+
+class Again(msgspec.Struct, frozen=True, kw_only=True):
+    """What meets again."""
+
+    nodes: tuple[NodeName, ...]
+    """Those that are suspicious."""
+    links: tuple[Pair, ...]
+    """Those that are suspicious by themselves, or failed."""
+    partners: Mapping[NodeName, tuple[Pair, ...]]
+    """The links by which a suspicious node is judged."""
+    controls: tuple[Pair, ...]
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """All pairs to be measured; none if nothing is suspicious."""
+        if not (self.nodes or self.links):
+            return ()
+        through = (one for links in self.partners.values() for one in links)
+        return tuple(dict.fromkeys((*self.links, *through, *self.controls)))
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of a node's links together, or of one link."""
+
+    state: LinkState
+    ratio: Ratio | None = None
+    """To the median node, or to what its nodes can do."""
+    retests: int = 0
+    why: str = ""
+
+
+class NetworkVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of a network."""
+
+    nodes: Mapping[NodeName, Judged]
+    links: Mapping[Pair, Judged]
+    expected_false_alarms: float
+    """How many healthy nodes and links are called slow, on average."""
+
+
+def known(seen: Iterable[PairSeen]) -> Known:
+    """What follows from the screen."""
+    logs: dict[Pair, list[float]] = {}
+    for one in seen:
+        if one.log_rate is not None:
+            logs.setdefault(one.pair, []).append(one.log_rate)
+    rates = {one: math.fsum(each) / len(each) for one, each in logs.items()}
+    links: dict[NodeName, list[float]] = {}
+    for (first, second), rate in rates.items():
+        links.setdefault(first, []).append(rate)
+        links.setdefault(second, []).append(rate)
+    nodes = {node: float(np.quantile(each, _BETTER)) for node, each in links.items()}
+    residuals = [rate - min(nodes[first], nodes[second]) for (first, second), rate in rates.items()]
+    return Known(rates=rates, nodes=nodes, of_nodes=_spread(list(nodes.values())), of_links=_spread(residuals))
+
+
+def meets_again(seen: Sequence[PairSeen], strict: Strictness = STRICT) -> Again:
+    """What is suspicious after the screen, and who meets again for that."""
+    found = known(seen)
+    failed = tuple(dict.fromkeys(one.pair for one in seen if one.log_rate is None))
+    nodes: tuple[NodeName, ...] = ()
+    links: tuple[Pair, ...] = ()
+    if len(found.nodes) >= FEWEST_NODES:
+        slowest = screen_limit(found.of_nodes, _SHARE, strict)
+        nodes = tuple(node for node in found.nodes if found.node(node) < slowest)
+        slowest = screen_limit(found.of_links, _SHARE, strict)
+        links = tuple(one for one, rate in found.rates.items() if found.link(one, rate) < slowest)
+    healthy = [node for node in found.nodes if node not in nodes]
+    partners = {node: _partners(node, healthy, {*links, *failed}) for node in nodes}
+    suspects = {*nodes, *(node for one in (*links, *failed) for node in one)}
+    calm = [one for one in found.rates if not suspects & set(one)] or [
+        one for one in found.rates if not set(nodes) & set(one) and one not in links
+    ]
+    return Again(nodes=nodes, links=(*links, *failed), partners=partners, controls=tuple(_some(calm, _CONTROLS)))
+
+
+def judge_network(
+    screen: Sequence[PairSeen], retest: Sequence[PairSeen], left: Mapping[NodeName, str], strict: Strictness = STRICT
+) -> NetworkVerdict:
+    """The verdicts on all nodes and links. ``left``: nodes that did not stay to the end."""
+    found, again = known(screen), meets_again(screen, strict)
+    retests = _logs(retest)
+    failures = _failures((*screen, *retest))
+    spreads, moved, controls = _spreads(found, again, retests)
+    judge = _Judge(found, again, retests, moved, Retested(sessions=1.0, controls=controls, suspicions=_count(again)))
+    links = {one: judge.link(one, spreads[1], strict, failures.get(one, 0)) for one in {**found.rates, **failures}}
+    nodes = {node: judge.node(node, spreads[0], strict) for node in found.nodes}
+    lame = _without_a_link(screen, links)
+    for node in lame:
+        nodes[node] = Judged(state="broken", why="none of its links works")
+        links |= {one: msgspec.structs.replace(judged, why="") for one, judged in links.items() if node in one}
+    nodes |= {node: Judged(state="broken", why=f"left the network phase: {why}") for node, why in left.items()}
+    return NetworkVerdict(nodes=nodes, links=links, expected_false_alarms=_expected(found, spreads, strict))
+
+
+class _Judge(msgspec.Struct, frozen=True):
+    """What the verdicts on nodes and links rest on."""
+
+    found: Known
+    again: Again
+    retests: Mapping[Pair, list[float]]
+    moved: float
+    """What changed for all since the screen."""
+    by: Retested
+
+    def link(self, one: Pair, spread: Spread, strict: Strictness, failures: int) -> Judged:
+        if failures > 1:
+            return Judged(state="broken", retests=len(self.retests.get(one, ())), why=f"failed {failures} times")
+        if failures and one in self.again.links and len(self.retests.get(one, ())) == 0:
+            return Judged(state="inconclusive", why="it failed, and did not meet again")
+        rate = self.found.rates.get(one)
+        if one not in self.again.links or rate is None:
+            value = None if rate is None else self.found.link(one, rate)
+            return Judged(state="pass", ratio=None if value is None else _ratio(value, spread.total, spread))
+        logs = self.retests.get(one, [])
+        if not logs:
+            value = self.found.link(one, rate)
+            return Judged(
+                state="inconclusive",
+                ratio=_ratio(value, spread.total, spread),
+                why="suspicious, and did not meet again",
+            )
+        value = float(np.median(logs)) - self.moved  # messages have tails: a mean would be moved by one
+        return self._decided(self.found.link(one, value), len(logs), spread, strict)
+
+    def node(self, node: NodeName, spread: Spread, strict: Strictness) -> Judged:
+        if len(self.found.nodes) < FEWEST_NODES:
+            return Judged(state="pass")
+        if node not in self.again.nodes:
+            return Judged(state="pass", ratio=_ratio(self.found.node(node), spread.total, spread))
+        met = [log for one in self.again.partners[node] for log in self.retests.get(one, ())]
+        if not met:
+            return Judged(
+                state="inconclusive",
+                ratio=_ratio(self.found.node(node), spread.total, spread),
+                why="suspicious, and did not meet others again",
+            )
+        times = max(len(self.retests.get(one, ())) for one in self.again.partners[node])
+        value = float(np.median(met)) - self.moved - self.found.of_links.centre - self.found.of_nodes.centre
+        return self._decided(value, times, spread, strict)
+
+    def _decided(self, value: float, times: int, spread: Spread, strict: Strictness) -> Judged:
+        by = msgspec.structs.replace(self.by, sessions=float(times))
+        limit, error = retest_limit(spread, _SHARE, strict, by)
+        if value < limit:
+            state: LinkState = "slow"
+        else:
+            state = "inconclusive" if value < strict.log_margin else "pass"
+        why = "slower than the margin when it met again, but not certainly" if state == "inconclusive" else ""
+        return Judged(state=state, ratio=_ratio(value, error, spread), retests=times, why=why)
+
+
+def _spreads(
+    found: Known, again: Again, retests: Mapping[Pair, list[float]]
+) -> tuple[tuple[Spread, Spread], float, int]:
+    """The spread of nodes and of links as the retests know them, what changed for all, and by how many links."""
+    controls = [
+        math.fsum(logs) / len(logs) - found.rates[one]
+        for one in again.controls
+        if (logs := retests.get(one)) and one in found.rates
+    ]
+    repeated = [np.asarray(each) for each in retests.values() if len(each) > 1]
+    squares = math.fsum(float(np.sum((each - each.mean()) ** 2)) for each in repeated)
+    df = float(sum(len(each) - 1 for each in repeated))
+    made = []
+    for spread in (found.of_nodes, found.of_links):
+        variance = (squares + _DECLARED_DF * spread.session**2) / (df + _DECLARED_DF)
+        session = math.sqrt(variance)
+        total = max(spread.total, session)
+        made.append(msgspec.structs.replace(spread, session=session, session_df=df + _DECLARED_DF, total=total))
+    return (made[0], made[1]), float(np.median(controls)) if controls else 0.0, len(controls)
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    centre, total = centre_and_std(np.asarray(values, float))
+    df = max(1.0, len(values) - 1 - _LOST_DF)
+    session = total / math.sqrt(2)
+    return Spread(
+        nodes=max(1, len(values)), centre=centre, total=total, df=df, session=session, session_df=_DECLARED_DF
+    )
+
+
+def _expected(found: Known, spreads: tuple[Spread, Spread], strict: Strictness) -> float:
+    if len(found.nodes) < FEWEST_NODES:
+        return 0.0
+    expected = 0.0
+    for screened, spread in zip((found.of_nodes, found.of_links), spreads, strict=True):
+        by = Retested(sessions=float(strict.retests), controls=_CONTROLS, suspicions=1)
+        limit, error = retest_limit(spread, _SHARE, strict, by)
+        screen = screen_limit(screened, _SHARE, strict)
+        expected += Limit(screen=screen, retest=limit, error=error, spread=spread).false_alarms()
+    return expected
+
+
+def _ratio(value: float, error: float, spread: Spread) -> Ratio:
+    half = t_quantile(0.975, spread.session_df) * error
+    return Ratio(value=math.exp(value), low=math.exp(value - half), high=math.exp(value + half))
+
+
+def _logs(seen: Iterable[PairSeen]) -> dict[Pair, list[float]]:
+    logs: dict[Pair, list[float]] = {}
+    for one in seen:
+        if one.log_rate is not None:
+            logs.setdefault(one.pair, []).append(one.log_rate)
+    return logs
+
+
+def _failures(seen: Iterable[PairSeen]) -> dict[Pair, int]:
+    counts: dict[Pair, int] = {}
+    for one in seen:
+        if one.log_rate is None:
+            counts[one.pair] = counts.get(one.pair, 0) + 1
+    return counts
+
+
+def _without_a_link(screen: Sequence[PairSeen], links: Mapping[Pair, Judged]) -> tuple[NodeName, ...]:
+    """The nodes of which every link is broken, while others have one that works; in a fleet of two, none."""
+    met: dict[NodeName, list[bool]] = {}
+    for one in {each.pair for each in screen}:
+        for node in one:
+            met.setdefault(node, []).append(links[one].state == "broken")
+    return tuple(node for node, broken in met.items() if all(broken) and len(broken) > 1)
+
+
+def _partners(node: NodeName, healthy: Sequence[NodeName], but: Collection[Pair]) -> tuple[Pair, ...]:
+    """The links by which a node meets others again."""
+    free = [pair(node, other) for other in healthy if pair(node, other) not in but]
+    return tuple(_some(free, _PARTNERS))
+
+
+def _some(these: Sequence[Pair], most: int) -> list[Pair]:
+    """At most so many, from all over the list."""
+    count = min(most, len(these))
+    return [these[place * len(these) // count] for place in range(count)]
+
+
+def _count(again: Again) -> int:
+    return max(1, len(again.nodes) + len(again.links))

@@ -1,0 +1,103 @@
+"""What is told of the network between nodes: a statement, and tables of slow links and of rings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from milabench_ng.fleet.network.report import LinkOfFleet, NetworkReport
+from milabench_ng.fleet.verdicts.spread import FEWEST_NODES
+from milabench_ng.model.units import counted
+from milabench_ng.present.render.cells import Cell, Fact, Tone, exact_ratio, number, one_decimal, whole
+from milabench_ng.present.render.sections import Heading, Section, table
+
+_WORST = 20
+"""Links in the table of the worst, if they are not slow."""
+_MEANS = {
+    "gloo": "gloo over TCP between CPUs, not the fabric of the GPUs",
+    "nccl": "NCCL between GPUs",
+}
+_ORDER = {"broken": 0, "slow": 1, "inconclusive": 2, "pass": 3}
+
+
+def network_facts(network: NetworkReport) -> Iterator[Fact]:
+    """How the network does as a whole."""
+    counts = {
+        "broken": network.count("broken"),
+        "slow": network.count("slow"),
+        "inconclusive": network.count("inconclusive"),
+    }
+    told = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
+    tone: Tone = "bad" if counts["broken"] + counts["slow"] else "fair" if counts["inconclusive"] else "good"
+    usual = "none slow" if len(network.nodes) >= FEWEST_NODES else "too few nodes to say which are slow"
+    yield Fact("network", f"{counted(len(network.links), 'link')}, {told or usual}", tone)
+    yield Fact("", f"{_backends(network)}; {counted(network.devices, 'device')} per node at the same time")
+    if rates := [one.gb_s for one in network.links if one.gb_s is not None]:
+        low, middle = np.quantile(rates, (0.05, 0.5))
+        yield Fact("", f"median {middle:.3g} GB/s in each direction, 5% of links below {low:.3g}{_latency(network)}")
+    if network.variables:
+        yield Fact("", ", ".join(network.variables))
+
+
+def network_sections(network: NetworkReport) -> tuple[Section, ...]:
+    """Tables for people; empty ones are left out."""
+    return tuple(section for section in (links_table(network), _rings(network)) if section.rows)
+
+
+def links_table(network: NetworkReport) -> Section:
+    """The links that do not pass, and the slowest of the others."""
+    links = sorted(network.links, key=lambda one: (_ORDER[one.judged.state], _by_rate(one)))
+    bad = [one for one in links if one.judged.state != "pass"]
+    rows = [_row(one) for one in links[: max(_WORST, len(bad))]]
+    return table(
+        "the worst links between nodes",
+        rows,
+        "node",
+        "other node",
+        "verdict",
+        Heading("GB/s", "", number, True),
+        Heading("latency", "us", one_decimal, True),
+        Heading("ratio", "", exact_ratio, True),
+        Heading("at least", "", exact_ratio, True),
+        Heading("at most", "", exact_ratio, True),
+        Heading("retests", "", whole, True),
+        Heading("because", words=60),
+        notes=("ratio: to what its two nodes reach with others; of the retests alone, or of the screen without any",),
+    )
+
+
+def _row(one: LinkOfFleet) -> tuple[Cell, ...]:
+    judged = one.judged
+    ratio = (judged.ratio.value, judged.ratio.low, judged.ratio.high) if judged.ratio else (None, None, None)
+    return (*one.nodes, judged.state, one.gb_s, one.latency_us, *ratio, judged.retests, judged.why or None)
+
+
+def _rings(network: NetworkReport) -> Section:
+    rows = [
+        (one.size, one.rings, one.failed, one.median, one.worst, one.worst_begins if one.rings > 1 else None)
+        for one in network.rings
+    ]
+    return table(
+        "rings of neighbors: what each node sends while it receives as much",
+        rows,
+        Heading("nodes", "", whole, True),
+        Heading("rings", "", whole, True),
+        Heading("failed", "", whole, True),
+        Heading("median", "GB/s", number, True),
+        Heading("worst", "GB/s", number, True),
+        "worst begins at",
+    )
+
+
+def _by_rate(one: LinkOfFleet) -> float:
+    return one.judged.ratio.value if one.judged.ratio else 0.0
+
+
+def _backends(network: NetworkReport) -> str:
+    return " and ".join(_MEANS.get(name, name) for name in network.back_ends) or "no pair met"
+
+
+def _latency(network: NetworkReport) -> str:
+    known = [one.latency_us for one in network.links if one.latency_us is not None]
+    return f"; latency median {np.median(known):.3g} us" if known else ""

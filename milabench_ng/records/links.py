@@ -1,0 +1,97 @@
+"""What nodes that meet over a network are told and tell: rounds of pairs and rings, and what each of them showed.
+
+Whoever starts the nodes makes the plan, and the ranks on them tell one `LinkResult` for each group and device.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+HELLO, RESULT = "mnb-hello ", "mnb-link "
+"""How the lines begin that ranks print."""
+LONGEST = 300
+"""Characters of a problem: Slurm breaks lines of 1,024."""
+
+Backend = Literal["gloo", "nccl"]
+Shape = Literal["pairs", "ring"]
+Above = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups of nodes that are measured at the same time; a node is in one of them at most."""
+
+    shape: Shape
+    groups: tuple[tuple[str, ...], ...]
+
+
+class MeetingPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Who meets whom, and how long somebody is waited for."""
+
+    nodes: tuple[str, ...]
+    rounds: tuple[Round, ...]
+    start_s: float = 180.0
+    """Until all nodes are there."""
+    round_s: float = 60.0
+    """Until a round is over: who is not ready then is left behind."""
+    message_s: float = 20.0
+    """Until a message is there."""
+    block_mib: Annotated[float, msgspec.Meta(gt=0, le=1024)] | None = None
+    """Size of the messages that bandwidth is measured with; None: what suits the back end."""
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A round begins."""
+
+    backend: Backend
+    devices: int
+    """Of each node."""
+    gone: tuple[str, ...]
+    """The nodes that nobody waits for any more."""
+
+
+class LinkHello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
+    """What a node is as it comes."""
+
+    node: str
+    devices: Count
+    """GPUs; 0 on nodes without."""
+    interface: str
+    """The network interface that gloo uses."""
+    variables: dict[str, str]
+    """Those that change how messages travel."""
+
+
+class LinkResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
+    """What a group of a round showed."""
+
+    round: Count
+    group: Count
+    device: Count
+    """Which device of every node, from 0."""
+    node: str
+    """Which node tells it."""
+    backend: Backend
+    gb_s: Above | None = None
+    """10^9 bytes per second that every node sends, and as many that it receives meanwhile."""
+    latency_us: Above | None = None
+    """Half of a round trip of 4 bytes; of pairs only."""
+    problem: str = ""
+
+
+class LinkLeft(msgspec.Struct, frozen=True, kw_only=True, tag="left"):
+    """A node has left before the end."""
+
+    node: str
+    reason: str
+
+
+class LinkPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="plan"):
+    """The first line of a file of results."""
+
+    plan: MeetingPlan
+
+
+LinkLine = LinkPlanned | LinkHello | LinkResult | LinkLeft

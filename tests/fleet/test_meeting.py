@@ -1,0 +1,95 @@
+"""Real processes that meet over this machine's loopback interface, of which one dies in the middle."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from made_folders import write_frame
+
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.launchers.interface import Ended, Heard
+from milabench_ng.fleet.launchers.local import Local
+from milabench_ng.fleet.manifest import FleetManifest
+from milabench_ng.fleet.network.meetings import pairs_seen
+from milabench_ng.fleet.network.running import meet
+from milabench_ng.records.links import RESULT, MeetingPlan, Round
+from milabench_ng.worker.groups import leave
+from tests.fleet.test_local_fleet import manifest
+
+pytestmark = pytest.mark.slow
+A_B, A_C, B_C = (Round(shape="pairs", groups=(both,)) for both in (("a", "b"), ("c", "a"), ("b", "c")))
+RING = Round(shape="ring", groups=(("a", "b", "c"),))
+
+
+class Mortal(Local):
+    """Local nodes, of which ``c`` is killed as soon as it tells a result."""
+
+    def __init__(self, nodes: tuple[str, ...], file: Path) -> None:
+        super().__init__(nodes)
+        self._file = file
+
+    def run(self, nodes: Collection[str], script: str, heard: Heard) -> AbstractContextManager[Iterator[Ended]]:
+        def listened(node: str, line: bytes) -> None:
+            heard(node, line)
+            if node == "c" and line.startswith(RESULT.encode()):
+                self._file.touch()
+
+        watch = f"test {{node}} != c || (until test -e {self._file}; do sleep 0.1; done; kill -9 -$$) &\n"
+        return super().run(nodes, watch + script, listened)
+
+
+def folder_of(tmp_path: Path, launcher: Local, monkeypatch: pytest.MonkeyPatch) -> FleetFolder:
+    monkeypatch.setenv("NCCL_DEBUG", "it's WARN")
+    write_frame(tmp_path / "fleet", launcher.nodes, ())
+    made: FleetManifest = manifest(launcher, tmp_path, (sys.executable, "-m", "milabench_ng"))
+    found = FleetFolder.read(tmp_path / "fleet")
+    return FleetFolder(path=found.path, manifest=made, ledger=found.ledger, sessions=(), strangers=(), going_on=False)
+
+
+def test_a_group_that_failed_to_begin_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.distributed as dist
+
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    with pytest.raises(RuntimeError):
+        dist.init_process_group(
+            "gloo",
+            store=dist.HashStore(),
+            rank=0,
+            world_size=2,
+            timeout=timedelta(seconds=0.1),
+        )
+    leave()
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    assert dist.group.WORLD is not None
+    assert dist.group.WORLD.group_name == "0", "as in processes where none failed"
+    dist.destroy_process_group()
+
+
+def test_nodes_that_meet_tell_their_links_and_a_node_that_dies_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = Mortal(("a", "b", "c"), tmp_path / "dies")
+    fleet = folder_of(tmp_path, launcher, monkeypatch)
+    plan = MeetingPlan(
+        nodes=launcher.nodes,
+        rounds=(A_B, A_C, *([B_C] * 10), A_B, RING),
+        start_s=200,
+        round_s=30,
+        message_s=20,
+        block_mib=1,
+    )
+    meeting = meet(fleet, launcher, plan)
+    assert meeting.left.keys() == {"c"}
+    assert "killed" in meeting.left["c"]
+    assert {one.node: one.variables["NCCL_DEBUG"] for one in meeting.hellos} == dict.fromkeys("abc", "it's WARN")
+    seen = list(pairs_seen(meeting))
+    assert [one.pair for one in seen] == [("a", "b"), ("a", "b")], "what it lacked was the node"
+    assert [(one.problem, one.log_rate is None, one.latency_us is None) for one in seen] == [("", False, False)] * 2
+    ring = [one for one in meeting.results if one.round == len(plan.rounds) - 1]
+    assert [(one.node, one.problem, one.gb_s is not None) for one in ring] == [("a", "", True)]

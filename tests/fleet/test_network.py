@@ -1,0 +1,231 @@
+"""Who meets whom, what is said of their links, and what a report on a fleet makes of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+from made_folders import write_fleet, write_frame
+
+from milabench_ng.cli import call
+from milabench_ng.fleet.bundling import opened_fleet, pack_fleet
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.ledger import NetworkMeasured
+from milabench_ng.fleet.network.judging import STRICT, NetworkVerdict, judge_network, meets_again
+from milabench_ng.fleet.network.meetings import Meeting, PairSeen, pairs_seen, read_meeting, write_meeting
+from milabench_ng.fleet.network.rounds import Pair, pair, pair_rounds, ring_rounds, rounds_of
+from milabench_ng.fleet.retesting import nodes_left
+from milabench_ng.model.errors import InputError
+from milabench_ng.records.links import LinkHello, LinkResult, MeetingPlan, Round
+
+NODES = tuple(f"n{number:02}" for number in range(8))
+Gb = Callable[[Pair], float | None]
+"""10^9 bytes per second of a pair, or None if it fails."""
+
+
+def noise(one: Pair, time: int) -> float:
+    return math.exp(random.Random(f"{one} {time}").gauss(0, 0.01))
+
+
+def met(nodes: tuple[str, ...], rate: Gb, rounds: tuple[Round, ...]) -> Meeting:
+    """A meeting whose rates are these, but for a little noise."""
+    results = []
+    for number, one in enumerate(rounds):
+        for place, group in enumerate(one.groups):
+            gb_s = rate(pair(*group)) if one.shape == "pairs" else 1.0
+            results.append(
+                LinkResult(
+                    round=number,
+                    group=place,
+                    device=0,
+                    node=group[0],
+                    backend="gloo",
+                    gb_s=None if gb_s is None else gb_s * noise(group[:2], number),
+                    latency_us=None if gb_s is None or one.shape == "ring" else 40.0,
+                    problem="connection reset" if gb_s is None else "",
+                )
+            )
+    hellos = tuple(LinkHello(node=node, devices=0, interface="lo", variables={"NCCL_X": "1"}) for node in nodes)
+    return Meeting(plan=MeetingPlan(nodes=nodes, rounds=rounds), hellos=hellos, results=tuple(results))
+
+
+def judged(rate: Gb, nodes: tuple[str, ...] = NODES) -> tuple[NetworkVerdict, tuple[Meeting, Meeting]]:
+    screen = met(nodes, rate, (*pair_rounds(nodes), *ring_rounds(nodes)))
+    seen = tuple(pairs_seen(screen))
+    retest = met(nodes, rate, rounds_of(meets_again(seen).pairs, STRICT.retests))
+    return judge_network(seen, tuple(pairs_seen(retest)), {}), (screen, retest)
+
+
+def bad(states: Mapping[object, object]) -> dict[object, str]:
+    return {name: one.state for name, one in states.items() if one.state != "pass"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 9, 16])
+def test_few_nodes_all_meet_once_and_nobody_is_in_two_pairs_at_a_time(count: int) -> None:
+    nodes = tuple(map(str, range(count)))
+    rounds = pair_rounds(nodes)
+    for one in rounds:
+        there = [node for group in one.groups for node in group]
+        assert len(set(there)) == len(there)
+    found = sorted(tuple(sorted(group)) for one in rounds for group in one.groups)
+    assert found == sorted(tuple(sorted(both)) for both in itertools.combinations(nodes, 2))
+    assert len(rounds) == count - 1 + count % 2
+
+
+def test_many_nodes_meet_in_so_many_rounds_as_their_logarithm() -> None:
+    nodes = tuple(map(str, range(1000)))
+    rounds = pair_rounds(nodes)
+    assert len(rounds) == 20
+    assert all(len(one.groups) == 500 for one in rounds)
+    assert len({frozenset(group) for one in rounds for group in one.groups}) == 10_000
+
+
+def test_rings_double_and_the_last_has_all_nodes() -> None:
+    rings = ring_rounds(tuple(map(str, range(10))))
+    assert [[len(group) for group in one.groups] for one in rings] == [[4, 4], [8], [10]]
+    assert ring_rounds(("a", "b")) == ()
+
+
+def test_pairs_that_meet_again_are_in_as_few_rounds_as_their_nodes_allow() -> None:
+    rounds = rounds_of([("a", "b"), ("a", "c"), ("c", "d"), ("a", "b")], 2)
+    assert [one.groups for one in rounds] == [(("a", "b"), ("c", "d")), (("a", "c"),)] * 2
+
+
+def test_a_node_whose_links_are_all_slow_is_no_slow_link_and_the_other_way_round() -> None:
+    slow_link = pair("n02", "n05")
+
+    def rate(one: Pair) -> float:
+        return 10.0 * (0.5 if "n01" in one else 1.0) * (0.6 if one == slow_link else 1.0)
+
+    verdict, _ = judged(rate)
+    assert bad(verdict.nodes) == {"n01": "slow"}
+    assert bad(verdict.links) == {slow_link: "slow"}
+    ratio = verdict.nodes["n01"].ratio
+    assert ratio is not None
+    assert ratio.low < 0.5 < ratio.high
+    assert verdict.links[slow_link].retests == STRICT.retests
+
+
+def test_healthy_links_pass_and_nothing_meets_again() -> None:
+    verdict, (_, retest) = judged(lambda _: 10.0)
+    assert (bad(verdict.nodes), bad(verdict.links), retest.plan.rounds) == ({}, {}, ())
+    assert verdict.expected_false_alarms < 0.01
+
+
+def test_what_was_slow_once_only_passes() -> None:
+    link = pair("n00", "n01")
+    screen = met(NODES, lambda one: 5.0 if one == link else 10.0, pair_rounds(NODES))
+    seen = tuple(pairs_seen(screen))
+    again = meets_again(seen)
+    assert again.links == (link,)
+    retest = met(NODES, lambda _: 10.0, rounds_of(again.pairs, 3))
+    assert bad(judge_network(seen, tuple(pairs_seen(retest)), {}).links) == {}
+    assert bad(judge_network(seen, (), {}).links) == {link: "inconclusive"}
+
+
+def test_a_link_that_fails_again_is_broken_and_so_is_a_node_without_one_that_works() -> None:
+    link = pair("n02", "n05")
+    verdict, _ = judged(lambda one: None if one == link or "n07" in one else 10.0)
+    assert {name for name, state in bad(verdict.links).items() if state == "broken"} >= {link}
+    assert bad(verdict.nodes) == {"n07": "broken"}
+    assert verdict.nodes["n07"].why == "none of its links works"
+
+
+def test_of_three_nodes_nobody_says_which_is_slow() -> None:
+    verdict, _ = judged(lambda one: 1.0 if "n00" in one else 10.0, NODES[:3])
+    assert (bad(verdict.nodes), verdict.expected_false_alarms) == ({}, 0.0)
+
+
+def test_a_pair_of_several_devices_is_as_fast_as_its_slowest() -> None:
+    plan = MeetingPlan(nodes=("a", "b"), rounds=(Round(shape="pairs", groups=(("b", "a"),)),))
+    results = tuple(
+        LinkResult(round=0, group=0, device=place, node="b", backend="nccl", gb_s=rate, latency_us=5.0 - place)
+        for place, rate in enumerate((40.0, 10.0))
+    )
+    (seen,) = pairs_seen(Meeting(plan=plan, results=results))
+    assert seen == PairSeen(pair=("a", "b"), log_rate=math.log(10.0), latency_us=5.0)
+
+
+def with_meetings(folder: Path, rate: Gb) -> None:
+    """A fleet of healthy nodes that have met."""
+    write_fleet(folder, NODES)
+    events = []
+    for name, meeting in zip(("screen", "retest"), judged(rate)[1], strict=True):
+        sha256 = write_meeting(folder, name, meeting)  # type: ignore[arg-type]
+        events.append(NetworkMeasured(meeting=name, nodes=NODES, left=(), sha256=sha256))  # type: ignore[arg-type]
+    write_fleet_ledger(folder, events)
+
+
+def write_fleet_ledger(folder: Path, events: list[NetworkMeasured]) -> None:
+    import made_folders
+
+    done = [event for node in NODES for event in made_folders._events(folder, node, "screen")]
+    write_frame(folder, NODES, (*done, *events))
+
+
+def test_a_report_calls_a_node_with_slow_links_slow_and_says_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "fleet"
+    with_meetings(folder, lambda one: 5.0 if "n01" in one else 10.0)
+    page = tmp_path / "page.html"
+    assert call(("report", str(folder), "--html", str(page))) == 1
+    text = capsys.readouterr().out
+    assert "1 slow, 7 pass" in text
+    assert "gloo over TCP between CPUs, not the fabric of the GPUs" in text
+    assert "NCCL_X=1" in text
+    assert "nodename=n01" in text
+    assert "nodes by nodes" in page.read_text()
+    assert call(("report", str(folder), "--format", "json")) == 1
+    (slow,) = (
+        one for one in json.loads(capsys.readouterr().out)["report"]["verdict"]["nodes"] if one["verdict"] == "slow"
+    )
+    assert (slow["node"], slow["cause"]["kind"], slow["cause"]["test"]) == ("n01", "link", "network")
+
+
+def test_the_bundle_of_a_fleet_has_its_network(tmp_path: Path) -> None:
+    folder = tmp_path / "fleet"
+    with_meetings(folder, lambda _: 10.0)
+    packed = pack_fleet(folder, tmp_path / "bundle.tar.gz")
+    with opened_fleet(packed.path) as opened:
+        assert opened.damage == ()
+        assert read_meeting(opened.fleet.path, "screen") == read_meeting(folder, "screen")
+
+
+def test_a_fleet_whose_nodes_have_not_met_has_something_left(tmp_path: Path) -> None:
+    folder = tmp_path / "fleet"
+    with_meetings(folder, lambda _: 10.0)
+    found = FleetFolder.read(folder)
+    asked = msgspec.structs.replace(found, manifest=msgspec.structs.replace(found.manifest, network=True))
+    assert (nodes_left(found), nodes_left(asked)) == ((), ())
+    earlier = msgspec.structs.replace(asked.ledger, entries=asked.ledger.entries[:-1])
+    before = msgspec.structs.replace(asked, ledger=earlier)
+    assert nodes_left(before) == NODES
+
+
+def test_a_meeting_that_was_edited_is_found_and_one_that_is_damaged_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "fleet"
+    with_meetings(folder, lambda _: 10.0)
+    file = folder / "network" / "screen.jsonl"
+    file.write_bytes(file.read_bytes().replace(b"40.0", b"39.0", 1))
+    call(("verify", str(folder)))
+    assert "network/screen.jsonl is not what fleet.jsonl says" in capsys.readouterr().out
+    for content in (
+        b"",
+        b"{}\n",
+        b'{"type":"left","node":"a","reason":""}\n',
+        file.read_bytes().replace(b'"n01"]', b'"n01","n02"]', 1),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(InputError, match=r"screen\.jsonl"):
+            read_meeting(folder, "screen")
+    call(("report", str(folder)))
+    assert "screen.jsonl" in capsys.readouterr().out
