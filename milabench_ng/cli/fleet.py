@@ -102,6 +102,7 @@ def run(
         burn_in_s=asked.burn_in_s,
         retests=options.retests,
         network=options.network,
+        over_nodes=asked.over_nodes,
         rendezvous=options.rendezvous,
         node_folder=f"{options.node_folder}/mnb-fleet-{fleet_id}",
     )

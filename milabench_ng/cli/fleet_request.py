@@ -18,15 +18,19 @@ from cyclopts import Parameter
 from milabench_ng.cli.options import Whole
 from milabench_ng.fleet.manifest import MOST_RETESTS
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
+from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text
 from milabench_ng.model.plain import plain, short
-from milabench_ng.model.profile import AnyProfile, parse_profile
+from milabench_ng.model.profile import AnyProfile, Profile, parse_profile
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.model.units import parse_seconds
+from milabench_ng.records.links import NodesLaunch
 from milabench_ng.records.window import MEASURED_BY
 
 FleetOutput = Annotated[Path, Parameter(name=["--output", "-o"], help="The fleet folder, which must be new.")]
+OVER_NODES = ("scaling", "collectives")
+"""Workloads whose ranks may be on several nodes."""
 OWN_OUTPUT = "the fleet decides where nodes write. Leave {} out of --jobs"
 
 JobsOption = Annotated[
@@ -54,6 +58,14 @@ RendezvousOption = Annotated[
     str,
     Parameter(help="The address at which nodes reach this host for that. Default: the one that ssh or Slurm tells."),
 ]
+OverNodesOption = Annotated[
+    bool,
+    Parameter(
+        negative="",
+        help="When the nodes have worked by themselves, run the tests of `scaling` and `collectives` of the "
+        "profile over 1, 2, 4 ... and all nodes.",
+    ),
+]
 
 
 @Parameter(name="*")
@@ -79,6 +91,7 @@ class FleetOptions:
     common_start: str | None = None
     burn_in: Annotated[str | None, Parameter(name="--for")] = None
     network: NetworkOption = False
+    over_nodes: OverNodesOption = False
     rendezvous: RendezvousOption = ""
     node_folder: NodeFolder = "/var/tmp"
 
@@ -106,6 +119,7 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Of `mnb jobs`."""
     common_start_s: float
     burn_in_s: float
+    over_nodes: tuple[NodesLaunch, ...]
     options: FleetOptions
 
 
@@ -128,6 +142,7 @@ def fleet_request(profile: Path, options: FleetOptions) -> FleetRequest:
         arguments=arguments,
         common_start_s=common_start_s,
         burn_in_s=burn_in_s,
+        over_nodes=launches_over_nodes(parsed, given) if options.over_nodes else (),
         options=options,
     )
 
@@ -153,6 +168,30 @@ def given_to_jobs(profile: Path, words: Sequence[str]) -> Mapping[str, Any]:
     if "node" in given and given["node"].output is not None:
         raise InputError(OWN_OUTPUT.format("-o"))
     return given
+
+
+def launches_over_nodes(profile: AnyProfile, given: Mapping[str, Any]) -> tuple[NodesLaunch, ...]:
+    """The launches over nodes of a profile. Raises InputError if it has none."""
+    known, names = read_builtin(), given.get("name", ())
+    window_s = (given["node"].window if "node" in given else None) or MEASURED_BY.length_s
+    tests = profile.tests.items() if isinstance(profile, Profile) else ()
+    found = tuple(
+        NodesLaunch(
+            test=name,
+            workload=test.workload,
+            unit=known[test.workload].unit,
+            arguments={**known[test.workload].defaults, **arguments, "max_count": 0},
+            least_devices=test.least_devices,
+            window_s=window_s,
+        )
+        for name, test in tests
+        if test.workload in OVER_NODES and (not names or any(fnmatch(name, each) for each in names))
+        if len(arguments := {key: one for key, one in test.arguments.items() if not isinstance(one, dict)})
+        == len(test.arguments)
+    )
+    if not found:
+        raise InputError(f"--over-nodes: the profile {profile.suite} has no test of {' or '.join(OVER_NODES)}")
+    return found
 
 
 def _repeats(given: Mapping[str, Any], profile: AnyProfile, burn_in_s: float) -> int:

@@ -117,9 +117,9 @@ class Retested(FleetEvent, frozen=True, kw_only=True):
 
 
 class NetworkMeasured(FleetEvent, frozen=True, kw_only=True):
-    """Nodes met in pairs and rings, and what they showed is in a file."""
+    """Nodes met, and what they showed is in a file."""
 
-    meeting: Literal["screen", "retest"]
+    meeting: Literal["screen", "retest", "launches"]
     nodes: tuple[NodeName, ...]
     left: tuple[NodeName, ...]
     """Those of them that did not stay to the end."""

@@ -13,6 +13,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, convert_json, read_json
 from milabench_ng.model.plain import plain, whole_json
 from milabench_ng.model.units import utc_now
+from milabench_ng.records.links import NodesLaunch
 from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.origin import require_schema, written_by
 
@@ -49,6 +50,8 @@ class FleetManifest(msgspec.Struct, frozen=True, kw_only=True):
     """How many sessions the suspicious nodes run again."""
     network: bool = False
     """Whether nodes also meet in pairs and rings."""
+    over_nodes: tuple[NodesLaunch, ...] = ()
+    """Launches whose ranks are on several nodes."""
     rendezvous: str = ""
     """Where nodes find the host that started them; empty: as the launcher says."""
     node_folder: str

@@ -11,6 +11,7 @@ import numpy as np
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.measuring import FleetResults, ScoreStatus, SessionOfNode
+from milabench_ng.fleet.network.launches import OverNodesReport, read_over_nodes
 from milabench_ng.fleet.network.report import NetworkReport, read_network, with_network
 from milabench_ng.fleet.nodes import SCREEN, NodeName, nodes_by_value
 from milabench_ng.fleet.verdicts.judging import judge
@@ -97,6 +98,7 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
     going_on: bool = False
     network: NetworkReport | None = None
     """None if nodes did not meet."""
+    over_nodes: OverNodesReport | None = None
 
     @property
     def exit_code(self) -> int:
@@ -117,6 +119,7 @@ def build_fleet_report(source: str, folder: FleetFolder, results: FleetResults, 
     """The report on what the nodes measured."""
     fleet = results.measured
     network, unread = read_network(folder.path)
+    over_nodes, unread_launches = read_over_nodes(folder.path)
     verdict = with_network(judge(fleet, asked.strict), network)
     screens = {one.node: one for one in results.sessions if one.session == SCREEN}
     hours = _hours_by_node(results.sessions)
@@ -141,9 +144,15 @@ def build_fleet_report(source: str, folder: FleetFolder, results: FleetResults, 
         device_hours=math.fsum(hours.values()),
         grouped=asked.groups is not None,
         pending=results.pending,
-        problems=(*(f"fleet.jsonl: {one}" for one in folder.ledger.problems), *results.problems, *unread),
+        problems=(
+            *(f"fleet.jsonl: {one}" for one in folder.ledger.problems),
+            *results.problems,
+            *unread,
+            *unread_launches,
+        ),
         going_on=folder.going_on,
         network=network,
+        over_nodes=over_nodes,
     )
 
 

@@ -9,15 +9,30 @@ from typing import Annotated, Literal
 
 import msgspec
 
-HELLO, RESULT = "mnb-hello ", "mnb-link "
+from milabench_ng.model.catalogue import Scalar
+
+HELLO, RESULT, LAUNCH = "mnb-hello ", "mnb-link ", "mnb-launch "
 """How the lines begin that ranks print."""
 LONGEST = 300
 """Characters of a problem: Slurm breaks lines of 1,024."""
 
 Backend = Literal["gloo", "nccl"]
-Shape = Literal["pairs", "ring"]
+Shape = Literal["pairs", "ring", "launch"]
 Above = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+
+
+class NodesLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """A launch whose ranks are on several nodes: a workload, with all of its options."""
+
+    test: str
+    workload: str
+    unit: str
+    arguments: dict[str, Scalar | None]
+    least_devices: int = 1
+    """With fewer ranks it does not run."""
+    window_s: float
+    """How long its rate is averaged at least."""
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +40,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
     shape: Shape
     groups: tuple[tuple[str, ...], ...]
+    launch: NodesLaunch | None = None
+    """What each group runs, if its shape is that."""
 
 
 class MeetingPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +98,23 @@ class LinkResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     problem: str = ""
 
 
+class RankResult(msgspec.Struct, frozen=True, kw_only=True, tag="launch"):
+    """What one rank of a launch over nodes did."""
+
+    round: Count
+    group: Count
+    device: Count
+    node: str
+    backend: Backend
+    ranks: Count
+    """Of all nodes of the launch."""
+    rate: Above | None = None
+    """Items per second of this rank in the window; None if the launch failed."""
+    steps: Count = 0
+    """All that it did, the same on every rank."""
+    problem: str = ""
+
+
 class LinkLeft(msgspec.Struct, frozen=True, kw_only=True, tag="left"):
     """A node has left before the end."""
 
@@ -94,4 +128,4 @@ class LinkPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="plan"):
     plan: MeetingPlan
 
 
-LinkLine = LinkPlanned | LinkHello | LinkResult | LinkLeft
+LinkLine = LinkPlanned | LinkHello | LinkResult | RankResult | LinkLeft

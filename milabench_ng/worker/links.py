@@ -12,7 +12,7 @@ import socket
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 
@@ -26,9 +26,21 @@ from milabench_ng.fence.entry import die_with
 from milabench_ng.model import signals
 from milabench_ng.model.plain import short
 from milabench_ng.model.units import MIB
-from milabench_ng.records.links import HELLO, LONGEST, RESULT, LinkHello, LinkResult, MeetingPlan, Shape, Turn
+from milabench_ng.records.links import (
+    HELLO,
+    LAUNCH,
+    LONGEST,
+    RESULT,
+    LinkHello,
+    LinkResult,
+    MeetingPlan,
+    RankResult,
+    Shape,
+    Turn,
+)
 from milabench_ng.records.worker_variables import of_messages
 from milabench_ng.worker.groups import leave
+from milabench_ng.worker.over_nodes import over_nodes
 
 _TRIPS, _FIRST_TRIPS = 50, 5
 """Round trips that the latency is the median of, after some that do not count."""
@@ -37,7 +49,7 @@ _SAMPLES = 5
 _SAMPLE_S = 0.1
 _MOST = 500
 """Exchanges of a sample."""
-_BLOCK_MIB = {"gloo": 8.0, "nccl": 64.0}
+_BLOCK_MIB: Mapping[str, float] = {"gloo": 8.0, "nccl": 64.0}
 _LOOK_S = 0.2
 _TOO_LATE = 3
 """Exit status of a node that was left behind."""
@@ -46,7 +58,6 @@ _TOO_LATE = 3
 def main(host: str, port: str, node: str) -> int:
     """Take part with all devices of this node; the exit status."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # CUDA cannot be used after a fork once it is asked
-    os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")  # so that a dead peer is an error, and not the end
     interface = os.environ.setdefault("GLOO_SOCKET_IFNAME", _interface(host, int(port)))
     devices = torch.cuda.device_count()
     hello = LinkHello(node=node, devices=devices, interface=interface, variables=of_messages(os.environ))
@@ -106,10 +117,18 @@ def _rank(host: str, port: int, node: str, place: int) -> None:
             return
         for group, members in enumerate(one.groups):
             there = tuple(member for member in members if member not in turn.gone)
-            whole = len(there) == len(members) or (one.shape == "ring" and len(there) > 1)
-            if node in there and whole:
-                group_store = PrefixStore(f"{number}/{group}/{place}", store)
-                result = _meet(group_store, plan, turn, one.shape, there.index(node), len(there), place)
+            if node not in there:
+                continue
+            apart = PrefixStore(f"{number}/{group}", store)
+            if one.launch is not None:
+                ranks = len(there) * turn.devices
+                if len(there) == len(members) and ranks >= one.launch.least_devices:
+                    rank = there.index(node) * turn.devices + place
+                    ran = over_nodes(apart, plan, turn, one.launch, rank, ranks, place)
+                    _print(LAUNCH, msgspec.structs.replace(ran, round=number, group=group, node=node))
+            elif len(there) == len(members) or (one.shape == "ring" and len(there) > 1):
+                own = PrefixStore(str(place), apart)
+                result = _meet(own, plan, turn, one.shape, there.index(node), len(there), place)
                 if result.problem or there[0] == node:
                     told = msgspec.structs.replace(result, round=number, group=group, device=place, node=node)
                     _print(RESULT, told)
@@ -118,6 +137,7 @@ def _rank(host: str, port: int, node: str, place: int) -> None:
 
 def _meet(store: Store, plan: MeetingPlan, turn: Turn, shape: Shape, rank: int, ranks: int, place: int) -> LinkResult:
     """Measure one group."""
+    os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"  # so that a dead peer is an error, and not the end of this process
     blank = LinkResult(round=0, group=0, device=0, node="", backend=turn.backend)
     device = torch.device("cuda", place) if turn.backend == "nccl" else torch.device("cpu")
     block_mib = plan.block_mib or _BLOCK_MIB[turn.backend]
@@ -201,7 +221,7 @@ def _interface(host: str, port: int) -> str:
     return next((name for name, each in found if any(one.address.partition("%")[0] == own for one in each)), "lo")
 
 
-def _print(begins: str, what: LinkHello | LinkResult) -> None:
+def _print(begins: str, what: LinkHello | LinkResult | RankResult) -> None:
     """One write for a line: the ranks share the output."""
     os.write(1, begins.encode() + msgspec.json.encode(what) + b"\n")
 

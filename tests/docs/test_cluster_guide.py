@@ -13,7 +13,7 @@ from pages import ROOT, blocks
 
 from milabench_ng.fleet.burn_in import BurnIn
 from milabench_ng.fleet.folder import FleetFolder
-from tests.fleet.stand_in import make_stand_in
+from tests.fleet.stand_in import PROFILE, SPREAD, make_stand_in
 
 GUIDE = ROOT / "docs" / "how-to" / "accept-a-cluster.md"
 SMALL = {
@@ -24,10 +24,11 @@ SMALL = {
     "--repeat 3 --isolation full": "--repeat 1 --isolation none --tenants 1 --window 0.5",
     "--jobs '--repeat 3' -o": "--jobs '--isolation none --tenants 1 --window 0.5' -o",
     "--common-start 60s": "--jobs '--isolation none --tenants 1 --window 0.5' --common-start 5s",
+    "--over-nodes": "--over-nodes --jobs '--window 0.5'",
     "--for 12h": "--jobs '--isolation none --tenants 1 --window 0.5' --for 10s",
 }
 """What a run of seconds on this machine has instead of what the guide says."""
-BRIEFER = ("-o under-slurm", "-o together", "-o with-network")
+BRIEFER = ("-o under-slurm", "-o together", "-o with-network", "-o over-nodes")
 """Fleets whose nodes have a stand-in for mnb: another real run would show nothing more."""
 
 
@@ -40,9 +41,8 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
     (programs / "mnb").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m milabench_ng "$@"\n')
     (programs / "mnb").chmod(0o755)
     environ = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    (tmp_path / "tiny.json").write_text('{"toy_reg": {"workload": "toy_reg"}}')
     commands = [text.strip() for language, text in blocks(GUIDE) if language == "sh"]
-    assert len(commands) == 14
+    assert len(commands) == 15
     for stated in commands:
         command = stated
         for of_cluster, small in SMALL.items():
@@ -52,6 +52,7 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
         if "adopt" in command:
             (tmp_path / "results").mkdir()
             (tmp_path / "acceptance" / "nodes").rename(tmp_path / "results" / "nodes")  # as a volume has them
+        (tmp_path / "tiny.json").write_text(SPREAD if "--over-nodes" in command else PROFILE)
         done = subprocess.run(
             command, shell=True, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=300
         )
@@ -64,7 +65,7 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
         assert done.returncode == (3 if judged else 0), f"of two nodes, nobody can say which is slow: {told}"
         if "adopt" in command:
             (tmp_path / "results" / "nodes").rename(tmp_path / "acceptance" / "nodes")
-    for name in ("acceptance", "under-slurm", "together", "with-network", "burn-in"):
+    for name in ("acceptance", "under-slurm", "together", "with-network", "over-nodes", "burn-in"):
         found = FleetFolder.read(tmp_path / name)
         assert [one.state for one in found.standings.values()] == ["ended", "ended"]
     assert '"completions": 16' in (tmp_path / "job.json").read_text()

@@ -24,6 +24,11 @@ from milabench_ng.node.gpus import open_nvml
 from milabench_ng.node.inventory import read_inventory
 
 PROFILE = '{"toy_reg": {"workload": "toy_reg"}}'
+SPREAD = """\
+{"toy_reg": {"workload": "toy_reg"},
+ "spread": {"workload": "scaling", "arguments": {"arch": "resnet18", "batch_size": 2, "image_size": 32}}}
+"""
+"""With a launch that nodes can share."""
 _SCRIPT = """\
 #!/bin/sh
 here={here}

@@ -15,14 +15,34 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers.interface import Ended, Heard
 from milabench_ng.fleet.launchers.local import Local
 from milabench_ng.fleet.manifest import FleetManifest
+from milabench_ng.fleet.network.launches import over_nodes_report
 from milabench_ng.fleet.network.meetings import pairs_seen
 from milabench_ng.fleet.network.running import meet
-from milabench_ng.records.links import RESULT, MeetingPlan, Round
+from milabench_ng.model.builtin import read_builtin
+from milabench_ng.records.links import LAUNCH, RESULT, MeetingPlan, NodesLaunch, Round
 from milabench_ng.worker.groups import leave
 from tests.fleet.test_local_fleet import manifest
 
 pytestmark = pytest.mark.slow
 A_B, A_C, B_C = (Round(shape="pairs", groups=(both,)) for both in (("a", "b"), ("c", "a"), ("b", "c")))
+SPREAD = NodesLaunch(
+    test="spread",
+    workload="scaling",
+    unit="images",
+    arguments={**read_builtin()["scaling"].defaults, "arch": "resnet18", "batch_size": 2, "image_size": 32},
+    window_s=1.0,
+)
+MESSAGES = NodesLaunch(
+    test="messages",
+    workload="collectives",
+    unit="bus MiB",
+    arguments={
+        **read_builtin()["collectives"].defaults,
+        **dict.fromkeys(("small_kib", "large_mib", "block_mib", "exchange_mib"), 1),
+    },
+    least_devices=2,
+    window_s=1.0,
+)
 RING = Round(shape="ring", groups=(("a", "b", "c"),))
 
 
@@ -36,7 +56,7 @@ class Mortal(Local):
     def run(self, nodes: Collection[str], script: str, heard: Heard) -> AbstractContextManager[Iterator[Ended]]:
         def listened(node: str, line: bytes) -> None:
             heard(node, line)
-            if node == "c" and line.startswith(RESULT.encode()):
+            if node == "c" and line.startswith((RESULT.encode(), LAUNCH.encode())):
                 self._file.touch()
 
         watch = f"test {{node}} != c || (until test -e {self._file}; do sleep 0.1; done; kill -9 -$$) &\n"
@@ -93,3 +113,32 @@ def test_nodes_that_meet_tell_their_links_and_a_node_that_dies_holds_nobody_up(
     assert [(one.problem, one.log_rate is None, one.latency_us is None) for one in seen] == [("", False, False)] * 2
     ring = [one for one in meeting.results if one.round == len(plan.rounds) - 1]
     assert [(one.node, one.problem, one.gb_s is not None) for one in ring] == [("a", "", True)]
+
+
+def test_a_launch_over_nodes_ends_on_the_same_step_everywhere_and_one_that_loses_a_node_fails_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = Mortal(("a", "b", "c"), tmp_path / "dies")
+    fleet = folder_of(tmp_path, launcher, monkeypatch)
+    over_two = (("a", "b"),)
+    rounds = (
+        Round(shape="launch", groups=(("a",), ("b",)), launch=MESSAGES),
+        Round(shape="launch", groups=over_two, launch=SPREAD),
+        Round(shape="launch", groups=over_two, launch=MESSAGES),
+        Round(shape="launch", groups=(("c",),), launch=SPREAD),
+        *([Round(shape="launch", groups=(("c", "a"),), launch=SPREAD)] * 10),
+        Round(shape="launch", groups=over_two, launch=MESSAGES),
+    )
+    plan = MeetingPlan(nodes=launcher.nodes, rounds=rounds, start_s=200, round_s=100, message_s=60)
+    meeting = meet(fleet, launcher, plan)
+    assert meeting.left.keys() == {"c"}
+    numbers = (1, 2, len(rounds) - 1)
+    whole = [one for one in meeting.launches if one.round in numbers]
+    assert sorted((one.round, one.node, one.ranks, one.problem) for one in whole) == [
+        (number, node, 2, "") for number in numbers for node in "ab"
+    ]
+    for number in numbers:
+        assert len({one.steps for one in whole if one.round == number}) == 1
+    assert not any(one.round == 0 for one in meeting.launches), "alone there is nobody to send messages to"
+    first = [(one.test, one.nodes, one.ranks, one.failed) for one in over_nodes_report(meeting).rows[:2]]
+    assert first == [("spread", 2, 2, 0), ("messages", 2, 2, 0)]

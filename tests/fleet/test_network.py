@@ -18,11 +18,12 @@ from milabench_ng.fleet.bundling import opened_fleet, pack_fleet
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import NetworkMeasured
 from milabench_ng.fleet.network.judging import STRICT, NetworkVerdict, judge_network, meets_again
+from milabench_ng.fleet.network.launches import over_nodes_report
 from milabench_ng.fleet.network.meetings import Meeting, PairSeen, pairs_seen, read_meeting, write_meeting
-from milabench_ng.fleet.network.rounds import Pair, pair, pair_rounds, ring_rounds, rounds_of
+from milabench_ng.fleet.network.rounds import Pair, launch_rounds, pair, pair_rounds, ring_rounds, rounds_of
 from milabench_ng.fleet.retesting import nodes_left
 from milabench_ng.model.errors import InputError
-from milabench_ng.records.links import LinkHello, LinkResult, MeetingPlan, Round
+from milabench_ng.records.links import LinkHello, LinkResult, MeetingPlan, NodesLaunch, RankResult, Round
 
 NODES = tuple(f"n{number:02}" for number in range(8))
 Gb = Callable[[Pair], float | None]
@@ -60,6 +61,31 @@ def judged(rate: Gb, nodes: tuple[str, ...] = NODES) -> tuple[NetworkVerdict, tu
     seen = tuple(pairs_seen(screen))
     retest = met(nodes, rate, rounds_of(meets_again(seen).pairs, STRICT.retests))
     return judge_network(seen, tuple(pairs_seen(retest)), {}), (screen, retest)
+
+
+LAUNCH = NodesLaunch(test="spread", workload="scaling", unit="images", arguments={}, window_s=1.0)
+
+
+def launched(rate: Callable[[tuple[str, ...], str], float | None]) -> Meeting:
+    """Launches over 1, 2, 4 and 8 nodes; ``rate``: of a node in a group."""
+    rounds = launch_rounds(NODES, (LAUNCH,))
+    told = tuple(
+        RankResult(
+            round=number,
+            group=place,
+            device=0,
+            node=node,
+            backend="gloo",
+            ranks=len(group),
+            rate=rate(group, node),
+            steps=20,
+            problem="" if rate(group, node) else "connection reset",
+        )
+        for number, one in enumerate(rounds)
+        for place, group in enumerate(one.groups)
+        for node in group
+    )
+    return Meeting(plan=MeetingPlan(nodes=NODES, rounds=rounds), launches=told)
 
 
 def bad(states: Mapping[object, object]) -> dict[object, str]:
@@ -229,3 +255,51 @@ def test_a_meeting_that_was_edited_is_found_and_one_that_is_damaged_is_told(
             read_meeting(folder, "screen")
     call(("report", str(folder)))
     assert "screen.jsonl" in capsys.readouterr().out
+
+
+def test_the_rate_by_the_number_of_nodes_is_that_of_the_median_group() -> None:
+    by_size = {1: 100.0, 2: 90.0, 4: 80.0, 8: 70.0}
+
+    def rate(group: tuple[str, ...], node: str) -> float:
+        slow = 0.5 if group == ("n02", "n03") else 1.0
+        return by_size[len(group)] * slow + (node == group[0])
+
+    report = over_nodes_report(launched(rate))
+    rows = [(one.nodes, one.ranks, one.groups, one.failed) for one in report.rows]
+    assert rows == [(1, 1, 8, 0), (2, 2, 4, 0), (4, 4, 2, 0), (8, 8, 1, 0)]
+    alone, two, *_, whole = report.rows
+    assert (alone.per_rank, two.per_rank, two.worst, two.worst_begins) == (101.0, 90.5, 45.5, "n02")
+    assert (whole.per_rank, whole.total) == (70.125, 561.0)
+    assert whole.of_fewest == pytest.approx(70.125 / 101)
+
+
+def test_a_group_that_fails_or_whose_ranks_do_unequal_work_has_no_rate() -> None:
+    meeting = launched(lambda group, node: None if (len(group), node) == (8, "n03") else 100.0)
+    (whole,) = (one for one in over_nodes_report(meeting).rows if one.nodes == 8)
+    assert (whole.per_rank, whole.failed, whole.problem) == (None, 1, "connection reset")
+    ranks = meeting.launches
+    fewer = msgspec.structs.replace(meeting, launches=ranks[1:])
+    assert over_nodes_report(fewer).rows[0].failed == 1, "one of eight groups told nothing"
+    more = (*ranks[:8], msgspec.structs.replace(ranks[8], steps=21), *ranks[9:])
+    assert over_nodes_report(msgspec.structs.replace(meeting, launches=more)).rows[1].failed == 1
+
+
+def test_a_report_shows_launches_over_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "fleet"
+    meeting = launched(lambda *_: 100.0)
+    write_fleet(folder, NODES)
+    sha256 = write_meeting(folder, "launches", meeting)
+    write_fleet_ledger(folder, [NetworkMeasured(meeting="launches", nodes=NODES, left=(), sha256=sha256)])
+    assert call(("report", str(folder))) == 0
+    text = capsys.readouterr().out
+    assert "launches over nodes: the rate by the number of nodes" in text
+    assert "gloo over TCP between CPUs, not the fabric of the GPUs; no isolation" in text
+    call(("verify", str(folder)))
+    assert "launches.jsonl" not in capsys.readouterr().out
+
+
+def test_a_profile_without_such_tests_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tiny.json").write_text('{"toy_reg": {"workload": "toy_reg"}}')
+    words = ("fleet", "run", str(tmp_path / "tiny.json"), "--launcher", "local", "--nodes", "2", "--over-nodes")
+    assert call((*words, "-o", str(tmp_path / "f"))) == 2
+    assert "has no test of scaling or collectives" in capsys.readouterr().err

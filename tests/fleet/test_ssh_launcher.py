@@ -20,7 +20,7 @@ from milabench_ng.fleet.network.meetings import pairs_seen, read_meeting
 from milabench_ng.model.errors import InputError
 from tests.fleet.made_folders import records_of
 from tests.fleet.ssh_server import SSHD, ssh_server
-from tests.fleet.stand_in import StandIn, kill_all_in, make_stand_in
+from tests.fleet.stand_in import SPREAD, StandIn, kill_all_in, make_stand_in
 
 needs_sshd = pytest.mark.skipif(SSHD is None, reason="no sshd: scripts/ensure-packages sshd openssh-server")
 
@@ -172,11 +172,25 @@ def test_nodes_meet_at_the_address_that_ssh_tells(
     options: Sequence[str], stand_in: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "fleet"
-    words = ("--mnb", stand_in.command, "--node-folder", str(tmp_path / "there"), "-o", str(folder), "--network")
-    profile = str(stand_in.folder / "tiny.json")
+    words = (
+        "--mnb",
+        stand_in.command,
+        "--node-folder",
+        str(tmp_path / "there"),
+        "-o",
+        str(folder),
+        "--network",
+        "--over-nodes",
+    )
+    profile = str(tmp_path / "spread.json")
+    Path(profile).write_text(SPREAD)
     call(("fleet", "run", profile, "--launcher", "ssh", "--hosts", "n[1-2]", *words, "--", *options))
     assert "gloo over TCP" in capsys.readouterr().out
     meeting = read_meeting(folder, "screen")
     assert meeting is not None
     assert (len(meeting.hellos), meeting.left) == (2, {})
     assert [one.pair for one in pairs_seen(meeting)] == [("n1", "n2")]
+    launches = read_meeting(folder, "launches")
+    assert launches is not None
+    ran = sorted((one.node, one.ranks, one.problem) for one in launches.launches)
+    assert ran == [("n1", 1, ""), ("n1", 2, ""), ("n2", 1, ""), ("n2", 2, "")]

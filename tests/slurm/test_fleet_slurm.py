@@ -20,7 +20,7 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import NodeStarted
 from milabench_ng.fleet.network.meetings import pairs_seen, read_meeting
 from tests.fleet.made_folders import records_of
-from tests.fleet.stand_in import StandIn, kill_all_in, make_stand_in
+from tests.fleet.stand_in import SPREAD, StandIn, kill_all_in, make_stand_in
 
 pytestmark = [
     pytest.mark.skipif("MNB_TEST_SLURM" not in os.environ, reason="starts a Slurm cluster: scripts/test --slurm"),
@@ -142,11 +142,24 @@ def test_a_fleet_that_its_job_ends_says_what_is_left(running: Cluster, stand_in:
 
 def test_nodes_meet_at_the_address_that_slurm_tells(running: Cluster, stand_in: StandIn, tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
-    words = ("--mnb", stand_in.command, "--node-folder", str(tmp_path / "there"), "-o", str(folder), "--network")
+    (tmp_path / "spread.json").write_text(SPREAD)
+    words = (
+        "--mnb",
+        stand_in.command,
+        "--node-folder",
+        str(tmp_path / "there"),
+        "-o",
+        str(folder),
+        "--network",
+        "--over-nodes",
+    )
     more = ("--retests", "0", "--", "--wait", "--partition=test")
-    mnb(running, "run", str(stand_in.folder / "tiny.json"), "--launcher", "slurm", "--nodes", "3", *words, *more)
+    mnb(running, "run", str(tmp_path / "spread.json"), "--launcher", "slurm", "--nodes", "3", *words, *more)
     meeting = read_meeting(folder, "screen")
     log = "".join(path.read_text() for path in tmp_path.glob("fleet-*.log"))
     assert meeting is not None, log
     assert (len(meeting.hellos), meeting.left) == (3, {}), log
     assert len({one.pair for one in pairs_seen(meeting)}) == 3, log
+    launches = read_meeting(folder, "launches")
+    assert launches is not None, log
+    assert {(one.ranks, one.problem) for one in launches.launches} == {(1, ""), (2, ""), (3, "")}, log

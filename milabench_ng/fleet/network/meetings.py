@@ -1,4 +1,4 @@
-"""``network/screen.jsonl`` and ``network/retest.jsonl``: a meeting of nodes, one line a fact.
+"""``network/screen.jsonl``, ``retest.jsonl`` and ``launches.jsonl``: a meeting of nodes, one line a fact.
 
 Only the command that starts the nodes writes them, each at once when the meeting is over. The fleet's ledger has their
 hashes.
@@ -19,12 +19,12 @@ from milabench_ng.fleet.nodes import NodeName
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, read_content
 from milabench_ng.model.plain import plain, short
-from milabench_ng.records.links import LinkHello, LinkLeft, LinkLine, LinkPlanned, LinkResult, MeetingPlan
+from milabench_ng.records.links import LinkHello, LinkLeft, LinkLine, LinkPlanned, LinkResult, MeetingPlan, RankResult
 from milabench_ng.records.names import file_digest, write_atomically
 
 NETWORK = "network"
-MeetingName = Literal["screen", "retest"]
-MEETINGS: tuple[MeetingName, ...] = ("screen", "retest")
+MeetingName = Literal["screen", "retest", "launches"]
+MEETINGS: tuple[MeetingName, ...] = ("screen", "retest", "launches")
 
 
 class Meeting(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +33,7 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
     plan: MeetingPlan
     hellos: tuple[LinkHello, ...] = ()
     results: tuple[LinkResult, ...] = ()
+    launches: tuple[RankResult, ...] = ()
     left: Mapping[NodeName, str] = {}
     """Why a node has left before the end."""
 
@@ -83,7 +84,7 @@ def rings_seen(meeting: Meeting) -> Iterator[RingSeen]:
 
 def write_meeting(folder: Path, name: MeetingName, meeting: Meeting) -> str:
     """Write its file; the SHA-256 of it."""
-    lines: list[LinkLine] = [LinkPlanned(plan=meeting.plan), *meeting.hellos, *meeting.results]
+    lines: list[LinkLine] = [LinkPlanned(plan=meeting.plan), *meeting.hellos, *meeting.results, *meeting.launches]
     lines += [LinkLeft(node=node, reason=reason) for node, reason in meeting.left.items()]
     content = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
     (folder / NETWORK).mkdir(exist_ok=True)
@@ -112,14 +113,19 @@ def read_meeting(folder: Path, name: MeetingName) -> Meeting | None:
         raise InputError(f"{plain(file)}: it does not begin with its plan")
     plan = lines[0].plan
     results = tuple(one for one in lines if isinstance(one, LinkResult))
-    if any(one.round >= len(plan.rounds) or one.group >= len(plan.rounds[one.round].groups) for one in results):
+    launches = tuple(one for one in lines if isinstance(one, RankResult))
+    told: tuple[LinkResult | RankResult, ...] = (*results, *launches)
+    if any(one.round >= len(plan.rounds) or one.group >= len(plan.rounds[one.round].groups) for one in told):
         raise InputError(f"{plain(file)}: it has results of groups that its plan does not have")
+    if not all(one.groups and all(one.groups) for one in plan.rounds):
+        raise InputError(f"{plain(file)}: its plan has a group without nodes")
     if any(len(group) != 2 for one in plan.rounds if one.shape == "pairs" for group in one.groups):
         raise InputError(f"{plain(file)}: its plan has a pair that is none")
     return Meeting(
         plan=plan,
         hellos=tuple(one for one in lines if isinstance(one, LinkHello)),
         results=results,
+        launches=launches,
         left={one.node: one.reason for one in lines if isinstance(one, LinkLeft)},
     )
 
@@ -141,4 +147,7 @@ def _groups(meeting: Meeting, shape: str) -> Iterator[tuple[tuple[NodeName, ...]
 
 def back_ends(meetings: Iterable[Meeting]) -> tuple[str, ...]:
     """With what the nodes measured."""
-    return tuple(dict.fromkeys(one.backend for meeting in meetings for one in meeting.results))
+    told: list[LinkResult | RankResult] = []
+    for meeting in meetings:
+        told += [*meeting.results, *meeting.launches]
+    return tuple(dict.fromkeys(one.backend for one in told))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from milabench_ng.fleet.nodes import NodeName
-from milabench_ng.records.links import Round
+from milabench_ng.records.links import NodesLaunch, Round
 
 Pair = tuple[NodeName, NodeName]
 ALL_PAIRS = 16
@@ -34,6 +34,19 @@ def ring_rounds(nodes: Sequence[NodeName]) -> tuple[Round, ...]:
     ]
     whole = [(tuple(nodes),)] if len(nodes) > 2 else []
     return tuple(Round(shape="ring", groups=groups) for groups in (*parts, *whole))
+
+
+def launch_rounds(nodes: Sequence[NodeName], launches: Iterable[NodesLaunch]) -> tuple[Round, ...]:
+    """Each launch on every node, on groups of 2, 4, 8 ... neighbors, all of one size at the same time, and on all."""
+    sizes = [1 << power for power in range(32) if 1 << power < len(nodes)]
+    parts = [
+        tuple(tuple(nodes[begin : begin + size]) for begin in range(0, len(nodes) - size + 1, size)) for size in sizes
+    ]
+    return tuple(
+        Round(shape="launch", groups=groups, launch=launch)
+        for launch in launches
+        for groups in (*parts, (tuple(nodes),))
+    )
 
 
 def rounds_of(pairs: Iterable[Pair], repeats: int) -> tuple[Round, ...]:

@@ -17,27 +17,41 @@ from milabench_ng.fleet.launchers.processes import Child, ending, turns
 from milabench_ng.fleet.ledger import NetworkMeasured
 from milabench_ng.fleet.network.judging import STRICT, meets_again
 from milabench_ng.fleet.network.meetings import MEETINGS, Meeting, MeetingName, pairs_seen, read_meeting, write_meeting
-from milabench_ng.fleet.network.rounds import pair_rounds, ring_rounds, rounds_of
+from milabench_ng.fleet.network.rounds import launch_rounds, pair_rounds, ring_rounds, rounds_of
 from milabench_ng.fleet.node_scripts import meeting_script
 from milabench_ng.fleet.nodes import SCREEN, NodeName
 from milabench_ng.fleet.writer import FleetWriter
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import short
 from milabench_ng.model.units import counted
-from milabench_ng.records.links import HELLO, RESULT, LinkHello, LinkLeft, LinkResult, MeetingPlan, Round
+from milabench_ng.records.links import (
+    HELLO,
+    LAUNCH,
+    RESULT,
+    LinkHello,
+    LinkLeft,
+    LinkResult,
+    MeetingPlan,
+    RankResult,
+    Round,
+)
 from milabench_ng.records.worker_variables import of_messages
 
 _MOST_LINES = 100_000
 """Of one node."""
+_LAUNCH_S = 240.0
+"""What a launch over nodes takes at most beside its window: networks are built, and connections made."""
+_STEP_S = 120.0
+"""How long a message of a launch may take."""
 _LOCAL = "127.0.0.1"
 
 
 def meetings_left(fleet: FleetFolder) -> tuple[MeetingName, ...]:
     """The meetings that are missing, in order."""
-    if not fleet.manifest.network:
-        return ()
+    manifest = fleet.manifest
+    asked = {"screen": manifest.network, "retest": manifest.network, "launches": bool(manifest.over_nodes)}
     held = {one.meeting for one in fleet.ledger.events if isinstance(one, NetworkMeasured)}
-    return tuple(name for name in MEETINGS if name not in held)
+    return tuple(name for name in MEETINGS if asked[name] and name not in held)
 
 
 def hold_meeting(
@@ -46,7 +60,11 @@ def hold_meeting(
     """Have nodes meet, and keep what they showed; the retests are of what the screen found suspicious."""
     rounds = _rounds(fleet, name)
     nodes = tuple(dict.fromkeys(node for one in rounds for group in one.groups for node in group))
-    meeting = Meeting(plan=MeetingPlan(nodes=nodes, rounds=rounds))
+    plan = MeetingPlan(nodes=nodes, rounds=rounds)
+    if name == "launches":
+        longest = max((one.window_s for one in fleet.manifest.over_nodes), default=0.0)
+        plan = msgspec.structs.replace(plan, round_s=_LAUNCH_S + 3 * longest, message_s=_STEP_S)
+    meeting = Meeting(plan=plan)
     if nodes:
         tell(f"network, {name}: {counted(len(nodes), 'node')} meet in {counted(len(rounds), 'round')} ...")
         meeting = meet(fleet, launcher, meeting.plan)
@@ -57,9 +75,11 @@ def hold_meeting(
 
 
 def _rounds(fleet: FleetFolder, name: MeetingName) -> tuple[Round, ...]:
+    standings = fleet.standings
+    nodes = tuple(node for node in fleet.manifest.nodes if standings[node, SCREEN].state == "ended")
+    if name == "launches":
+        return launch_rounds(nodes, fleet.manifest.over_nodes) if nodes else ()
     if name == "screen":
-        standings = fleet.standings
-        nodes = tuple(node for node in fleet.manifest.nodes if standings[node, SCREEN].state == "ended")
         return (*pair_rounds(nodes), *ring_rounds(nodes)) if len(nodes) > 1 else ()
     screen = read_meeting(fleet.path, "screen")
     seen = tuple(pairs_seen(screen)) if screen else ()
@@ -80,7 +100,13 @@ def meet(fleet: FleetFolder, launcher: Launcher, plan: MeetingPlan) -> Meeting:
         for line in late.read_bytes().splitlines() if late.exists() else ():
             one = msgspec.json.decode(line, type=LinkLeft)
             left.setdefault(one.node, one.reason)
-    return Meeting(plan=plan, hellos=tuple(heard.hellos.values()), results=tuple(heard.results), left=left)
+    return Meeting(
+        plan=plan,
+        hellos=tuple(heard.hellos.values()),
+        results=tuple(heard.results),
+        launches=tuple(heard.launches),
+        left=left,
+    )
 
 
 class _Heard:
@@ -91,6 +117,7 @@ class _Heard:
         self._left = dict.fromkeys(plan.nodes, _MOST_LINES)
         self.hellos: dict[NodeName, LinkHello] = {}
         self.results: list[LinkResult] = []
+        self.launches: list[RankResult] = []
 
     def line(self, node: NodeName, line: bytes) -> None:
         """A line that a node printed; one that is not valid is nothing that a rank says."""
@@ -106,10 +133,14 @@ class _Heard:
                 result = msgspec.json.decode(line[len(RESULT) :], type=LinkResult)
                 if result.node == node and self._planned(result):
                     self.results.append(result)
+            elif line.startswith(LAUNCH.encode()):
+                ran = msgspec.json.decode(line[len(LAUNCH) :], type=RankResult)
+                if ran.node == node and self._planned(ran):
+                    self.launches.append(ran)
         except msgspec.DecodeError:
             return
 
-    def _planned(self, one: LinkResult) -> bool:
+    def _planned(self, one: LinkResult | RankResult) -> bool:
         groups = self._plan.rounds[one.round].groups if one.round < len(self._plan.rounds) else ()
         return one.group < len(groups) and one.node in groups[one.group]
 

@@ -23,7 +23,12 @@ from milabench_ng.present.render.cells import (
     whole,
 )
 from milabench_ng.present.render.draining import drain_facts
-from milabench_ng.present.render.network_tables import network_facts, network_sections
+from milabench_ng.present.render.network_tables import (
+    network_facts,
+    network_sections,
+    over_nodes_facts,
+    over_nodes_sections,
+)
 from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, table
 
 _FEWEST = 0.001
@@ -43,7 +48,8 @@ def fleet_sections(report: FleetReport) -> tuple[Section, ...]:
     """The tables for people; empty ones are left out."""
     made = (not_passed(report), _groups(report), _tests(report), _differing(report), _noticed(report))
     between = network_sections(report.network) if report.network else ()
-    return (*(section for section in made if section.rows), *between)
+    over = over_nodes_sections(report.over_nodes) if report.over_nodes else ()
+    return (*(section for section in made if section.rows), *between, *over)
 
 
 def fleet_facts(report: FleetReport) -> Iterator[Fact]:
@@ -61,6 +67,8 @@ def fleet_facts(report: FleetReport) -> Iterator[Fact]:
     yield from _scores(report)
     if report.network is not None:
         yield from network_facts(report.network)
+    if report.over_nodes is not None:
+        yield from over_nodes_facts(report.over_nodes)
 
 
 def not_passed(report: FleetReport) -> Section:

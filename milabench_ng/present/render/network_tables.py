@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from milabench_ng.fleet.network.launches import OverNodesReport
 from milabench_ng.fleet.network.report import LinkOfFleet, NetworkReport
 from milabench_ng.fleet.verdicts.spread import FEWEST_NODES
 from milabench_ng.model.units import counted
@@ -32,7 +33,7 @@ def network_facts(network: NetworkReport) -> Iterator[Fact]:
     tone: Tone = "bad" if counts["broken"] + counts["slow"] else "fair" if counts["inconclusive"] else "good"
     usual = "none slow" if len(network.nodes) >= FEWEST_NODES else "too few nodes to say which are slow"
     yield Fact("network", f"{counted(len(network.links), 'link')}, {told or usual}", tone)
-    yield Fact("", f"{_backends(network)}; {counted(network.devices, 'device')} per node at the same time")
+    yield Fact("", f"{_backends(network.back_ends)}; {counted(network.devices, 'device')} per node at the same time")
     if rates := [one.gb_s for one in network.links if one.gb_s is not None]:
         low, middle = np.quantile(rates, (0.05, 0.5))
         yield Fact("", f"median {middle:.3g} GB/s in each direction, 5% of links below {low:.3g}{_latency(network)}")
@@ -43,6 +44,39 @@ def network_facts(network: NetworkReport) -> Iterator[Fact]:
 def network_sections(network: NetworkReport) -> tuple[Section, ...]:
     """Tables for people; empty ones are left out."""
     return tuple(section for section in (links_table(network), _rings(network)) if section.rows)
+
+
+def over_nodes_facts(over: OverNodesReport) -> Iterator[Fact]:
+    """By what launches over nodes sent their messages, and who left them."""
+    yield Fact("over nodes", f"{_backends(over.back_ends)}; no isolation")
+    yield from (Fact("", f"{node} left: {why}", "bad") for node, why in over.left.items())
+
+
+def over_nodes_sections(over: OverNodesReport) -> tuple[Section, ...]:
+    """The rate by the number of nodes."""
+    rows = [
+        (
+            *(one.test, one.unit, one.nodes, one.ranks, one.groups, one.failed),
+            *(one.per_rank, one.total, one.of_fewest),
+            *(one.worst, one.worst_begins if one.groups > 1 else None, one.problem or None),
+        )
+        for one in over.rows
+    ]
+    made = table(
+        "launches over nodes: the rate by the number of nodes",
+        rows,
+        "test",
+        "unit",
+        *(Heading(title, "", whole, True) for title in ("nodes", "ranks", "groups", "failed")),
+        Heading("per rank", "unit/s", number, True),
+        Heading("of all ranks", "unit/s", number, True),
+        Heading("to the fewest nodes", "", exact_ratio, True),
+        Heading("worst group", "unit/s", number, True),
+        "begins at",
+        Heading("because", words=60),
+        notes=("groups of neighbors work at the same time; per rank: of the median group",) if rows else (),
+    )
+    return (made,) if rows else ()
 
 
 def links_table(network: NetworkReport) -> Section:
@@ -94,8 +128,8 @@ def _by_rate(one: LinkOfFleet) -> float:
     return one.judged.ratio.value if one.judged.ratio else 0.0
 
 
-def _backends(network: NetworkReport) -> str:
-    return " and ".join(_MEANS.get(name, name) for name in network.back_ends) or "no pair met"
+def _backends(names: Sequence[str]) -> str:
+    return " and ".join(_MEANS.get(name, name) for name in names) or "nobody met"
 
 
 def _latency(network: NetworkReport) -> str:

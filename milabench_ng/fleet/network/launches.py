@@ -1,0 +1,104 @@
+"""Launches over nodes: the rate by the number of nodes. Reading aside, pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from milabench_ng.fleet.network.meetings import Meeting, back_ends, read_meeting
+from milabench_ng.fleet.nodes import NodeName
+from milabench_ng.model.errors import InputError
+from milabench_ng.records.links import RankResult
+
+
+class OverNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """A launch on all groups of so many nodes."""
+
+    test: str
+    unit: str
+    nodes: int
+    ranks: int
+    """Of one group."""
+    groups: int
+    failed: int
+    per_rank: float | None
+    """Items per second of a rank, the mean of its group; of the median group."""
+    of_fewest: float | None
+    """That over the same on the fewest nodes: 1 for a network that costs nothing."""
+    worst: float | None
+    worst_begins: NodeName | None
+    """The first node of the slowest group."""
+    problem: str = ""
+    """Of the first one that failed."""
+
+    @property
+    def total(self) -> float | None:
+        """Items per second of all ranks of a group."""
+        return None if self.per_rank is None else self.per_rank * self.ranks
+
+
+class OverNodesReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All launches over nodes."""
+
+    back_ends: tuple[str, ...]
+    rows: tuple[OverNodes, ...]
+    left: Mapping[NodeName, str]
+    """Nodes that did not stay to the end, and why."""
+
+
+def read_over_nodes(folder: Path) -> tuple[OverNodesReport | None, tuple[str, ...]]:
+    """What a fleet's launches over nodes showed, None without any; and what cannot be read."""
+    try:
+        meeting = read_meeting(folder, "launches")
+    except InputError as error:
+        return None, (str(error),)
+    return (None if meeting is None or not meeting.plan.nodes else over_nodes_report(meeting)), ()
+
+
+def over_nodes_report(meeting: Meeting) -> OverNodesReport:
+    """The report on a meeting."""
+    fewest: dict[str, float] = {}
+    rows = []
+    for row in _rows(meeting):
+        base = fewest.setdefault(row.test, row.per_rank) if row.per_rank is not None else None
+        rows.append(msgspec.structs.replace(row, of_fewest=row.per_rank / base if row.per_rank and base else None))
+    return OverNodesReport(back_ends=back_ends((meeting,)), rows=tuple(rows), left=meeting.left)
+
+
+def _rows(meeting: Meeting) -> Iterator[OverNodes]:
+    told: dict[tuple[int, int], list[RankResult]] = {}
+    for one in meeting.launches:
+        told.setdefault((one.round, one.group), []).append(one)
+    for number, planned in enumerate(meeting.plan.rounds):
+        there = {group: ranks for (place, group), ranks in told.items() if place == number}
+        if planned.launch is None or not there:
+            continue
+        ranks = max(one.ranks for every in there.values() for one in every)
+        rates = sorted((rate, group) for group, every in there.items() if (rate := _rate(every, ranks)) is not None)
+        problem = next((one.problem for every in there.values() for one in every if one.problem), "")
+        failed = len(planned.groups) - len(rates)
+        yield OverNodes(
+            test=planned.launch.test,
+            unit=planned.launch.unit,
+            nodes=len(planned.groups[0]),
+            ranks=ranks,
+            groups=len(planned.groups),
+            failed=failed,
+            per_rank=float(np.median([rate for rate, _ in rates])) if rates else None,
+            of_fewest=None,
+            worst=rates[0][0] if rates else None,
+            worst_begins=planned.groups[rates[0][1]][0] if rates else None,
+            problem=problem or ("a rank told nothing" if failed else ""),
+        )
+
+
+def _rate(every: list[RankResult], ranks: int) -> float | None:
+    """The mean of all ranks of a group; None if one of them failed, told nothing, or did not as many steps."""
+    rates = [one.rate for one in every if one.rate is not None]
+    if len(rates) < ranks or len(every) > ranks or len({one.steps for one in every}) > 1:
+        return None
+    return math.fsum(rates) / ranks
