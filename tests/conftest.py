@@ -33,7 +33,7 @@ KEPT = re.compile(
 
 Others change what Python, a terminal or mnb does, and mnb names some.
 """
-ASKED = ("SLURM_",) if "MNB_TEST_SLURM" in os.environ else ()
+ASKED = ("SLURM",) if "MNB_TEST_SLURM" in os.environ else ()
 """What tells tests inside a job of their own cluster of it."""
 for name in [name for name in os.environ if not KEPT.fullmatch(name) and not name.startswith(ASKED)]:
     del os.environ[name]
@@ -99,8 +99,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         sys.addaudithook(skip_what_is_not_quick)
-    if own_node.possible() and (hasattr(config, "workerinput") or not config.getoption("numprocesses", None)):
-        config.add_cleanup(own_node.OwnNode().close)  # who hands tests out to others runs none
+    runs_tests = hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
+    if "SLURM_JOB_ID" not in os.environ and runs_tests and own_node.possible():  # a job must see its controller
+        config.add_cleanup(own_node.OwnNode().close)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

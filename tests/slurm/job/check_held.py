@@ -118,6 +118,7 @@ def test_what_slurm_does_not_give_is_an_error(fence: Fence, shares: Shares) -> N
         fence.create("t0", too_much)
 
 
+SCRIPTS = Path(__file__).parents[3] / "scripts"
 ORCHESTRATOR = """
 import json, msgspec, sys, time
 from milabench_ng.fence.choosing import open_fence
@@ -141,7 +142,9 @@ time.sleep(60)
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_killed_orchestrator_leaves_nothing(capabilities: Capabilities, shares: Shares, guarded: bool) -> None:
     words = [msgspec.json.encode(value).decode() for value in (capabilities, shares)]
-    process = subprocess.Popen([sys.executable, "-c", ORCHESTRATOR, *words], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", ORCHESTRATOR, *words]
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     guard, pids = json.loads(process.stdout.readline())
     tenants = [process_of(pid) for pid in pids]
