@@ -122,6 +122,10 @@ def cluster(programs: Path, folder: Path, task: str, names: Sequence[str] = (NOD
         pids = (daemon.pid for daemon in daemons[-len(names) :])
         yield Cluster(folder, environment, dict(zip(names, pids, strict=True)))
     finally:
+        with contextlib.suppress(subprocess.TimeoutExpired):  # what runs in a job would outlive the daemons
+            subprocess.run(
+                ["scancel", "--user=root", "--full", "--signal=KILL"], env=environment, check=False, timeout=20
+            )
         for daemon in reversed(daemons):
             daemon.send_signal(signal.SIGCONT)
             daemon.send_signal(signal.SIGTERM)
