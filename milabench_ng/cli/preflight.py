@@ -120,7 +120,7 @@ def broken_by_request(rules: Rules, request: RunRequest, plan: DryRun) -> Iterat
     apart = request.sessions == 1 or request.session_gap_s >= 3600 * rules.session_gap_h
     if request.rule.length_s < rules.window_s:
         yield (
-            "R4",
+            "R35",
             f"the window is {request.rule.length_s:g} s, but the rules need {rules.window_s:g} s. Leave out --window",
         )
     if profile is not None and plan.planned.profile.sha256 != profile:

@@ -163,7 +163,7 @@ def decode_text(content: bytes, source: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        refuse(source, f"not UTF-8 text ({error.reason} at byte {error.start})")
+        refuse(source, f"not a JSON file: not UTF-8 text ({error.reason} at byte {error.start})")
 
 
 def refuse(source: Path | str, reason: str) -> NoReturn:

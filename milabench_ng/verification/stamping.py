@@ -52,9 +52,11 @@ def _last_line(folder: Path) -> bytes:
 
     Raises InputError if there is none, or if the chain is broken.
     """
+    if not (folder / LEDGER).is_file():
+        raise InputError(f"{folder}: no ledger.jsonl. Give the folder that `mnb jobs` wrote")
     chain = read_ledger(folder)
     if chain.problems or not chain.entries:
-        raise InputError(f"{folder}: {(*chain.problems, 'no ledger.jsonl with an entry in it')[0]}")
+        raise InputError(f"{folder}: {(*chain.problems, 'its ledger.jsonl has no entry')[0]}")
     lines = read_content(folder / LEDGER, LARGE, os.O_NOFOLLOW).split(b"\n")  # may have grown
     return next(line for line in lines if digest(line) == chain.head)
 

@@ -359,7 +359,7 @@ prepare quick --data-scale big | 2 | mnb prepare: --data-scale: expected a numbe
 list quik | 2 | mnb: quik: no such file, and no shipped profile has that name (did
 list notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 list nowhere.json | 2 | mnb: nowhere.json: no such file, and no shipped profile has that
-stamp request nowhere | 2 | mnb: nowhere: no ledger.jsonl with an entry
+stamp request nowhere | 2 | mnb: nowhere: no ledger.jsonl. Give the folder
 stamp add res nowhere | 2 | mnb: nowhere: no such file
 list res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file
 jobs res.tar.gz --dry-run | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file

@@ -42,7 +42,7 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
     (programs / "mnb").chmod(0o755)
     environ = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     commands = [text.strip() for language, text in blocks(GUIDE) if language == "sh"]
-    assert len(commands) == 15
+    assert len(commands) == 16
     for stated in commands:
         command = stated
         for of_cluster, small in SMALL.items():

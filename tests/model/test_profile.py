@@ -148,7 +148,7 @@ def test_text_that_is_no_profile(text: str, message: str) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     latin = tmp_path / "latin.json"
     latin.write_bytes(b'{"caf\xe9": {}}')
-    with pytest.raises(InputError, match=r"latin\.json: not UTF-8 text .* at byte 5"):
+    with pytest.raises(InputError, match=r"latin\.json: not a JSON file: not UTF-8 text .* at byte 5"):
         read_text(latin)
     with pytest.raises(InputError, match=r"none\.json: no such file"):
         read_text(tmp_path / "none.json")

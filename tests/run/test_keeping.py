@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.model.errors import InputError, MnbError
-from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Damaged, Recorded, Started, Torn, check_chain
+from milabench_ng.records.ledger import AnyLedgerEvent, Attempt, Damaged, Recorded, Sampled, Started, Torn, check_chain
 from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder, file_digest, is_result_file, temporary_name
 from milabench_ng.records.reading import is_going_on
 from milabench_ng.run.execution.interruption import Interruption
@@ -120,17 +120,22 @@ def test_a_read_only_disk_sends_results_to_the_spool_folder_and_gets_them_back(
     place, spool = mount("rw") / "results", tmp_path / "spool"
     writer, said = open_new(place, spool)
     freeze("+i")
-    assert not writer.keep([("one.json", b"1")], recorded("one.json", b"1"))
+    series = "series/b0.20261126-033659-195046.json.gz"
+    files = [("one.json", b"1"), ("logs/s.a.J0.0.log", b"2"), (series, b"\x1f\x8b")]
+    kept = Sampled(batch=0, file=series, sha256=file_digest(b"\x1f\x8b"))
+    assert not writer.keep(files, recorded("one.json", b"1"), kept)
     assert "Operation not permitted" in said[0]
+    assert writer.waiting == sum(path.is_file() for path in spool.rglob("*"))
     assert (spool / "one.json").read_bytes() == b"1"
     writer.rescue(spool)
     writer.close()
     freeze("-i")
     assert events(place) == (STARTED,)
     again = open_writer(ResultFolder(place), spool)
-    assert events(place) == again.chain.events == (STARTED, recorded("one.json", b"1"))
+    assert events(place) == again.chain.events == (STARTED, recorded("one.json", b"1"), kept)
     assert (place / "one.json").read_bytes() == b"1"
-    assert list(spool.glob("*.json*")) == []
+    assert (place / series).read_bytes() == b"\x1f\x8b"
+    assert list(spool.iterdir()) == []
 
 
 @pytest.mark.root
@@ -306,7 +311,7 @@ def test_a_spool_folder_that_fails_too_is_told_once(
     for name in ("one.json", "two.json"):
         assert not writer.keep([(name, b"1")], recorded(name, b"1"))
     assert [line.partition(" ")[0] for line in said] == [f"{place}:", f"{spool}:"]
-    assert writer.waiting == 2
+    assert writer.waiting == 3
     writer.rescue(tmp_path / "elsewhere")
     assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {"one.json", "two.json", LEDGER}
 
@@ -419,7 +424,7 @@ def test_at_a_signal_what_nothing_takes_is_printed_and_can_be_brought_back(
         assert events(disk / "results") == again.chain.events == (STARTED, recorded("one.json", content), ATTEMPT)
         again.close()
     assert (disk / "results" / "one.json").read_bytes() == content
-    assert (disk / "results" / "logs" / "s.a.J0.0.log").read_text() == "\\xff and more"
+    assert (disk / "results" / "logs" / "s.a.J0.0.log").read_bytes() == b"\xff and more"
 
 
 def test_a_file_without_such_lines_is_no_spool(tmp_path: Path) -> None:

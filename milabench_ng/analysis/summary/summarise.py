@@ -74,6 +74,7 @@ from milabench_ng.records.work import Work
 def summarise(folder: ReducedFolder) -> Summary:
     """Summarise every test of ``folder``, and what was planned but is missing."""
     ours = _is_ours(folder)
+    _check_copies(folder)
     check_one_node(folder.source, folder.manifests, folder.results)
     company, pressing = company_of(folder.manifests, folder.results), pressing_of(folder.manifests)
     units = {name_of(result.test): result.work.unit for result in folder.results}
@@ -140,6 +141,16 @@ def summarise(folder: ReducedFolder) -> Summary:
         },
         problems=loose,
     )
+
+
+def _check_copies(folder: ReducedFolder) -> None:
+    """Raise InputError if a run is there twice, in folders below: its launches would count twice."""
+    for run_id, times in Counter(manifest.run_id for manifest in folder.manifests).items():
+        if times > 1:
+            raise InputError(
+                f"{folder.source}: the run {run_id} is there {times} times, in folders below it. Report one of "
+                "them, or remove the copies"
+            )
 
 
 def _measured(folder: ReducedFolder) -> ReducedFolder:

@@ -43,7 +43,8 @@ def usable_cores(topology: Topology, usable: frozenset[int], tenants: int) -> tu
         return sorted(whole), ()
     if len(usable) < tenants:
         kept = (
-            f" The node has {len(place)} CPUs: an affinity mask (taskset), a cpuset or isolcpus withholds the others."
+            f" The node has {len(place)} CPUs: --reserve-cores, an affinity mask (taskset), a cpuset or isolcpus "
+            "withholds the others."
         )
         others = kept if len(usable) < len(place) else ""
         raise IsolationError(

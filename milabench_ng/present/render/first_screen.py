@@ -102,7 +102,9 @@ def first_screen(report: Report) -> FirstScreen:
 def when(report: Report) -> str:
     """The start of the first launch; baselines may not have it."""
     starts = [line.row.started_utc for line in report.lines if line.row.started_utc is not None]
-    return f"{min(starts):%Y-%m-%d %H:%M} UTC" if starts else "date not recorded"
+    if not starts:
+        return "date not recorded" if report.has_launches else "no launch has finished"
+    return f"{min(starts):%Y-%m-%d %H:%M} UTC"
 
 
 def _answers(report: Report) -> Iterator[Answer]:

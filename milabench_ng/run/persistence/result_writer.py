@@ -106,8 +106,8 @@ class ResultWriter:
 
     @property
     def waiting(self) -> int:
-        """Number of files that could not be written yet."""
-        return sum(len(unit.files) or 1 for unit in self._waiting)
+        """Number of files that could not be written yet, the ledger among them."""
+        return sum(len(unit.files) for unit in self._waiting) + bool(self._waiting)
 
     def has(self, record: Recorded) -> bool:
         """Whether a record is whole: in the folder, as far as it was compared, or in memory."""

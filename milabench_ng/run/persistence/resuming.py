@@ -14,7 +14,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, parse_json, read_content
 from milabench_ng.model.plain import short
 from milabench_ng.records.isolation import Share
-from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Torn, check_chain
+from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Sampled, Torn, check_chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import (
     LEDGER,
@@ -133,23 +133,24 @@ def _fetch(writer: ResultWriter, spool: Path, found: Mapping[str, bytes]) -> Non
         raise InputError(
             f"--spool {spool}: this spool belongs to another run, or to an earlier state of {writer.folder.path}"
         )
-    sums = {event.file: event.sha256 for event in chain.events if isinstance(event, Recorded)}
+    sums = {event.file: event.sha256 for event in chain.events if isinstance(event, Recorded | Sampled)}
     for name, one in found.items():
         if sums.get(name) == file_digest(one) or LOG_NAME.fullmatch(name):
+            (writer.folder.path / name).parent.mkdir(exist_ok=True)
             write_atomically(writer.folder.path / name, one)
     writer.adopt(lines, chain)
     forget(spool, found)
 
 
 def give_names(folder: ResultFolder, events: Collection[AnyLedgerEvent]) -> None:
-    """Finish what a crash interrupted: name the records that the ledger knows, delete other temporary files."""
+    """Finish what a crash interrupted: name the files that the ledger knows, delete other temporary files."""
     for event in events:
-        if not isinstance(event, Recorded):
+        if not isinstance(event, Recorded | Sampled):
             continue
         path = folder.path / event.file
         if not path.exists() and whole_content(temporary_name(path), event.sha256) is not None:
             give_name(path)
-    for left in folder.path.glob(".*.tmp"):
+    for left in (*folder.path.glob(".*.tmp"), *folder.path.glob("*/.*.tmp")):
         left.unlink()
     sync_folder(folder.path)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -23,7 +24,14 @@ class _Printed(msgspec.Struct, frozen=True):
     """A file of a result folder in one line of JSON; of the ledger, the lines that it lacks."""
 
     mnb_file: str
-    text: str
+    text: str | None = None
+    base64: str | None = None
+    """Of a file that is not UTF-8, such as the series."""
+
+    @property
+    def content(self) -> bytes:
+        """What the file holds. Raises ValueError for what is not base64."""
+        return (self.text or "").encode() if self.base64 is None else b64decode(self.base64, validate=True)
 
 
 _PRINTED = b'{"mnb_file":'
@@ -31,10 +39,16 @@ _decoder = msgspec.json.Decoder(_Printed)
 
 
 def printed(files: Iterable[FileContent]) -> str:
-    """The lines of JSON for ``files``; bytes that are not UTF-8, which only logs have, are escaped."""
-    texts = ((name, content.decode(errors="backslashreplace")) for name, content in files if content)
-    lines = (json.dumps({"mnb_file": name, "text": text}, separators=(",", ":")) for name, text in texts)
+    """The lines of JSON for ``files``."""
+    lines = (json.dumps(_line(name, content), separators=(",", ":")) for name, content in files if content)
     return "\n".join(map(plain_json, lines))  # ASCII, for any terminal
+
+
+def _line(name: str, content: bytes) -> dict[str, str]:
+    try:
+        return {"mnb_file": name, "text": content.decode()}
+    except UnicodeDecodeError:
+        return {"mnb_file": name, "base64": b64encode(content).decode()}
 
 
 def spool(files: Sequence[FileContent], lines: bytes, place: Path) -> None:
@@ -67,7 +81,7 @@ def spooled(place: Path) -> dict[str, bytes]:
         return _saved(place)
     if not (place / LEDGER).exists():
         return {}
-    paths = (path for path in (*place.iterdir(), *place.glob("logs/*")) if path.is_file())
+    paths = (path for path in place.rglob("*") if path.is_file())
     return {str(path.relative_to(place)): path.read_bytes() for path in paths}
 
 
@@ -76,8 +90,9 @@ def forget(place: Path, files: Mapping[str, bytes]) -> None:
     if place.is_dir():
         for name in files:
             (place / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            (place / "logs").rmdir()
+        for folder in {(place / name).parent for name in files} - {place}:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def _saved(place: Path) -> dict[str, bytes]:
@@ -86,9 +101,9 @@ def _saved(place: Path) -> dict[str, bytes]:
         if line.startswith(_PRINTED):
             try:
                 one = _decoder.decode(line)
-            except msgspec.MsgspecError as error:
+                found[one.mnb_file] = found.get(one.mnb_file, b"") + one.content
+            except (msgspec.MsgspecError, ValueError) as error:
                 raise InputError(f"--spool {place}: a line is incomplete: {error}") from None
-            found[one.mnb_file] = found.get(one.mnb_file, b"") + one.text.encode()
     if not found:
         raise InputError(f"--spool {place}: no saved results found in this file")
     return found

@@ -73,7 +73,7 @@ def gaps_fact(evidence: Evidence) -> str:
     longest, batch = max(gaps)
     idle = sum(max(0.0, gap) for gap, _ in gaps)
     whole = idle + sum(span.length_s for span in spans)
-    return f"{idle:.0f} s of {whole:.0f} s between launch groups, the longest {longest:.1f} s before group {batch}"
+    return f"{idle:.0f} s of {whole:.0f} s between launch groups, the longest {longest:.1f} s before group {batch + 1}"
 
 
 def idle_times(evidence: Evidence, limit_s: float) -> Iterator[str]:
