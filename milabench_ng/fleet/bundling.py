@@ -91,7 +91,7 @@ def pack_fleet(folder: Path, output: Path | None, key: Path | None = None, *, fo
 
 def is_fleet_source(path: Path) -> bool:
     """Whether it is a fleet folder or the bundle of one."""
-    return is_fleet(path) or (path.is_file() and first_name(path) == PACKING_LIST)  # a pipe would be waited for
+    return is_fleet(path) or (os.path.isfile(path) and first_name(path) == PACKING_LIST)  # a pipe would be waited for
 
 
 @contextmanager
