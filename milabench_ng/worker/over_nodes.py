@@ -116,6 +116,8 @@ def over_nodes(
     except (RuntimeError, ValueError, MnbError) as error:
         leave()
         return msgspec.structs.replace(blank, problem=short(f"{error}")[:LONGEST] or type(error).__name__)
+    if not channel.slices:
+        return msgspec.structs.replace(blank, problem="it did no step")
     steps = sum(one.steps for one in channel.slices)
     return msgspec.structs.replace(blank, rate=_rate(channel.slices, rule.settle_s), steps=steps)
 

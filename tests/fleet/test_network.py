@@ -21,6 +21,7 @@ from milabench_ng.fleet.network.judging import STRICT, NetworkVerdict, judge_net
 from milabench_ng.fleet.network.launches import over_nodes_report
 from milabench_ng.fleet.network.meetings import Meeting, PairSeen, pairs_seen, read_meeting, write_meeting
 from milabench_ng.fleet.network.rounds import Pair, launch_rounds, pair, pair_rounds, ring_rounds, rounds_of
+from milabench_ng.fleet.network.running import _Heard
 from milabench_ng.fleet.retesting import nodes_left
 from milabench_ng.model.errors import InputError
 from milabench_ng.records.links import LinkHello, LinkResult, MeetingPlan, NodesLaunch, RankResult, Round
@@ -303,3 +304,26 @@ def test_a_profile_without_such_tests_is_refused(tmp_path: Path, capsys: pytest.
     words = ("fleet", "run", str(tmp_path / "tiny.json"), "--launcher", "local", "--nodes", "2", "--over-nodes")
     assert call((*words, "-o", str(tmp_path / "f"))) == 2
     assert "has no test of scaling or collectives" in capsys.readouterr().err
+
+
+def test_a_link_that_failed_once_is_judged_by_its_retests() -> None:
+    nodes = tuple(f"n{number}" for number in range(8))
+    pairs = [pair(first, second) for place, first in enumerate(nodes) for second in nodes[place + 1 :]]
+    odd = pairs[0]
+    screen = [
+        PairSeen(pair=one, log_rate=None if one == odd else 0.01 * place / len(pairs))
+        for place, one in enumerate(pairs)
+    ]
+    again = meets_again(screen)
+    assert odd in again.links
+    retest = [
+        PairSeen(pair=one, log_rate=math.log(0.1) if one == odd else 0.005) for one in again.pairs for _ in range(3)
+    ]
+    assert judge_network(screen, retest, {}).links[odd].state == "slow"
+
+
+@pytest.mark.parametrize("line", [b'mnb-hello {"x":' + b"[" * 100_000, b'mnb-hello {"node":"n0","interface":"\xff"}'])
+def test_no_line_of_a_node_stops_the_others(line: bytes) -> None:
+    heard = _Heard(MeetingPlan(nodes=("n0",), rounds=()))
+    heard.line("n0", line)
+    assert not heard.hellos

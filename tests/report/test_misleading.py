@@ -369,8 +369,8 @@ def test_another_bottleneck_than_the_declared_one_is_told(tmp_path: Path, whole:
         rewrite(tmp_path, test, telemetry=telemetry, sampled=sampled, bound=bound)
     report = make_report(tmp_path)
     said = (
-        "declared gpu-compute, but the CPUs that make the dataset the pace: the GPU was busy for 26% of the window, "
-        "and 25% of it were spent waiting for data"
+        "declared gpu-compute, but the CPUs that make the data set the pace: the GPU was busy for 26% of the window, "
+        "and 25% of it was spent waiting for data"
     )
     assert {(test, flag.detail) for test, flag in report.flags if flag.kind == "bottleneck"} == {
         ("quick.convnet", said)

@@ -51,7 +51,7 @@ def _bottlenecks(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:
             load, waits = (round(100 * (share or 0.0)) for share in (result.gpu_load, result.wait_share))
             detail = (
                 f"declared {result.work.bound}, but {NAMES[result.bottleneck]} set the pace: the GPU was busy for "
-                f"{load}% of the window, and {waits}% of it were spent waiting for data"
+                f"{load}% of the window, and {waits}% of it was spent waiting for data"
             )
             yield LaunchFlag(job_id=job, kind="bottleneck", detail=detail)
 

@@ -337,9 +337,10 @@ def _test(
 
 
 def _bottleneck(good: Sequence[LaunchResult]) -> Bottleneck | None:
-    """That of all launches of which it is known."""
-    seen = {one.bottleneck for one in good if one.bottleneck is not None}
-    return "mixed" if len(seen) > 1 else next(iter(seen), None)
+    """That of most launches; ``mixed`` where no kind is that of more than half of them."""
+    seen = Counter(one.bottleneck for one in good if one.bottleneck is not None)
+    kind, count = next(iter(seen.most_common(1)), (None, 0))
+    return kind if 2 * count > seen.total() else "mixed" if seen else None
 
 
 def _kernels(rank: Rank) -> Iterator[str]:

@@ -231,7 +231,7 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     gpu_load: dict[str, Amount] = {}
     """Share of the windows in which a kernel ran on a GPU, 0 to 1, by repeat as in ``repeats``; empty if unknown."""
     bottleneck: Bottleneck | None = None
-    """What set the pace of its launches, as measured; ``mixed`` where they differ, None if unknown."""
+    """What set the pace of its launches, as measured in most of them; None if unknown."""
     read_limits: tuple[ReadLimit, ...] = ()
     """The limits of its launches; empty if they were free to read as they could."""
     wait_share: Amount | None = None

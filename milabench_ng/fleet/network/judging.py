@@ -164,20 +164,13 @@ class _Judge(msgspec.Struct, frozen=True):
     def link(self, one: Pair, spread: Spread, strict: Strictness, failures: int) -> Judged:
         if failures > 1:
             return Judged(state="broken", retests=len(self.retests.get(one, ())), why=f"failed {failures} times")
-        if failures and one in self.again.links and len(self.retests.get(one, ())) == 0:
-            return Judged(state="inconclusive", why="it failed, and did not meet again")
-        rate = self.found.rates.get(one)
-        if one not in self.again.links or rate is None:
-            value = None if rate is None else self.found.link(one, rate)
-            return Judged(state="pass", ratio=None if value is None else _ratio(value, spread.total, spread))
-        logs = self.retests.get(one, [])
-        if not logs:
-            value = self.found.link(one, rate)
-            return Judged(
-                state="inconclusive",
-                ratio=_ratio(value, spread.total, spread),
-                why="suspicious, and did not meet again",
-            )
+        rate, logs = self.found.rates.get(one), self.retests.get(one, [])
+        seen = None if rate is None else _ratio(self.found.link(one, rate), spread.total, spread)
+        if one not in self.again.links:
+            return Judged(state="pass", ratio=seen)
+        if not logs or not self.found.nodes.keys() >= set(one):
+            told = "it failed" if failures else "suspicious"
+            return Judged(state="inconclusive", ratio=seen, why=f"{told}, and did not meet again with links that work")
         value = float(np.median(logs)) - self.moved  # messages have tails: a mean would be moved by one
         return self._decided(self.found.link(one, value), len(logs), spread, strict)
 

@@ -107,7 +107,7 @@ def read_meeting(folder: Path, name: MeetingName) -> Meeting | None:
         return None
     try:
         lines = [_decoder.decode(line) for line in read_content(file, LARGE, os.O_NOFOLLOW).splitlines()]
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{plain(file)}: {short(error)}") from None
     if not lines or not isinstance(lines[0], LinkPlanned):
         raise InputError(f"{plain(file)}: it does not begin with its plan")
@@ -120,7 +120,7 @@ def read_meeting(folder: Path, name: MeetingName) -> Meeting | None:
     if not all(one.groups and all(one.groups) for one in plan.rounds):
         raise InputError(f"{plain(file)}: its plan has a group without nodes")
     if any(len(group) != 2 for one in plan.rounds if one.shape == "pairs" for group in one.groups):
-        raise InputError(f"{plain(file)}: its plan has a pair that is none")
+        raise InputError(f"{plain(file)}: its plan has a pair that does not have two nodes")
     return Meeting(
         plan=plan,
         hellos=tuple(one for one in lines if isinstance(one, LinkHello)),

@@ -70,6 +70,12 @@ def hold_meeting(
         meeting = meet(fleet, launcher, meeting.plan)
         for node, why in meeting.left.items():
             tell(f"{node}: left the network phase: {why}")
+        if not meeting.hellos:
+            tell(
+                "network: not measured, since no node reached this host. mnb fleet resume tries again; --rendezvous "
+                "names another address of it"
+            )
+            return
     sha256 = write_meeting(fleet.path, name, meeting)
     writer.tell(NetworkMeasured(meeting=name, nodes=nodes, left=tuple(meeting.left), sha256=sha256))
 
@@ -137,7 +143,7 @@ class _Heard:
                 ran = msgspec.json.decode(line[len(LAUNCH) :], type=RankResult)
                 if ran.node == node and self._planned(ran):
                     self.launches.append(ran)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):  # of a text that is not UTF-8, or nested without end
             return
 
     def _planned(self, one: LinkResult | RankResult) -> bool:

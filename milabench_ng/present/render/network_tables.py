@@ -31,7 +31,10 @@ def network_facts(network: NetworkReport) -> Iterator[Fact]:
     }
     told = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
     tone: Tone = "bad" if counts["broken"] + counts["slow"] else "fair" if counts["inconclusive"] else "good"
-    usual = "none slow" if len(network.nodes) >= FEWEST_NODES else "too few nodes to say which are slow"
+    if not network.links:
+        tone = "bad"
+    met = {node for one in network.links for node in one.nodes}
+    usual = "none slow" if len(met) >= FEWEST_NODES else "too few nodes to say which are slow"
     yield Fact("network", f"{counted(len(network.links), 'link')}, {told or usual}", tone)
     yield Fact("", f"{_backends(network.back_ends)}; {counted(network.devices, 'device')} per node at the same time")
     if rates := [one.gb_s for one in network.links if one.gb_s is not None]:
