@@ -43,6 +43,10 @@ PACKED = ".tar.gz"
 _ASIDE = re.compile(SESSION.removesuffix(r"\Z") + r"\.aside-[1-9][0-9]*")
 
 
+UNWATCHED = "the command that watched it ended. It may still work: mnb fleet resume goes on with it"
+"""Why a node is lost of which nothing else is known."""
+
+
 class NodeSession(msgspec.Struct, frozen=True):
     """A session of a node whose results are here."""
 
@@ -119,9 +123,8 @@ class FleetFolder(msgspec.Struct, frozen=True, kw_only=True):
         found = {**asked, **standings(self.ledger.entries)}
         if self.going_on:
             return found
-        gone = "the command that watched it ended"
         return {
-            key: msgspec.structs.replace(one, state="lost", reason=gone) if one.state == "running" else one
+            key: msgspec.structs.replace(one, state="lost", reason=UNWATCHED) if one.state == "running" else one
             for key, one in found.items()
         }
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.manifest import FleetManifest
-from milabench_ng.fleet.measuring import FleetResults, ScoreStatus, SessionOfNode
+from milabench_ng.fleet.measuring import FleetResults, SessionOfNode
 from milabench_ng.fleet.network.launches import OverNodesReport, read_over_nodes
 from milabench_ng.fleet.network.report import NetworkReport, read_network, with_network
 from milabench_ng.fleet.nodes import SCREEN, NodeName, nodes_by_value
@@ -195,12 +195,9 @@ def _tests(fleet: Measured, units: Mapping[str, str]) -> tuple[TestOfFleet, ...]
     return tuple(made)
 
 
-_SCORED: tuple[ScoreStatus, ...] = ("complete", "partial")
-
-
 def _score(screens: Sequence[SessionOfNode], nodes: int, price: float | None) -> FleetScore | None:
-    """Of the nodes that ran the same tests; None if no node has a score."""
-    scored = sorted((one.per_node, one.node, one.unit) for one in screens if one.per_node and one.status in _SCORED)
+    """Of the nodes that ran all weighted tests; None if there is none."""
+    scored = sorted((one.per_node, one.node, one.unit) for one in screens if one.per_node and one.status == "complete")
     if not scored:
         return None
     values = [value for value, *_ in scored]

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from milabench_ng.fleet.folder import FleetFolder, is_fleet
+from milabench_ng.fleet.folder import UNWATCHED, FleetFolder, is_fleet
 from milabench_ng.fleet.ledger import (
     FLEET_LEDGER,
     AnyFleetEvent,
@@ -26,7 +26,9 @@ from milabench_ng.fleet.ledger import (
 )
 from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
 from milabench_ng.fleet.nodes import NodeName, node_name, retest
+from milabench_ng.fleet.verdicts.verdict import NodeVerdict
 from milabench_ng.model.errors import InputError
+from milabench_ng.present.render.draining import drain_facts
 from milabench_ng.records.ledger import FIRST
 from milabench_ng.records.manifest import ProfileText
 from tests.fleet.made_folders import session_folder
@@ -115,7 +117,7 @@ def test_how_it_stands_with_a_node_is_the_last_that_happened(tmp_path: Path) -> 
         assert standing.reason == ("no route" if state == "lost" else "")
         assert fleet.standings["gpu10", "screen"] == Standing()
     gone = FleetFolder.read(write_fleet(tmp_path / "killed", *events[:2])).standings["gpu2", "screen"]
-    assert (gone.state, gone.reason) == ("lost", "the command that watched it ended")
+    assert (gone.state, gone.reason) == ("lost", UNWATCHED)
     fleet = FleetFolder.read(write_fleet(tmp_path / "whole", *events))
     assert fleet.standings["gpu2", "screen"].failed
     assert fleet.standings["gpu2", "retest-1"] == Standing(since_utc=UTC)
@@ -177,3 +179,12 @@ def test_what_names_no_node(name: str) -> None:
         node_name(name)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(name, NodeName)
+
+
+def test_a_node_that_may_still_work_is_not_to_be_drained() -> None:
+    lost = (
+        NodeVerdict(node="n1", verdict="lost", why=UNWATCHED),
+        NodeVerdict(node="n2", verdict="lost", why="its power failed"),
+    )
+    (told,) = drain_facts(lost)
+    assert "nodename=n2" in told.text

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.fleet.folder import UNWATCHED
 from milabench_ng.fleet.verdicts.verdict import NodeVerdict
 from milabench_ng.model.plain import short
 from milabench_ng.present.render.cells import Fact
@@ -16,7 +17,7 @@ DRAINED = ("slow", "faulty", "lost")
 
 def drain_facts(verdicts: Sequence[NodeVerdict]) -> Iterator[Fact]:
     """What Slurm would be told of every node that should not work."""
-    for place, one in enumerate(one for one in verdicts if one.verdict in DRAINED):
+    for place, one in enumerate(one for one in verdicts if one.verdict in DRAINED and UNWATCHED not in one.why):
         reason = short(f"mnb: {one.verdict}{_detail(one)}")
         words = ("scontrol", "update", f"nodename={one.node}", "state=drain", f"reason={reason}")
         yield Fact("" if place else "to drain", shlex.join(words))
