@@ -67,7 +67,7 @@ _BIDS = {
     "reference": "base.json",
     "bids": {
         "acme": {"results": "base.json", "price": 9e4, "watts_load": 9e3, "watts_idle": 2e3},
-        "umbra": {"results": "base.json", "price": 1e5, "maintenance_per_year": 500},
+        "umbra": {"results": "other.json", "price": 1e5, "maintenance_per_year": 500},
     },
     "currency": "EUR",
     "years": 4,
@@ -222,7 +222,8 @@ def rules(content: bytes) -> None:
 def bids(content: bytes) -> None:
     """A file of bids beside the results that it names."""
     with folder() as place:
-        (place / "base.json").write_text(encode_summary(_SUMMARY))
+        for name in ("base", "other"):
+            (place / f"{name}.json").write_text(encode_summary(msgspec.structs.replace(_SUMMARY, runs=(name,))))
         file = place / "bids.json"
         file.write_bytes(content)
         made = compare_bids(file)

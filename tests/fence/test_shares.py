@@ -85,7 +85,8 @@ def test_fewer_cpus_than_tenants_is_refused() -> None:
     ):
         allocate(machine(1, 2), tenants(None, None, None))
     with pytest.raises(
-        IsolationError, match=r"1 usable CPU for 2 tenants.* The node has 2 CPUs: an affinity mask \(tas"
+        IsolationError,
+        match=r"1 usable CPU for 2 tenants.* The node has 2 CPUs: --reserve-cores, an affinity mask \(tas",
     ):
         allocate(machine(1, 2), tenants(None, None), Bounds(cpus=(1,)))
 

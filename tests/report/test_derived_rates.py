@@ -134,7 +134,9 @@ def test_a_stored_summary_keeps_them(folder: Path, tmp_path: Path) -> None:
 def test_without_any_nothing_is_shown(folder: Path) -> None:
     derive(folder, [])
     assert "the suite's own units" not in printed(folder, "table")
-    assert printed(folder, "csv").partition("\n")[0].endswith("bound by,flags,isolation,score status")
+    assert (
+        printed(folder, "csv").partition("\n")[0].endswith("bound by,measured bottleneck,flags,isolation,score status")
+    )
 
 
 @pytest.mark.parametrize("formula", ["rate / (batch_size - 64)", "rate * depth", "rate ** 2", "(" * 10_000])

@@ -72,7 +72,7 @@ def test_every_field_of_the_row_is_filled(folder: Path) -> None:
     assert empty(row, TestSummary.__struct_fields__) == {
         *without_failures,
         *without_a_plan,
-        *("ranks", "origin", "estimate", "departures", "latency", "sessions", "gpu_load", "read_limits"),
+        *("ranks", "origin", "estimate", "departures", "latency", "sessions", "gpu_load", "bottleneck", "read_limits"),
         *("company", "company_units", "pressing", "notes", "kernels"),
         *("power_w", "power_basis", "power_launches"),  # made before `sampled`
     }
