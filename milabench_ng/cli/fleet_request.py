@@ -56,7 +56,9 @@ NetworkOption = Annotated[
 ]
 RendezvousOption = Annotated[
     str,
-    Parameter(help="The address at which nodes reach this host for that. Default: the one that ssh or Slurm tells."),
+    Parameter(
+        help="The address at which nodes reach this host when they meet. Default: the one that ssh or Slurm tells."
+    ),
 ]
 OverNodesOption = Annotated[
     bool,
@@ -172,8 +174,7 @@ def given_to_jobs(profile: Path, words: Sequence[str]) -> Mapping[str, Any]:
 
 def launches_over_nodes(profile: AnyProfile, given: Mapping[str, Any]) -> tuple[NodesLaunch, ...]:
     """The launches over nodes of a profile. Raises InputError if it has none."""
-    known, names = read_builtin(), given.get("name", ())
-    window_s = (given["node"].window if "node" in given else None) or MEASURED_BY.length_s
+    known, picked = read_builtin(), _picked(profile, given)
     tests = profile.tests.items() if isinstance(profile, Profile) else ()
     found = tuple(
         NodesLaunch(
@@ -182,10 +183,10 @@ def launches_over_nodes(profile: AnyProfile, given: Mapping[str, Any]) -> tuple[
             unit=known[test.workload].unit,
             arguments={**known[test.workload].defaults, **arguments, "max_count": 0},
             least_devices=test.least_devices,
-            window_s=window_s,
+            window_s=_window_s(given),
         )
         for name, test in tests
-        if test.workload in OVER_NODES and (not names or any(fnmatch(name, each) for each in names))
+        if test.workload in OVER_NODES and name in picked
         if len(arguments := {key: one for key, one in test.arguments.items() if not isinstance(one, dict)})
         == len(test.arguments)
     )
@@ -201,10 +202,19 @@ def _repeats(given: Mapping[str, Any], profile: AnyProfile, burn_in_s: float) ->
         raise InputError(
             f"--for says how often the profile is repeated. Leave {twice[0].replace('_', '-')} out of --jobs"
         )
+    tests = len(_picked(profile, given))
+    return math.ceil(burn_in_s / (max(1, tests) * (_window_s(given) + 3))) + 1
+
+
+def _picked(profile: AnyProfile, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tests that --name picks, or all."""
     names = given.get("name", ())
-    tests = sum(not names or any(fnmatch(test, name) for name in names) for test in profile.tests)
-    window_s = (given["node"].window if "node" in given else None) or MEASURED_BY.length_s
-    return math.ceil(burn_in_s / (max(1, tests) * (window_s + 3))) + 1
+    return tuple(test for test in profile.tests if not names or any(fnmatch(test, name) for name in names))
+
+
+def _window_s(given: Mapping[str, Any]) -> float:
+    window_s: float | None = given["node"].window if "node" in given else None
+    return window_s or MEASURED_BY.length_s
 
 
 def own_command() -> tuple[str, ...]:

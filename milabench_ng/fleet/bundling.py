@@ -21,15 +21,12 @@ from milabench_ng.fleet.manifest import FLEET_MANIFEST
 from milabench_ng.fleet.network.meetings import MEETINGS, NETWORK
 from milabench_ng.fleet.nodes import NODE, SESSION
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import parse_json
 from milabench_ng.model.plain import plain, short
 from milabench_ng.records.names import give_name, sync_folder, temporary_name
 from milabench_ng.records.origin import newer
-from milabench_ng.records.output_files import check_target
-from milabench_ng.verification.bundle import FileSum, Written, damage, sum_of, write_archive
+from milabench_ng.verification.bundle import FileSum, Written, bundle_target, damage, listed, sum_of, write_archive
 from milabench_ng.verification.folder_files import result_files, sha256_of
-from milabench_ng.verification.opening import first_name, unpacked
-from milabench_ng.verification.signing import sign
+from milabench_ng.verification.opening import decode_packing, first_name, unpacked
 
 FLEET_BUNDLE_SCHEMA = 1
 PACKING_LIST = "fleet-bundle.json"
@@ -67,8 +64,7 @@ def pack_fleet(folder: Path, output: Path | None, key: Path | None = None, *, fo
     fleet = FleetFolder.read(folder)
     if fleet.going_on:
         raise InputError(f"{folder}: another mnb works on this fleet. Pack it when it has ended")
-    target = output or folder.resolve().with_name(f"{folder.resolve().name}.bundle.tar.gz")
-    check_target(target, "--output", force=force)
+    target = bundle_target(folder, output, force=force)
     with tempfile.TemporaryDirectory(prefix=".pack-", dir=folder) as room:
         sources = {name: folder / name for name in (FLEET_MANIFEST, FLEET_LEDGER, *OF_NETWORK)}
         for session in fleet.sessions:
@@ -76,9 +72,7 @@ def pack_fleet(folder: Path, output: Path | None, key: Path | None = None, *, fo
         sources = {name: path for name, path in sources.items() if path.is_file() and not path.is_symlink()}
         files = {name: sum_of(path) for name, path in sorted(sources.items())}
         packing = FleetPackingList(version=__version__, fleet_id=fleet.manifest.fleet_id, files=files)
-        listed = msgspec.json.format(msgspec.json.encode(packing), indent=1) + b"\n"
-        own = {PACKING_LIST: listed} if key is None else {PACKING_LIST: listed, SIGNATURE: sign(listed, key)}
-        _write(target, own, dict(sorted(sources.items())))
+        _write(target, listed(packing, PACKING_LIST, key), dict(sorted(sources.items())))
     return Written(
         path=target,
         sha256=sha256_of(target),
@@ -102,10 +96,7 @@ def opened_fleet(source: Path) -> Iterator[OpenedFleet]:
         return
     with unpacked(source, _belonging) as root:
         content = (root / PACKING_LIST).read_bytes()
-        try:
-            packing = msgspec.convert(parse_json(content, f"{source}: {PACKING_LIST}"), FleetPackingList)
-        except msgspec.ValidationError as error:
-            raise InputError(f"{source}: {PACKING_LIST}: {short(error)}") from None
+        packing = decode_packing(content, FleetPackingList, f"{source}: {PACKING_LIST}")
         if packing.schema > FLEET_BUNDLE_SCHEMA:
             raise InputError(f"{source}: {newer('fleet bundle', packing.schema, FLEET_BUNDLE_SCHEMA)}")
         there = (path for path in root.rglob("*") if path.is_file())

@@ -78,9 +78,7 @@ def run(folder: Path, manifest: FleetManifest, launcher: Launcher, tell: Tell) -
     checked = check(launcher, manifest, manifest.nodes, tell)
     make_fleet(folder, manifest)
     with _begun(folder, manifest, launcher, manifest.command_line, tell) as work:
-        _screen(work, checked)
-        _retest(work)
-        _network(work)
+        _work(work, checked)
     return FleetFolder.read(folder)
 
 
@@ -89,10 +87,7 @@ def resume(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...]
     missing = missing_nodes(fleet)
     checked = check(launcher, fleet.manifest, missing, tell) if missing else None
     with _begun(fleet.path, fleet.manifest, launcher, command_line, tell) as work:
-        if checked is not None:
-            _screen(work, checked)
-        _retest(work)
-        _network(work)
+        _work(work, checked)
     return FleetFolder.read(fleet.path)
 
 
@@ -156,6 +151,14 @@ def _begun(
                 writer.tell(FleetInterrupted(by=signal.Signals(ending.code - 128).name))
             raise
         writer.tell(FleetFinished(lost=len(missing_nodes(FleetFolder.read(folder)))))
+
+
+def _work(work: Work, checked: Checked | None) -> None:
+    """All phases, of each what is missing; ``checked``: the nodes that the screen lacks."""
+    if checked is not None:
+        _screen(work, checked)
+    _retest(work)
+    _network(work)
 
 
 def _screen(work: Work, checked: Checked) -> None:

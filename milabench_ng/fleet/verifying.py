@@ -103,17 +103,17 @@ def verify_fleet(there: OpenedFleet, demands: Demands) -> FleetVerification:
 def _checked(
     demands: Demands, session: NodeSession, collected: Collected | None
 ) -> tuple[VerifiedSession, frozenset[str]]:
+    stated = kept_content(session, collected)
     one = VerifiedSession(
         node=session.node,
         session=session.session,
         verification=None,
-        misstated=tuple(_other_than_collected(session, collected)),
+        misstated=tuple(_other_than_collected(session, collected, stated)),
     )
     try:
         found = check_results(str(session.path), demands)
     except InputError as error:
         return msgspec.structs.replace(one, problem=str(error)), frozenset()
-    stated = kept_content(session, collected)
     told = () if stated is None else tuple(misstated(stated, found.summary))
     return (
         msgspec.structs.replace(
@@ -126,8 +126,8 @@ def _checked(
     )
 
 
-def _other_than_collected(session: NodeSession, collected: Collected | None) -> Iterator[str]:
-    """What of a session is not what the fleet's ledger says."""
+def _other_than_collected(session: NodeSession, collected: Collected | None, stated: bytes | None) -> Iterator[str]:
+    """What of a session is not what the fleet's ledger says; ``stated``: its summary, if that is."""
     if collected is None:
         yield "fleet.jsonl does not say that it was collected"
         return
@@ -135,7 +135,7 @@ def _other_than_collected(session: NodeSession, collected: Collected | None) -> 
         yield "its ledger is not the one that was collected"
     if session.path.name.endswith(PACKED) and collected.sha256 and collected.sha256 != sha256_of(session.path):
         yield "its packed folder is not the one that was collected"
-    if collected.summary_sha256 and kept_content(session, collected) is None:
+    if collected.summary_sha256 and stated is None:
         yield "its summary is not the one that was collected"
 
 

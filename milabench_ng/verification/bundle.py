@@ -193,8 +193,7 @@ def pack(
         raise InputError(f"{folder}: no run.json in it. Give the folder that `mnb jobs` wrote")
     if is_going_on(folder):
         raise InputError(f"{folder}: the run is still in progress. Pack it when it has ended")
-    target = output or folder.resolve().with_name(f"{folder.resolve().name}.bundle.tar.gz")
-    check_target(target, "--output", force=force)
+    target = bundle_target(folder, output, force=force)
     summary = load(folder)
     scales = load_scales(weights, summary)
     sources = {f"{RESULTS}{name}": folder / name for name in names}
@@ -208,12 +207,8 @@ def pack(
         claim=make_claim(summary, scales),
         files={name: sum_of(path) for name, path in sorted(sources.items())},
     )
-    listed = msgspec.json.format(msgspec.json.encode(packing), indent=1) + b"\n"
-    own = {PACKING_LIST: listed}
-    if key is not None:
-        own[SIGNATURE] = sign(listed, key)
     made = io.BytesIO()
-    write_archive(made, own, dict(sorted(sources.items())))
+    write_archive(made, listed(packing, PACKING_LIST, key), dict(sorted(sources.items())))
     content = made.getvalue()
     write_output(target, content, "--output", force=force)
     return Written(
@@ -224,6 +219,19 @@ def pack(
         left_out=left_out,
         signed=key is not None,
     )
+
+
+def bundle_target(folder: Path, output: Path | None, *, force: bool) -> Path:
+    """``output``, or the usual name beside the folder. Raises InputError for what may not be replaced."""
+    target = output or folder.resolve().with_name(f"{folder.resolve().name}.bundle.tar.gz")
+    check_target(target, "--output", force=force)
+    return target
+
+
+def listed(packing: msgspec.Struct, name: str, key: Path | None) -> dict[str, bytes]:
+    """The files that a bundle begins with: the packing list under its name, and its signature with ``key``."""
+    content = msgspec.json.format(msgspec.json.encode(packing), indent=1) + b"\n"
+    return {name: content} if key is None else {name: content, f"{name}.sig": sign(content, key)}
 
 
 def sum_of(path: Path) -> FileSum:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, TypeVar
 
 import msgspec
 
@@ -57,6 +57,7 @@ _PACKED_BLOCK = 1 << 16
 """What is not unpacked of a block yet is copied at each read."""
 _GZIP = b"\x1f\x8b"
 _AGAIN = "Ask for it again, as `mnb bundle` made it"
+T = TypeVar("T")
 _DAMAGED = (tarfile.TarError, zlib.error, EOFError, ValueError)
 Belonging = Callable[[str], Callable[[str], bool]]
 """Which names belong in an archive, by the one that it begins with."""
@@ -158,6 +159,14 @@ def is_bundle(path: Path) -> bool:
         return False
 
 
+def decode_packing(content: bytes, kind: type[T], where: str) -> T:
+    """An untrusted packing list of a ``kind`` of bundle. Raises InputError for anything else."""
+    try:
+        return msgspec.convert(parse_json(content, where), kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: {short(error)}") from None
+
+
 def _packed_folder(root: Path) -> Path | None:
     """The folder that was packed without a packing list, though with what is named after it; None for a bundle."""
     if (root / PACKING_LIST).exists():
@@ -176,10 +185,7 @@ def _opened(source: Path, root: Path) -> Opened:
     if not listed.is_file():
         raise InputError(f"{source}: no {PACKING_LIST} in it. Make bundles with `mnb bundle`")
     content = listed.read_bytes()
-    try:
-        packing = msgspec.convert(parse_json(content, f"{source}: {PACKING_LIST}"), PackingList)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{source}: {PACKING_LIST}: {short(error)}") from None
+    packing = decode_packing(content, PackingList, f"{source}: {PACKING_LIST}")
     if packing.schema > BUNDLE_SCHEMA:
         raise InputError(f"{source}: {newer('bundle', packing.schema, BUNDLE_SCHEMA)}")
     place = root / RESULTS

@@ -65,6 +65,10 @@ class StandIn(msgspec.Struct, frozen=True):
 
     folder: Path
 
+    def over_the_network(self, there: Path, fleet: Path) -> tuple[str, ...]:
+        """Options of `mnb fleet run` for nodes that have it, work in ``there``, and meet."""
+        return ("--mnb", self.command, "--node-folder", str(there), "-o", str(fleet), "--network", "--over-nodes")
+
     @property
     def command(self) -> str:
         """What starts it."""

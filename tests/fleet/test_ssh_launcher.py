@@ -172,16 +172,7 @@ def test_nodes_meet_at_the_address_that_ssh_tells(
     options: Sequence[str], stand_in: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "fleet"
-    words = (
-        "--mnb",
-        stand_in.command,
-        "--node-folder",
-        str(tmp_path / "there"),
-        "-o",
-        str(folder),
-        "--network",
-        "--over-nodes",
-    )
+    words = stand_in.over_the_network(tmp_path / "there", folder)
     profile = str(tmp_path / "spread.json")
     Path(profile).write_text(SPREAD)
     call(("fleet", "run", profile, "--launcher", "ssh", "--hosts", "n[1-2]", *words, "--", *options))

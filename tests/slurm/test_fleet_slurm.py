@@ -143,16 +143,7 @@ def test_a_fleet_that_its_job_ends_says_what_is_left(running: Cluster, stand_in:
 def test_nodes_meet_at_the_address_that_slurm_tells(running: Cluster, stand_in: StandIn, tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
     (tmp_path / "spread.json").write_text(SPREAD)
-    words = (
-        "--mnb",
-        stand_in.command,
-        "--node-folder",
-        str(tmp_path / "there"),
-        "-o",
-        str(folder),
-        "--network",
-        "--over-nodes",
-    )
+    words = stand_in.over_the_network(tmp_path / "there", folder)
     more = ("--retests", "0", "--", "--wait", "--partition=test")
     mnb(running, "run", str(tmp_path / "spread.json"), "--launcher", "slurm", "--nodes", "3", *words, *more)
     meeting = read_meeting(folder, "screen")

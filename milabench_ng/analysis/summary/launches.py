@@ -156,11 +156,7 @@ def _ours(read: ReadRecord) -> LaunchResult:
         latencies=measured.latencies,
         notes=measured.notes,
         gpu_load=load,
-        bottleneck=None
-        if load is None
-        else measured_bottleneck(
-            load, measured.wait_share, cpu_use(mnb), io_stalled(mnb.isolation, _program_s(record))
-        ),
+        bottleneck=_bottleneck(record, load, measured.wait_share),
         power=launch_power(mnb),
         marks=(*mnb.marks, *measured.untold),
     )
@@ -171,6 +167,13 @@ def _gpu_load(mnb: Mnb) -> float | None:
     seen = [mnb.telemetry.get(telemetry_key("gpu", device.uuid or "")) for device in mnb.devices]
     loads = [one["utilization_pct"].mean / 100 for one in seen if one and "utilization_pct" in one]
     return mean(loads) if mnb.sampled and loads and len(loads) == len(mnb.devices) else None
+
+
+def _bottleneck(record: Record, load: float | None, waits: float) -> Bottleneck | None:
+    """What set the pace, in a launch whose GPUs were so busy; None if that is unknown."""
+    if load is None:
+        return None
+    return measured_bottleneck(load, waits, cpu_use(record.mnb), io_stalled(record.mnb.isolation, _program_s(record)))
 
 
 class _Measured(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ again, together with links that are not, and these retests alone decide, by the 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -92,17 +93,15 @@ class NetworkVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: Mapping[NodeName, Judged]
     links: Mapping[Pair, Judged]
+    rates: Mapping[NodeName, float]
+    """How fast the screen found each node, in logarithms."""
     expected_false_alarms: float
     """How many healthy nodes and links are called slow, on average."""
 
 
 def known(seen: Iterable[PairSeen]) -> Known:
     """What follows from the screen."""
-    logs: dict[Pair, list[float]] = {}
-    for one in seen:
-        if one.log_rate is not None:
-            logs.setdefault(one.pair, []).append(one.log_rate)
-    rates = {one: math.fsum(each) / len(each) for one, each in logs.items()}
+    rates = {one: math.fsum(each) / len(each) for one, each in _logs(seen).items()}
     links: dict[NodeName, list[float]] = {}
     for (first, second), rate in rates.items():
         links.setdefault(first, []).append(rate)
@@ -138,17 +137,19 @@ def judge_network(
     """The verdicts on all nodes and links. ``left``: nodes that did not stay to the end."""
     found, again = known(screen), meets_again(screen, strict)
     retests = _logs(retest)
-    failures = _failures((*screen, *retest))
+    failures = Counter(one.pair for one in (*screen, *retest) if one.log_rate is None)
     spreads, moved, controls = _spreads(found, again, retests)
     judge = _Judge(found, again, retests, moved, Retested(sessions=1.0, controls=controls, suspicions=_count(again)))
-    links = {one: judge.link(one, spreads[1], strict, failures.get(one, 0)) for one in {**found.rates, **failures}}
+    links = {one: judge.link(one, spreads[1], strict, failures[one]) for one in {**found.rates, **failures}}
     nodes = {node: judge.node(node, spreads[0], strict) for node in found.nodes}
     lame = _without_a_link(screen, links)
     for node in lame:
         nodes[node] = Judged(state="broken", why="none of its links works")
         links |= {one: msgspec.structs.replace(judged, why="") for one, judged in links.items() if node in one}
     nodes |= {node: Judged(state="broken", why=f"left the network phase: {why}") for node, why in left.items()}
-    return NetworkVerdict(nodes=nodes, links=links, expected_false_alarms=_expected(found, spreads, strict))
+    return NetworkVerdict(
+        nodes=nodes, links=links, rates=found.nodes, expected_false_alarms=_expected(found, spreads, strict)
+    )
 
 
 class _Judge(msgspec.Struct, frozen=True):
@@ -254,14 +255,6 @@ def _logs(seen: Iterable[PairSeen]) -> dict[Pair, list[float]]:
         if one.log_rate is not None:
             logs.setdefault(one.pair, []).append(one.log_rate)
     return logs
-
-
-def _failures(seen: Iterable[PairSeen]) -> dict[Pair, int]:
-    counts: dict[Pair, int] = {}
-    for one in seen:
-        if one.log_rate is None:
-            counts[one.pair] = counts.get(one.pair, 0) + 1
-    return counts
 
 
 def _without_a_link(screen: Sequence[PairSeen], links: Mapping[Pair, Judged]) -> tuple[NodeName, ...]:

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -24,7 +24,7 @@ from milabench_ng.records.names import file_digest, write_atomically
 
 NETWORK = "network"
 MeetingName = Literal["screen", "retest", "launches"]
-MEETINGS: tuple[MeetingName, ...] = ("screen", "retest", "launches")
+MEETINGS: tuple[MeetingName, ...] = get_args(MeetingName)
 
 
 class Meeting(msgspec.Struct, frozen=True, kw_only=True):

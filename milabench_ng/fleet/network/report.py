@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from milabench_ng.fleet.network.judging import STRICT, Judged, LinkState, judge_network, known
+from milabench_ng.fleet.network.judging import STRICT, Judged, judge_network
 from milabench_ng.fleet.network.meetings import (
     Meeting,
     PairSeen,
@@ -75,10 +75,6 @@ class NetworkReport(msgspec.Struct, frozen=True, kw_only=True):
     expected_false_alarms: float
     margin: float
 
-    def count(self, state: LinkState) -> int:
-        """How many links are so."""
-        return sum(one.judged.state == state for one in self.links)
-
 
 def read_network(folder: Path) -> tuple[NetworkReport | None, tuple[str, ...]]:
     """What is known of a fleet's network, None without a meeting; and what cannot be read."""
@@ -96,7 +92,7 @@ def network_report(screen: Meeting, retest: Meeting | None) -> NetworkReport:
     left = {node: why for meeting in meetings for node, why in meeting.left.items()}
     verdict = judge_network(seen, again, left)
     first = _first(seen)
-    rates = known(seen).nodes
+    rates = verdict.rates
     return NetworkReport(
         back_ends=back_ends(meetings),
         variables=_shared(screen),

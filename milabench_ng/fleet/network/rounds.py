@@ -28,20 +28,14 @@ def pair_rounds(nodes: Sequence[NodeName]) -> tuple[Round, ...]:
 
 def ring_rounds(nodes: Sequence[NodeName]) -> tuple[Round, ...]:
     """Rings of 4, 8, 16 ... neighbors, all of one size at the same time, and one of all nodes."""
-    sizes = [_SMALLEST_RING << power for power in range(32) if _SMALLEST_RING << power < len(nodes)]
-    parts = [
-        tuple(tuple(nodes[begin : begin + size]) for begin in range(0, len(nodes) - size + 1, size)) for size in sizes
-    ]
+    parts = _neighbors(nodes, _SMALLEST_RING)
     whole = [(tuple(nodes),)] if len(nodes) > 2 else []
     return tuple(Round(shape="ring", groups=groups) for groups in (*parts, *whole))
 
 
 def launch_rounds(nodes: Sequence[NodeName], launches: Iterable[NodesLaunch]) -> tuple[Round, ...]:
     """Each launch on every node, on groups of 2, 4, 8 ... neighbors, all of one size at the same time, and on all."""
-    sizes = [1 << power for power in range(32) if 1 << power < len(nodes)]
-    parts = [
-        tuple(tuple(nodes[begin : begin + size]) for begin in range(0, len(nodes) - size + 1, size)) for size in sizes
-    ]
+    parts = _neighbors(nodes, 1)
     return tuple(
         Round(shape="launch", groups=groups, launch=launch)
         for launch in launches
@@ -59,6 +53,14 @@ def rounds_of(pairs: Iterable[Pair], repeats: int) -> tuple[Round, ...]:
         else:
             free.append(one)
     return tuple(Round(shape="pairs", groups=tuple(group)) for group in waiting) * repeats
+
+
+def _neighbors(nodes: Sequence[NodeName], fewest: int) -> list[tuple[tuple[NodeName, ...], ...]]:
+    """Groups of ``fewest`` neighbors, of twice as many, and so on; not the one of all nodes."""
+    sizes = [fewest << power for power in range(32) if fewest << power < len(nodes)]
+    return [
+        tuple(tuple(nodes[begin : begin + size]) for begin in range(0, len(nodes) - size + 1, size)) for size in sizes
+    ]
 
 
 def _round_robin(nodes: Sequence[NodeName]) -> Iterator[Round]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from milabench_ng.fleet.network.judging import LinkState
 from milabench_ng.fleet.network.launches import OverNodesReport
 from milabench_ng.fleet.network.report import LinkOfFleet, NetworkReport
 from milabench_ng.fleet.verdicts.spread import FEWEST_NODES
@@ -19,20 +21,15 @@ _MEANS = {
     "gloo": "gloo over TCP between CPUs, not the fabric of the GPUs",
     "nccl": "NCCL between GPUs",
 }
-_ORDER = {"broken": 0, "slow": 1, "inconclusive": 2, "pass": 3}
+_ORDER: Mapping[LinkState, int] = {"broken": 0, "slow": 1, "inconclusive": 2, "pass": 3}
 
 
 def network_facts(network: NetworkReport) -> Iterator[Fact]:
     """How the network does as a whole."""
-    counts = {
-        "broken": network.count("broken"),
-        "slow": network.count("slow"),
-        "inconclusive": network.count("inconclusive"),
-    }
-    told = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
-    tone: Tone = "bad" if counts["broken"] + counts["slow"] else "fair" if counts["inconclusive"] else "good"
-    if not network.links:
-        tone = "bad"
+    counts = Counter(one.judged.state for one in network.links)
+    told = ", ".join(f"{counts[state]:,} {state}" for state in _ORDER if counts[state] and state != "pass")
+    bad = not network.links or counts["broken"] or counts["slow"]
+    tone: Tone = "bad" if bad else "fair" if counts["inconclusive"] else "good"
     met = {node for one in network.links for node in one.nodes}
     usual = "none slow" if len(met) >= FEWEST_NODES else "too few nodes to say which are slow"
     yield Fact("network", f"{counted(len(network.links), 'link')}, {told or usual}", tone)
