@@ -40,6 +40,8 @@ class StoreChannel:
 
     def __init__(self, store: Store, rank: int) -> None:
         self.slices: list[Slice] = []
+        self.steps = 0
+        """All that were done; the last few of them may be in no slice."""
         self._store = store
         self._rank = rank
         self._full = False
@@ -67,6 +69,7 @@ class StoreChannel:
 
     def ended(self, steps: int) -> bool:
         """Whether the last step is done."""
+        self.steps = steps
         if self._last is None and self._rank and time.monotonic() - self._looked_s >= _LOOK_S:
             self._looked_s = time.monotonic()
             if self._store.check(["last"]):
@@ -118,8 +121,7 @@ def over_nodes(
         return msgspec.structs.replace(blank, problem=short(f"{error}")[:LONGEST] or type(error).__name__)
     if not channel.slices:
         return msgspec.structs.replace(blank, problem="it did no step")
-    steps = sum(one.steps for one in channel.slices)
-    return msgspec.structs.replace(blank, rate=_rate(channel.slices, rule.settle_s), steps=steps)
+    return msgspec.structs.replace(blank, rate=_rate(channel.slices, rule.settle_s), steps=channel.steps)
 
 
 def _rate(slices: Sequence[Slice], settle_s: float) -> float:

@@ -19,8 +19,10 @@ from milabench_ng.fleet.network.launches import over_nodes_report
 from milabench_ng.fleet.network.meetings import pairs_seen
 from milabench_ng.fleet.network.running import meet
 from milabench_ng.model.builtin import read_builtin
+from milabench_ng.model.events import Slice
 from milabench_ng.records.links import LAUNCH, RESULT, MeetingPlan, NodesLaunch, Round
 from milabench_ng.worker.groups import leave
+from milabench_ng.worker.over_nodes import StoreChannel
 from tests.fleet.test_local_fleet import manifest
 
 pytestmark = pytest.mark.slow
@@ -142,3 +144,13 @@ def test_a_launch_over_nodes_ends_on_the_same_step_everywhere_and_one_that_loses
     assert not any(one.round == 0 for one in meeting.launches), "alone there is nobody to send messages to"
     first = [(one.test, one.nodes, one.ranks, one.failed) for one in over_nodes_report(meeting).rows[:2]]
     assert first == [("spread", 2, 2, 0), ("messages", 2, 2, 0)]
+
+
+def test_steps_after_the_last_slice_count_too() -> None:
+    """Ranks end their slices at different steps, and a launch whose ranks did unequal steps would count as failed."""
+    from torch.distributed import HashStore  # type: ignore[attr-defined]
+
+    channel = StoreChannel(HashStore(), 0)
+    channel.send(Slice(rank=0, start_s=0.0, length_s=0.5, count=25, steps=25, wait_s=0.0))
+    assert not channel.ended(26)
+    assert channel.steps == 26
