@@ -15,6 +15,7 @@ from milabench_ng.fleet.ledger import Clock, Differed
 from milabench_ng.fleet.nodes import NodeName, nodes_by_value
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import MIB, convert_json, parse_json
+from milabench_ng.model.plain import names_of
 from milabench_ng.model.units import GIB, counted, format_bytes
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.gpu_conditions import GpuSettings
@@ -25,8 +26,6 @@ LARGEST = 4 * MIB
 """Bytes that a node may say of itself."""
 CLOSE_S = 1.0
 """Clocks that may be off by more make no common start: power supplies and fans answer within seconds."""
-_SHOWN = 8
-"""Names of nodes that a message lists."""
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,11 +181,5 @@ def _stable(command_line: str) -> str:
 def _listed(by_value: Mapping[str, tuple[NodeName, ...]]) -> str:
     """All values, with the nodes of each but the most frequent."""
     usual, *others = by_value.items()
-    return ", ".join(
-        (f"{usual[0]} on {counted(len(usual[1]), 'node')}", *(f"{value} on {_names(nodes)}" for value, nodes in others))
-    )
-
-
-def _names(nodes: tuple[NodeName, ...]) -> str:
-    more = len(nodes) - _SHOWN
-    return ", ".join(nodes[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    told = (f"{value} on {names_of(nodes)}" for value, nodes in others)
+    return ", ".join((f"{usual[0]} on {counted(len(usual[1]), 'node')}", *told))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -43,6 +44,12 @@ def short(text: object) -> str:
     """The same in at most 300 characters, for names and reasons."""
     made = plain(text)
     return made if len(made) <= _LONGEST else f"{made[:_LONGEST]}..."
+
+
+def names_of(these: Sequence[str], most: int = 8) -> str:
+    """``"a, b and 3 more"``: the first names, and how many there are more."""
+    more = f" and {len(these) - most:,} more" if len(these) > most else ""
+    return ", ".join(map(plain, these[:most])) + more
 
 
 def plain_json(text: str) -> str:

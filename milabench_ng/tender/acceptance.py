@@ -38,6 +38,7 @@ from milabench_ng.analysis.summary.comparable import differences
 from milabench_ng.analysis.summary.marked import Marked, count_marks
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import names_of
 from milabench_ng.model.units import counted
 from milabench_ng.records.work import WorkDifference
 from milabench_ng.tender.characteristic import OperatingPoint, characteristic
@@ -199,9 +200,7 @@ def accept(
 
 def _few(labels: Iterable[str]) -> str:
     """The first tests by name, and how many more there are."""
-    names = list(labels)
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED]) or 'none'}{more}"
+    return names_of(list(labels), _NAMED) or "none"
 
 
 def _marks(side: Side, summary: Summary, labels: Container[str]) -> Iterator[SideMark]:

@@ -20,7 +20,7 @@ import msgspec
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.grouping import grouped
-from milabench_ng.model.plain import plain, short
+from milabench_ng.model.plain import names_of, plain, short
 from milabench_ng.model.plan import Device
 from milabench_ng.model.units import format_bytes
 from milabench_ng.records.manifest import Manifest
@@ -194,9 +194,7 @@ def _indices(worked: frozenset[int]) -> str:
 
 def _node(made: MadeOn) -> str:
     """The node's name, and its GPUs or processors."""
-    gpus = sorted(made.boards)
-    more = f" and {len(gpus) - _NAMED} more" if len(gpus) > _NAMED else ""
-    what = ", ".join(gpus[:_NAMED]) + more or made.processors
+    what = names_of(sorted(made.boards), _NAMED) or made.processors
     return f"{_listed(made.hosts) or 'one without a name'}{f' ({what})' if what else ''}"
 
 

@@ -12,6 +12,7 @@ from milabench_ng.analysis.scoring.device_gaps import SLOWER_BY
 from milabench_ng.analysis.scoring.slow_devices import MOST_REPEATS, SOUGHT, Behind, GpuComparison
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.analysis.summary.summary import Summary, flag_word, name_of_row
+from milabench_ng.model.plain import names_of
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Fact, device_word
 from milabench_ng.report.report import Report
@@ -139,7 +140,7 @@ def _odd_launches(report: Report) -> Iterator[Fact]:
         if contradicts(line.scored.bound, line.row.bottleneck)
     ]
     if other:
-        named = ", ".join(other[:_NAMED]) + (f" and {len(other) - _NAMED} more" if len(other) > _NAMED else "")
+        named = names_of(other, _NAMED)
         yield Fact("tests", f"the bottleneck is not the declared one (declared: measured): {named}", "fair")
     others = Counter(flag.kind for _, flag in report.flags if flag.kind != "bottleneck")
     if others:

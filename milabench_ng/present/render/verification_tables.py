@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from milabench_ng.fleet.verifying import FleetVerification, VerifiedSession
+from milabench_ng.model.plain import names_of
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Cell, Fact, Tone
 from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, facts, table
@@ -43,18 +44,19 @@ def verification_document(found: Verification) -> Document:
 def fleet_verification_document(found: FleetVerification) -> Document:
     """The verdict first; what is wrong with the whole; a row for each session that fails, or has doubts."""
     bad = sum(not one.passed for one in found.sessions)
+    of_whole = f", and the fleet as a whole does not: {counted(len(found.problems), 'problem')}"
     told = [
         Fact(
             "verdict",
             f"{'PASS' if found.passed else 'FAIL'}: {len(found.sessions) - bad} of "
-            f"{counted(len(found.sessions), 'session')} of nodes pass",
+            f"{counted(len(found.sessions), 'session')} of nodes pass{of_whole if found.problems else ''}",
             "good" if found.passed else "bad",
         ),
         Fact("source", f"{found.source} ({found.signed})"),
         *(Fact("problem", problem, "bad") for problem in found.problems),
     ]
     if found.missing:
-        told.append(Fact("no results", f"{counted(len(found.missing), 'node')}: {', '.join(found.missing[:_NAMED])}"))
+        told.append(Fact("no results", f"{counted(len(found.missing), 'node')}: {names_of(found.missing, _NAMED)}"))
     every = table("sessions", [_session_row(one) for one in found.sessions], *_SESSION)
     rows = [
         _session_row(one) for one in found.sessions if not one.passed or (one.verification and one.verification.doubts)

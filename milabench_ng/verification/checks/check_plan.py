@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import names_of
 from milabench_ng.model.plan import Launch, Plan, ResolvedOptions, tenant_memory
 from milabench_ng.model.planner import make_plan
 from milabench_ng.model.profile import Profile, name_of
@@ -114,8 +115,7 @@ def tests_fact(manifest: Manifest) -> str:
 def _too_few(stated: Profile, planned: Plan) -> Iterator[str]:
     left = left_out(stated, planned)
     if left:
-        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-        yield f"{len(left)} of {len(stated.tests)} tests are not in the plan: {', '.join(left[:_NAMED])}{more}"
+        yield f"{len(left)} of {len(stated.tests)} tests are not in the plan: {names_of(left, _NAMED)}"
 
 
 def _chosen(planned: Plan) -> set[str]:
