@@ -11,15 +11,18 @@ from pathlib import Path
 from rich.console import Console
 
 from milabench_ng.cli.options import Positive
+from milabench_ng.fleet.folder import is_fleet
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import plain
+from milabench_ng.model.plain import names_of, plain
 from milabench_ng.model.units import counted
+from milabench_ng.records.names import MANIFEST
+from milabench_ng.records.reading import is_going_on
 from milabench_ng.run.display.lines import PlainLines
 from milabench_ng.run.display.run_view import RunView, seen
 from milabench_ng.run.display.terminal import Terminal
 from milabench_ng.run.events.bus import Sink
 from milabench_ng.run.events.event_file import EventFile, last_session, replayed
-from milabench_ng.run.events.run_events import RunEnds, Stamped
+from milabench_ng.run.events.run_events import AnyRunEvent, RunEnds
 
 
 def watch(
@@ -34,7 +37,8 @@ def watch(
 
     Reads what the run writes into its result folder, and takes nothing from the run. Ends with the session.
 
-    Exit code: 0 if the session ended by itself, 1 if it was killed, 2 for bad input, 130 after Ctrl-C.
+    Exit code: 0 if the session ended by itself, 1 if it was killed, 2 for bad input and where no run is, 130 after
+    Ctrl-C.
 
     Example: mnb watch results --speed 60
 
@@ -55,6 +59,8 @@ def watch(
         raise InputError(f"--prometheus {plain(prometheus)}: node_exporter reads only names in .prom. Try mnb.prom")
     file, console = EventFile(folder), Console()
     past = last_session(file.read())
+    if not past and not is_going_on(folder):
+        raise InputError(_nothing_to_watch(folder))
     if not past:
         console.print(f"{plain(folder)}: no launch group has begun yet; waiting for the first one", markup=False)
     known = RunView()
@@ -67,9 +73,19 @@ def watch(
             for sink in sinks:
                 if isinstance(last.event, sink.wants):
                     sink.receive(last)
-    assert last is not None, "following waits for the first event"
-    console.print(_ended(last, folder), markup=False, highlight=False, soft_wrap=True)
-    return 0 if isinstance(last.event, RunEnds) else 1
+    event = last.event if last is not None else None
+    console.print(_ended(event, folder), markup=False, highlight=False, soft_wrap=True)
+    return 0 if isinstance(event, RunEnds) else 1
+
+
+def _nothing_to_watch(folder: Path) -> str:
+    """Why there is nothing to wait for, and what to name instead."""
+    place = plain(folder)
+    if is_fleet(folder):
+        return f"{place}: a fleet, whose runs are on its nodes. See mnb fleet status {shlex.quote(place)}"
+    below = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}"))
+    advice = f"Name one of the folders in it: {names_of(below)}" if below else "Start mnb jobs ... -o FOLDER first"
+    return f"{place}: no run goes on in it, and none has left events. {advice}"
 
 
 def _sinks(console: Console, known: RunView, html: Path | None, prometheus: Path | None) -> Iterator[Sink]:
@@ -91,10 +107,10 @@ def _sinks(console: Console, known: RunView, html: Path | None, prometheus: Path
         ) from None
 
 
-def _ended(last: Stamped, folder: Path) -> str:
+def _ended(last: AnyRunEvent | None, folder: Path) -> str:
     """How the session ended, and what to do next."""
     place = shlex.quote(plain(folder))
-    match last.event:
+    match last:
         case RunEnds(missing=0, failed=failed):
             return f"the run has ended{f', {failed} failed' if failed else ''}; results: mnb report {place}"
         case RunEnds(missing=missing, interrupted=interrupted):

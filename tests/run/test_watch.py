@@ -68,15 +68,28 @@ def test_a_run_is_followed_to_its_end(tmp_path: Path) -> None:
     """Until its orchestrator gives up the lock on the manifest, and what it wrote last is read, too."""
     steps = [(RUN,), (BATCH,), (END,)]
     with (tmp_path / MANIFEST).open("wb") as manifest:
+        fcntl.flock(manifest, fcntl.LOCK_EX)
 
         def rest(_: float) -> None:
-            if len(steps) == 3:
-                fcntl.flock(manifest, fcntl.LOCK_EX)
             write(tmp_path, steps.pop(0))
             if not steps:
                 fcntl.flock(manifest, fcntl.LOCK_UN)
 
         assert [one.event for one in EventFile(tmp_path).follow(rest)] == [RUN, BATCH, END]
+
+
+@pytest.mark.timeout(60)
+def test_where_no_run_is_nothing_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["watch", str(tmp_path)]) == 2
+    assert "no run goes on in it, and none has left events. Start mnb jobs" in capsys.readouterr().err
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / MANIFEST).touch()
+    assert call(["watch", str(tmp_path)]) == 2
+    assert "Name one of the folders in it: first" in capsys.readouterr().err
+    assert list(EventFile(tmp_path).follow()) == []
+    (tmp_path / "fleet.json").touch()
+    assert call(["watch", str(tmp_path)]) == 2
+    assert f"a fleet, whose runs are on its nodes. See mnb fleet status {tmp_path}" in capsys.readouterr().err
 
 
 def test_a_replay_keeps_the_time_between_events() -> None:

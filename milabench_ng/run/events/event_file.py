@@ -50,12 +50,12 @@ class EventFile:
             ) from None
 
     def follow(self, rest: Callable[[float], None] = time.sleep) -> Iterator[Stamped]:
-        """What is written until the session ends, as it is written; where nothing is yet, it waits for a session."""
+        """What is written until the session ends, as it is written; nothing if none goes on and there are no events."""
         going_on = True
         while going_on:
             going_on = is_going_on(self._folder)  # asked first, so that nothing is written after the last reading
             yield from self.read()
-            if going_on := going_on or not self._end:
+            if going_on:
                 rest(POLL_S)
 
 
