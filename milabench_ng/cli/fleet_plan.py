@@ -10,14 +10,14 @@ from pathlib import Path
 from milabench_ng.cli.options import FormOption, Fraction, Whole
 from milabench_ng.fleet.verdicts.limits import Strictness
 from milabench_ng.fleet.verdicts.measured import Kind, kind_of
-from milabench_ng.fleet.verdicts.planning import Wanted
+from milabench_ng.fleet.verdicts.planning import Wanted, smallest_found
 from milabench_ng.fleet.verdicts.planning import plan as make_plan
 from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.profile import read_profile
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.model.units import parse_seconds
-from milabench_ng.present.render.fleet_plan_tables import plan_document
+from milabench_ng.present.render.fleet_plan_tables import plan_document, smallest_in_words
 from milabench_ng.present.writers import write
 
 _TEST_S = 30.0
@@ -91,6 +91,12 @@ def plan(
         hours_per_repeat=seconds / 3600,
         strict=Strictness(margin=margin, false_alarms=false_alarms),
     )
+    if slow <= margin:
+        told = smallest_in_words(smallest_found(wanted))
+        raise InputError(
+            f"--slow {100 * slow:g}%: a node may be {100 * margin:g}% slower (--margin), so nothing is sought. At a "
+            f"risk of {100 * risk:g}%: {told}"
+        )
     write(plan_document(make_plan(wanted)), form, sys.stdout)
     return 0
 

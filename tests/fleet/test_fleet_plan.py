@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from milabench_ng.cli import call
-from milabench_ng.fleet.verdicts.planning import Wanted, accepted_with, plan
+from milabench_ng.fleet.verdicts.planning import Wanted, accepted_with, plan, smallest_found
 
 FLEET = Wanted(nodes=1000, kinds={"gpu": 7, "host": 11}, hours_per_repeat=0.15)
 
@@ -52,4 +53,34 @@ def test_the_command_prints_what_to_choose(capsys: pytest.CaptureFixture[str]) -
     assert call(["fleet", "plan", "--nodes", "8", "--slow", "3.1%", "--format", "csv"]) == 0
     told = capsys.readouterr()
     assert "missed, slow in all tests" in told.out.splitlines()[0]
-    assert "none of these keeps a risk of 1%" in told.err
+    assert "none of these keeps a risk of 1%. The smallest that they find with it is --slow " in told.err
+
+
+def test_the_smallest_slowness_is_the_one_from_which_the_risk_is_kept() -> None:
+    smallest = smallest_found(FLEET)
+    assert smallest is not None
+    assert smallest == plan(FLEET).smallest
+    for slow, kept in ((smallest, True), (smallest - 0.001, False)):
+        most = plan(msgspec.structs.replace(FLEET, slow=slow)).efforts[-1]
+        assert (max(most.missed, most.missed_in_one) <= FLEET.risk) is kept
+
+
+def test_a_slowness_that_the_margin_allows_is_refused_with_the_smallest_that_is_found(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(["fleet", "plan", "--nodes", "16", "--slow", "3%"]) == 2
+    told = capsys.readouterr().err
+    assert "a node may be 3% slower (--margin)" in told
+    assert "At a risk of 1%: The smallest that they find with it is --slow " in told
+
+
+def test_what_is_slow_in_the_only_test_is_slow_in_all() -> None:
+    (*_, most) = plan(msgspec.structs.replace(FLEET, kinds={"gpu": 1}, slow=0.1)).efforts
+    assert most.missed_in_one == most.missed < 0.01
+
+
+def test_a_fleet_without_a_slow_node_is_no_question(capsys: pytest.CaptureFixture[str]) -> None:
+    """1% of 16 nodes are none: accepting a fleet without slow nodes is no risk."""
+    assert Wanted(nodes=16, kinds={"gpu": 7}, hours_per_repeat=1.0).slow_nodes == 1
+    assert call(["fleet", "plan", "--nodes", "16"]) == 0
+    assert "a fleet with 1 node so slow (6.2%)" in capsys.readouterr().out

@@ -59,6 +59,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     hours_per_repeat: float
     strict: Strictness = USUAL
 
+    @property
+    def slow_nodes(self) -> int:
+        """So many nodes are so slow: a fleet without any cannot be accepted wrongly."""
+        return max(1, round(self.bad * self.nodes))
+
 
 class Effort(msgspec.Struct, frozen=True, kw_only=True):
     """What one choice of repeats and retests does, if all nodes are tested."""
@@ -91,6 +96,8 @@ class FleetPlan(msgspec.Struct, frozen=True, kw_only=True):
     samples: tuple[Sampled, ...]
     cheapest: Effort | None
     """That keeps the risk for a node that is slow in all tests or in one; None if none does."""
+    smallest: float | None
+    """How slow a node has to be for one of these to keep the risk, as a share; None if none does."""
 
 
 def plan(wanted: Wanted) -> FleetPlan:
@@ -102,7 +109,17 @@ def plan(wanted: Wanted) -> FleetPlan:
         efforts=efforts,
         samples=tuple(_sampled(wanted, tested) for tested in _sizes(wanted.nodes)),
         cheapest=min(enough, key=lambda one: one.node_hours) if enough else None,
+        smallest=smallest_found(wanted),
     )
+
+
+def smallest_found(wanted: Wanted) -> float | None:
+    """How slow a node has to be, to a tenth of a percent, for the most repeats and retests to keep the risk."""
+    limits = _limits(wanted, wanted.nodes, REPEATS[-1], RETESTS[-1])
+    for step in range(1, 1000):
+        if max(_missed(limits, scope, step / 1000) for scope in ("all", "test")) <= wanted.risk:
+            return step / 1000
+    return None
 
 
 def _effort(wanted: Wanted, repeats: int, retests: int) -> Effort:
@@ -120,11 +137,10 @@ def _effort(wanted: Wanted, repeats: int, retests: int) -> Effort:
 
 def _sampled(wanted: Wanted, tested: int) -> Sampled:
     retests = wanted.strict.retests
-    slow = round(wanted.bad * wanted.nodes)
     accepted = {}
     for repeats in REPEATS:
         missed = _missed(_limits(wanted, tested, repeats, retests), "all", wanted.slow)
-        accepted[repeats] = accepted_with(wanted.nodes, slow, tested, missed)
+        accepted[repeats] = accepted_with(wanted.nodes, wanted.slow_nodes, tested, missed)
     hours = {repeats: _node_hours(wanted, tested, repeats, retests) for repeats in REPEATS}
     return Sampled(tested=tested, accepted=accepted, node_hours=hours)
 
@@ -157,10 +173,10 @@ def _node_hours(wanted: Wanted, tested: int, repeats: int, retests: int) -> floa
 
 
 def _missed(limits: Sequence[tuple[Column, Limit]], scope: str, slow: float) -> float:
-    """The probability that a node is not found which is slow in this; 1 if there is no such question."""
-    asked = next((limit for column, limit in limits if column.scope == scope and column.kind == "gpu"), None)
-    asked = asked or next((limit for column, limit in limits if column.scope == scope), None)
-    return 1.0 if asked is None else 1 - float(asked.found(np.array([math.log1p(-slow)]))[0])
+    """The probability that a node is not found which is slow in this; what is slow in the only test is so in all."""
+    of_scope = [(column, limit) for column, limit in limits if column.scope == scope] or limits
+    asked = next((limit for column, limit in of_scope if column.kind == "gpu"), of_scope[0][1])
+    return 1 - float(asked.found(np.array([math.log1p(-slow)]))[0])
 
 
 def _limits(wanted: Wanted, tested: int, repeats: int, retests: int) -> list[tuple[Column, Limit]]:

@@ -24,7 +24,7 @@ def _facts(made: FleetPlan) -> list[Fact]:
         f"--repeat {best.repeats}, then {counted(best.retests, 'retest')}: {_hours(best.node_hours)} node-hours, the "
         "least that keeps the risk"
         if best
-        else f"none of these keeps a risk of {_percent(wanted.risk)}: look for slower nodes (--slow), or accept more"
+        else f"none of these keeps a risk of {_percent(wanted.risk)}. {smallest_in_words(made.smallest)}"
     )
     tests = ", ".join(f"{count} {WORDS[kind]}" for kind, count in wanted.kinds.items())
     return [
@@ -39,6 +39,13 @@ def _facts(made: FleetPlan) -> list[Fact]:
         ),
         Fact("choose", choice, "good" if best else "fair"),
     ]
+
+
+def smallest_in_words(smallest: float | None) -> str:
+    """What to try instead."""
+    if smallest is None:
+        return "No slowness can be found with this risk: accept more (--risk)"
+    return f"The smallest that they find with it is --slow {_percent(smallest)}"
 
 
 def _efforts(made: FleetPlan) -> Section:
@@ -63,11 +70,11 @@ def _efforts(made: FleetPlan) -> Section:
 
 
 def _samples(made: FleetPlan) -> Section:
-    bad, nodes = made.wanted.bad, made.wanted.nodes
+    slow, nodes = made.wanted.slow_nodes, made.wanted.nodes
     repeats = list(made.samples[0].accepted)
     rows = [_sample(one, repeats) for one in made.samples]
     return table(
-        f"risk of accepting a fleet of which {_percent(bad)} ({counted(round(bad * nodes), 'node')}) are so slow",
+        f"risk of accepting a fleet with {counted(slow, 'node')} so slow ({100 * slow / nodes:.2g}%)",
         rows,
         Heading("nodes tested", "", whole, True),
         *(Heading(counted(each, "repeat"), "", _risk, True) for each in repeats),
