@@ -81,7 +81,7 @@ _FORMS: dict[MarkKind, tuple[str, Unit]] = {
     ),
     "outlived its fence": ("a process of the launch group outlived its isolation: {what}", ""),
     "unequal page cache": ("page caches of the tenants differ by {value} of an allocation (limit {limit})", "%"),
-    "neighbours lost": ("{value} of {what} neighbors were lost during the launch group", ""),
+    "neighbours lost": ("{value} of {what} neighbors lost during the launch group", ""),
     "siblings shared": ("SMT siblings shared between tenants", ""),
     "scheduling": ("ran with {what}", ""),
     "orchestrator paused": ("mnb was paused for {value} (limit {limit})", "s"),

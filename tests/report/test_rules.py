@@ -474,7 +474,7 @@ def test_a_lost_neighbour_that_the_record_marks_breaks_only_what_refuses_marks(f
 
     tampering.record(marked)(folder)
     assert by_id(verify(folder, Rules()))["R17"].result == "pass"
-    assert "neighbors were lost" in by_id(verify(folder, Rules(marks_refused=True)))["R22"].reasons[0]
+    assert "neighbors lost" in by_id(verify(folder, Rules(marks_refused=True)))["R22"].reasons[0]
 
 
 def dated(content: dict[str, Any], by_s: float) -> None:

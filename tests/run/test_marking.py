@@ -227,7 +227,7 @@ def test_every_kind_has_its_words() -> None:
         "averaging window shortened to 2 s",
         "options overridden: batch_size, workers",
         "data of milabench 2020: set",
-        "1 of 3 neighbors were lost during the launch group",
+        "1 of 3 neighbors lost during the launch group",
         "SMT siblings shared between tenants",
         "device 0: precision fp32 requested, tf32 ran",
     ]

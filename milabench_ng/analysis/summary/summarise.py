@@ -148,7 +148,7 @@ def _check_copies(folder: ReducedFolder) -> None:
     for run_id, times in Counter(manifest.run_id for manifest in folder.manifests).items():
         if times > 1:
             raise InputError(
-                f"{folder.source}: the run {run_id} is there {times} times, in folders below it. Report one of "
+                f"{folder.source}: the run {run_id} is there {times} times, in folders below it. Name one of "
                 "them, or remove the copies"
             )
 

@@ -83,7 +83,7 @@ def _failures(report: Report) -> Iterator[Fact]:
         causes = Counter(failed.cause for _, failed in report.failed)
         causes["unreadable"] += len(report.summary.problems)
         named = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
-        what = "were not run" if set(+causes) == {"missing"} else f"failed ({named})"
+        what = "without a record" if set(+causes) == {"missing"} else f"failed ({named})"
         beyond = rate.exceeds(FAILURE_LIMIT)
         least = f"failure rate at least {rate.least:.2%} (95% confidence), limit {FAILURE_LIMIT:.2%}"
         text = f"{rate.fail} of {rate.n} launches {what}: {least}"
