@@ -20,13 +20,12 @@ from milabench_ng.cli.fleet_request import (
     words,
 )
 from milabench_ng.cli.options import FormOption, ProfileOption, Whole
-from milabench_ng.fleet.adopting import LAUNCHER as NO_LAUNCHER
 from milabench_ng.fleet.adopting import adopt as adopt_results
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers import registry
 from milabench_ng.fleet.launchers.interface import Asked, Launcher
 from milabench_ng.fleet.launchers.slurm import in_allocation, submit
-from milabench_ng.fleet.manifest import FleetManifest, new_fleet_id
+from milabench_ng.fleet.manifest import ADOPT_AGAIN, ADOPTED, FleetManifest, new_fleet_id, require_same_variables
 from milabench_ng.fleet.nodes import node_set
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.fleet.retesting import missing_nodes, nodes_left
@@ -42,6 +41,7 @@ from milabench_ng.present.render.sections import Form
 from milabench_ng.present.writers import write
 from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.names import file_digest
+from milabench_ng.records.worker_variables import of_messages
 
 fleet = cyclopts.App(name="fleet", help="Run the same profile on many nodes, and judge each of them.")
 fleet.command("milabench_ng.cli.fleet_plan:plan")
@@ -64,8 +64,8 @@ def run(
 
     Outside an allocation of Slurm, --launcher slurm submits a job that does so, and ends.
 
-    Exit code: 0 if all nodes pass, 1 if one is slow, faulty or lost, or a launch failed, 2 for bad input and unequal
-    software, 3 if it is not decided.
+    Exit code: 0 if all nodes and links pass, 1 if one is slow, faulty, broken or lost, or a launch failed, 2 for bad
+    input and unequal software, 3 if it is not decided.
 
     Example: mnb fleet run standard --launcher slurm --nodes 16 --jobs '--repeat 3' -o acceptance -- --partition=gpu
 
@@ -103,6 +103,7 @@ def run(
         retests=options.retests,
         network=options.network,
         over_nodes=asked.over_nodes,
+        variables=of_messages(os.environ),
         rendezvous=options.rendezvous,
         node_folder=f"{options.node_folder}/mnb-fleet-{fleet_id}",
     )
@@ -152,6 +153,7 @@ def resume(folder: Path, /) -> int:
         A fleet folder.
     """
     found = FleetFolder.read(folder)
+    require_same_variables(found.manifest, os.environ)
     left = nodes_left(found)
     if not left:
         _tell("nothing left to do: the results of all nodes are here")
@@ -159,7 +161,8 @@ def resume(folder: Path, /) -> int:
     if found.manifest.launcher == "slurm" and not in_allocation():
         command = (*own_command(), "fleet", "resume", str(folder.absolute()))
         options = (*found.manifest.engine, f"--nodelist={','.join(left)}")
-        return submit(slurm_script(len(left), command, options, f"{folder.absolute()}-%j.log"))
+        log = f"{folder.absolute()}-%j.log"
+        return submit(slurm_script(len(left), command, options, log, found.manifest.variables))
     return _judged(go_on(found, _reached(found.manifest), tuple(sys.argv), _tell))
 
 
@@ -198,11 +201,8 @@ def status(folder: Path, /, *, form: FormOption = "table") -> int:
 
 def _reached(manifest: FleetManifest) -> Launcher:
     """The launcher of a fleet that goes on. Raises InputError if nobody started its nodes through one."""
-    if manifest.launcher == NO_LAUNCHER:
-        raise InputError(
-            "made by `mnb fleet adopt`, so mnb cannot reach its nodes. Bring their results, remove fleet.json and "
-            "fleet.jsonl, and adopt again"
-        )
+    if manifest.launcher == ADOPTED:
+        raise InputError(f"made by `mnb fleet adopt`, so mnb cannot reach its nodes. To go on, {ADOPT_AGAIN}")
     return registry.make(manifest.launcher, Asked(known=manifest.nodes, engine=manifest.engine))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import cyclopts
 
 from milabench_ng.cli.fleet_request import (
@@ -19,6 +21,7 @@ from milabench_ng.model.files import read_text
 from milabench_ng.model.plain import plain
 from milabench_ng.model.profile import parse_profile
 from milabench_ng.model.shipped import profile_file
+from milabench_ng.records.worker_variables import of_messages
 
 render = cyclopts.App(name="render", help="Print what a batch system would be given, and submit nothing.")
 
@@ -98,6 +101,7 @@ def k8s(
         suite=file.stem,
         profile=text,
         arguments=arguments,
+        variables=of_messages(os.environ),
     )
     print(indexed_job(asked), end="")
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import shlex
 import shutil
 import sys
@@ -27,6 +28,7 @@ from milabench_ng.model.shipped import profile_file
 from milabench_ng.model.units import parse_seconds
 from milabench_ng.records.links import NodesLaunch
 from milabench_ng.records.window import MEASURED_BY
+from milabench_ng.records.worker_variables import of_messages
 
 FleetOutput = Annotated[Path, Parameter(name=["--output", "-o"], help="The fleet folder, which must be new.")]
 OVER_NODES = ("scaling", "collectives")
@@ -65,7 +67,7 @@ OverNodesOption = Annotated[
     Parameter(
         negative="",
         help="When the nodes have worked by themselves, run the tests of `scaling` and `collectives` of the "
-        "profile over 1, 2, 4 ... and all nodes.",
+        "profile over 1, 2, 4 ... and all nodes. They leave no records, and do not count for the score.",
     ),
 ]
 
@@ -155,7 +157,9 @@ def script_of(asked: FleetRequest, nodes: int | None, options: tuple[str, ...]) 
     given = ("--", *options) if options else ()  # to be recorded, for a resume
     output = asked.options.output.absolute()
     words = (str(asked.file.absolute()), "--launcher=slurm", f"--output={output}", *asked.options.words(), *given)
-    return slurm_script(nodes, (*own_command(), "fleet", "run", *words), options, f"{output}-%j.log")
+    return slurm_script(
+        nodes, (*own_command(), "fleet", "run", *words), options, f"{output}-%j.log", of_messages(os.environ)
+    )
 
 
 def given_to_jobs(profile: Path, words: Sequence[str]) -> Mapping[str, Any]:
@@ -181,14 +185,12 @@ def launches_over_nodes(profile: AnyProfile, given: Mapping[str, Any]) -> tuple[
             test=name,
             workload=test.workload,
             unit=known[test.workload].unit,
-            arguments={**known[test.workload].defaults, **arguments, "max_count": 0},
+            arguments={**known[test.workload].defaults, **test.arguments, "max_count": 0},
             least_devices=test.least_devices,
             window_s=_window_s(given),
         )
         for name, test in tests
         if test.workload in OVER_NODES and name in picked
-        if len(arguments := {key: one for key, one in test.arguments.items() if not isinstance(one, dict)})
-        == len(test.arguments)
     )
     if not found:
         raise InputError(f"--over-nodes: the profile {profile.suite} has no test of {' or '.join(OVER_NODES)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,15 +12,20 @@ import msgspec
 from milabench_ng.fleet.nodes import NodeName
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, convert_json, read_json
-from milabench_ng.model.plain import plain, whole_json
+from milabench_ng.model.plain import plain, short, whole_json
 from milabench_ng.model.units import utc_now
 from milabench_ng.records.links import NodesLaunch
 from milabench_ng.records.manifest import ProfileText
+from milabench_ng.records.names import FLEET_MANIFEST
 from milabench_ng.records.origin import require_schema, written_by
+from milabench_ng.records.worker_variables import of_messages
 
 FLEET_SCHEMA = 1
-FLEET_MANIFEST = "fleet.json"
 MOST_RETESTS = 20
+ADOPTED = "none"
+"""The launcher of a fleet that `mnb fleet adopt` made: nobody can be reached."""
+ADOPT_AGAIN = "bring the results of its nodes, remove fleet.json and fleet.jsonl, and adopt again"
+"""How such a fleet goes on."""
 
 
 class FleetManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +58,8 @@ class FleetManifest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether nodes also meet in pairs and rings."""
     over_nodes: tuple[NodesLaunch, ...] = ()
     """Launches whose ranks are on several nodes."""
+    variables: dict[str, str] = {}
+    """Of the fabric (``NCCL_*`` and others), as they were where the fleet was started: every node has them."""
     rendezvous: str = ""
     """Where nodes find the host that started them; empty: as the launcher says."""
     node_folder: str
@@ -61,6 +69,20 @@ class FleetManifest(msgspec.Struct, frozen=True, kw_only=True):
 def new_fleet_id() -> str:
     """A name that no other fleet has."""
     return f"{utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def require_same_variables(manifest: FleetManifest, here: Mapping[str, str]) -> None:
+    """Raise InputError if variables of the fabric are set ``here`` that the fleet's nodes did not have.
+
+    A switch that is set here only would not reach the nodes, and nobody would see it.
+    """
+    for name, value in of_messages(here).items():
+        if manifest.variables.get(name) != value:
+            had = f"{name}={short(manifest.variables[name])}" if name in manifest.variables else f"no {name}"
+            raise InputError(
+                f"{name}={short(value)} is set here, and the nodes of this fleet had {had}. Unset it, or start a new "
+                "fleet"
+            )
 
 
 def encode_fleet_manifest(manifest: FleetManifest) -> bytes:

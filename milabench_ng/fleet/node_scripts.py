@@ -41,7 +41,7 @@ def run_script(manifest: FleetManifest, session: SessionName, *, begins_at: floa
     words = shlex.join((*manifest.mnb, "jobs", f"./{profile}", *manifest.arguments, "-o", session))
     wait = "" if begins_at is None else f"begin {begins_at:.3f}\n"
     script = f"""\
-here={shlex.quote(manifest.node_folder)}/{NODE_WORD}
+{exports(manifest.variables)}here={shlex.quote(manifest.node_folder)}/{NODE_WORD}
 mkdir -p "$here" && cd "$here" || exit 2
 exec 9>>.lock && flock 9 || exit 2
 child=
@@ -80,15 +80,12 @@ begin() {
 """
 
 
-def meeting_script(manifest: FleetManifest, head: str, port: int, variables: Mapping[str, str], limit_s: float) -> str:
-    """Meet the other nodes at ``head``, a word of sh, and print what they show each other.
-
-    ``variables``: of the fabric, as they are where the fleet was started.
-    """
+def meeting_script(manifest: FleetManifest, head: str, port: int, limit_s: float) -> str:
+    """Meet the other nodes at ``head``, a word of sh, and print what they show each other."""
     mnb = shlex.join((*manifest.mnb, "fleet", "meet"))
     at = shlex.quote(manifest.rendezvous) if manifest.rendezvous else head
     words = f"{mnb} {at} {port} {NODE_WORD}"
-    return f"{exports(variables)}exec timeout --foreground -k 5 {limit_s:.0f} {words}\n"
+    return f"{exports(manifest.variables)}exec timeout --foreground -k 5 {limit_s:.0f} {words}\n"
 
 
 def exports(variables: Mapping[str, str]) -> str:

@@ -19,6 +19,10 @@ from milabench_ng.model.units import utc_stamp
 MANIFEST = "run.json"
 LEDGER = "ledger.jsonl"
 EVENTS = "events.jsonl"
+FLEET_MANIFEST = "fleet.json"
+"""Of a fleet folder, which holds the result folders of many nodes."""
+FLEET_PACKING_LIST = "fleet-bundle.json"
+"""Another name than that of a run's bundle: whoever reads one of them does not take the other for it."""
 RECORD_NAME = re.compile(r"(?P<test>[^/\n]+)\.J(?P<job_id>\d+\.\d+[a-z]?)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
 STAMPS = "stamps"
 """Folder of what others vouch for: requests for time stamps on the ledger, and the answers."""

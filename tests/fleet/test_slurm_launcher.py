@@ -85,10 +85,10 @@ exec /opt/mnb/bin/mnb fleet run standard '--jobs=--repeat 3'
 def test_the_script_is_this_one() -> None:
     command = ("/opt/mnb/bin/mnb", "fleet", "run", "standard", "--jobs=--repeat 3")
     options = ("--partition=gpu", '--comment=node "7" too')
-    assert slurm_script(16, command, options, "/home/a/acceptance-%j.log") == SCRIPT
+    assert slurm_script(16, command, options, "/home/a/acceptance-%j.log", {}) == SCRIPT
     for option in ("gpu", "--comment=a\n#SBATCH --uid=0"):
         with pytest.raises(InputError, match="expected an option of sbatch"):
-            slurm_script(1, command, (option,), "log")
+            slurm_script(1, command, (option,), "log", {})
 
 
 def test_what_is_submitted_can_be_read_before(capsys: pytest.CaptureFixture[str]) -> None:

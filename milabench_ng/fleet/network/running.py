@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +34,6 @@ from milabench_ng.records.links import (
     RankResult,
     Round,
 )
-from milabench_ng.records.worker_variables import of_messages
 
 _MOST_LINES = 100_000
 """Of one node."""
@@ -100,7 +98,7 @@ def meet(fleet: FleetFolder, launcher: Launcher, plan: MeetingPlan) -> Meeting:
         late = Path(room, "left")
         with _place(plan, _LOCAL if launcher.head == _LOCAL else "", Path(room), late) as port:
             limit_s = plan.start_s + (len(plan.rounds) + 1) * plan.round_s
-            script = meeting_script(fleet.manifest, launcher.head, port, of_messages(os.environ), limit_s)
+            script = meeting_script(fleet.manifest, launcher.head, port, limit_s)
             with launcher.run(plan.nodes, script, heard.line) as ended:
                 left |= {one.node: _why(one) for one in ended if one.status != 0}
         for line in late.read_bytes().splitlines() if late.exists() else ():

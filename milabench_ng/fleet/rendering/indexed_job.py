@@ -7,7 +7,7 @@ the name of its node. `mnb fleet adopt` makes a fleet folder of that.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -40,6 +40,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The text."""
     arguments: Sequence[str] = ()
     """Of `mnb jobs`."""
+    variables: Mapping[str, str] = {}
+    """Of the fabric."""
 
 
 def indexed_job(asked: JobRequest) -> str:
@@ -96,7 +98,10 @@ def _container(asked: JobRequest) -> Object:
         "name": "mnb",
         "image": asked.image,
         "command": ["sh", "-c", _SCRIPT.format(command=shlex.join(words), summary=shlex.join(summary))],
-        "env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "env": [
+            {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            *({"name": name, "value": value} for name, value in asked.variables.items()),
+        ],
         "resources": {"limits": {"nvidia.com/gpu": str(asked.gpus)}} if asked.gpus else {},
         "securityContext": {"privileged": True},  # writes cgroups, to isolate tenants
         "volumeMounts": [
