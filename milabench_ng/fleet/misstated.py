@@ -1,6 +1,7 @@
 """Whether the summary that a node made of its records is what its records say. Pure.
 
-Another machine computes logarithms with other last digits, so numbers may differ by a billionth.
+Another machine computes logarithms with other last digits, so numbers may differ by a billionth. What is zero on one
+machine may be a rest of rounding on the other.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from typing import Any
 
 import msgspec
 
-from milabench_ng.analysis.summary.folder import encode_summary
+from milabench_ng.analysis.summary.folder import decode_summary, encode_summary
 from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import short
 
 _ALIKE = 1e-9
+_ZERO = 1e-12
+"""Smaller than any number that a summary is read for."""
 _MOST = 3
 """So many differences are told of a summary."""
 _ABSENT = "nothing"
@@ -25,15 +29,19 @@ _ABSENT = "nothing"
 def misstated(stated: bytes, found: Summary) -> Iterator[str]:
     """In what the summary ``stated`` (JSON) is not that of the records, ``found``."""
     try:
-        said = msgspec.json.decode(stated)
-    except msgspec.DecodeError as error:
-        yield f"its summary is not JSON: {short(error)}"
+        said = decode_summary(stated, "its summary")
+    except InputError as error:
+        yield str(error)
         return
-    if isinstance(said, dict) and isinstance(said.get("provenance"), dict):
-        said["provenance"]["source"] = found.provenance.source  # where the folder lay
-    differences = _differences("", said, msgspec.json.decode(encode_summary(found)))
+    lay = msgspec.structs.replace(said.provenance, source=found.provenance.source)
+    same_place = msgspec.structs.replace(said, provenance=lay)
+    differences = _differences("", _plain(same_place), _plain(decode_summary(encode_summary(found).encode(), "")))
     for where, one, other in islice(differences, _MOST):
         yield f"its summary says {short(repr(one))} of {where}, and its records {short(repr(other))}"
+
+
+def _plain(summary: Summary) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(summary))
 
 
 def _differences(where: str, one: Any, other: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -45,7 +53,7 @@ def _differences(where: str, one: Any, other: Any) -> Iterator[tuple[str, Any, A
         for place, (a, b) in enumerate(zip_longest(one, other, fillvalue=_ABSENT)):
             yield from _differences(f"{where} {place}", a, b)
     elif isinstance(one, int | float) and isinstance(other, int | float):
-        if not math.isclose(one, other, rel_tol=_ALIKE):
+        if not math.isclose(one, other, rel_tol=_ALIKE, abs_tol=_ZERO):
             yield where, one, other
     elif one != other:
         yield where, one, other

@@ -11,11 +11,14 @@ import msgspec
 import pytest
 from made_folders import session_folder, write_fleet
 
+from milabench_ng.analysis.summary.folder import encode_summary
 from milabench_ng.cli import call
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import FLEET_LEDGER, Collected, check_fleet_chain, next_line
+from milabench_ng.fleet.misstated import misstated
 from milabench_ng.fleet.summaries import encoded
 from milabench_ng.records.names import file_digest
+from milabench_ng.verification.opening import opened
 
 NODES = ("gpu1", "gpu2", "gpu3")
 Verify = Callable[..., tuple[int, str, str]]
@@ -111,6 +114,36 @@ def test_a_summary_that_its_records_do_not_bear_out_is_told(fleet: Path, verify:
         assert ("gpu1 screen: its summary says" in printed) == bool(broken)
     file.write_text("{}")
     assert "gpu1 screen: its summary is not the one that was collected" in verify(fleet)[1]
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        b"[" * 100_000,
+        b'{"schema": 1, "tests": ' + b"[" * 900 + b"]" * 900 + b"}",
+        b'{"schema": 1, "devices": 1' + b"0" * 4000 + b"}",
+    ],
+    ids=["open", "deep", "large"],
+)
+def test_no_summary_stops_the_verifier(fleet: Path, stated: bytes) -> None:
+    (first, *_) = FleetFolder.read(fleet).sessions
+    with opened(first.path) as there:
+        (told,) = misstated(stated, there.summary)
+    assert told.startswith("its summary: ")
+
+
+def test_a_rest_of_rounding_is_no_misstatement(fleet: Path) -> None:
+    (first, *_) = FleetFolder.read(fleet).sessions
+    with opened(first.path) as there:
+        found = there.summary
+    rows = {label: msgspec.structs.replace(row, peak_memory=0.0) for label, row in found.tests.items()}
+    none, rest = (
+        msgspec.structs.replace(
+            found, tests={label: msgspec.structs.replace(row, peak_memory=size) for label, row in rows.items()}
+        )
+        for size in (0.0, 1e-17)
+    )
+    assert list(misstated(encode_summary(rest).encode(), none)) == []
 
 
 def tell_again(fleet: Path, **changed: str) -> None:
