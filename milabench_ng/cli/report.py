@@ -77,7 +77,7 @@ def report(
     Of a fleet folder, print the verdict on every node.
 
     Exit code: 0, 1 if a launch failed, the score is invalid or a rule is broken, 2 for bad input. Of a fleet: 1 if a
-    node is slow, faulty or lost, 3 if one is undecided.
+    node or link is slow, faulty, broken or lost, 3 if one is undecided.
 
     Example: mnb report results --compare baselines/v100.json --price 15000
 

@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -30,12 +31,12 @@ from milabench_ng.fleet.ledger import (
     check_fleet_chain,
     standings,
 )
-from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, read_fleet_manifest
+from milabench_ng.fleet.manifest import FleetManifest, read_fleet_manifest
 from milabench_ng.fleet.nodes import NODE, SCREEN, SESSION, NodeName, SessionName
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, is_locked, read_content
-from milabench_ng.records.ledger import Chain, Finished, check_chain
-from milabench_ng.records.names import LEDGER
+from milabench_ng.records.ledger import Chain, Finished
+from milabench_ng.records.names import FLEET_MANIFEST, LEDGER
 from milabench_ng.verification.opening import beginning
 
 NODES = "nodes"
@@ -60,8 +61,7 @@ class NodeSession(msgspec.Struct, frozen=True):
         """What it is called in messages."""
         return f"{self.node} {self.session}"
 
-    @property
-    def ledger(self) -> bytes:
+    def read_ledger(self) -> bytes:
         """The content of its untrusted ledger; empty if there is none, or none that can be read."""
         try:
             if self.path.name.endswith(PACKED):
@@ -69,17 +69,6 @@ class NodeSession(msgspec.Struct, frozen=True):
             return read_content(self.path / LEDGER, LARGE, os.O_NOFOLLOW)
         except (InputError, OSError):
             return b""
-
-    @property
-    def chain(self) -> Chain:
-        """Its ledger as read."""
-        return check_chain(self.ledger)
-
-    @property
-    def status(self) -> int | None:
-        """How it ended by its own ledger, 1 if a launch failed; None if launches are missing."""
-        last = next(reversed(self.chain.events), None)
-        return int(last.failed > 0) if isinstance(last, Finished) and not last.missing else None
 
 
 class FleetFolder(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +121,14 @@ class FleetFolder(msgspec.Struct, frozen=True, kw_only=True):
     def collected(self) -> Mapping[Key, Collected]:
         """What was last collected of every session."""
         return {(one.node, one.session): one for one in self.ledger.events if isinstance(one, Collected)}
+
+
+def status_of(chain: Chain) -> Literal[0, 1] | None:
+    """How a session ended by its own ledger, 1 if a launch failed; None if launches are missing. Pure."""
+    last = next(reversed(chain.events), None)
+    if not isinstance(last, Finished) or last.missing:
+        return None
+    return 1 if last.failed else 0
 
 
 def is_fleet(path: Path) -> bool:

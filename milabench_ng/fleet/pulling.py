@@ -24,6 +24,8 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.verification.opening import beginning
 
 _KEPT_IN_MEMORY = 1 << 20
+_OF_SUM = 64
+"""Digits of a SHA-256."""
 _MOST = 1 << 31
 """Packed bytes of one node."""
 
@@ -44,10 +46,10 @@ class Parcel:
     def add(self, line: bytes) -> None:
         """The hash, or one line of base64."""
         if not self._stated:
-            self._stated = line.decode(errors="backslashreplace").strip()
+            self._stated = line[:_OF_SUM].decode(errors="backslashreplace").strip()
             return
         self._lines.append(line)
-        self._size += len(line)
+        self._size += len(line) + 1  # a blank line takes memory, too
         if self._size > _KEPT_IN_MEMORY:
             self._write()
 
@@ -136,7 +138,7 @@ def _kept(file: Path, sha256: str, session: NodeSession) -> Collected:
 
 def _make_way(session: NodeSession, ledger: bytes) -> None:
     """An earlier state of what now comes is replaced; what is not one gets another name."""
-    if not session.path.exists() or ledger.startswith(session.ledger):
+    if not session.path.exists() or ledger.startswith(session.read_ledger()):
         return
     names = (session.path.with_name(f"{session.session}.aside-{number}{PACKED}") for number in itertools.count(1))
     os.rename(session.path, next(name for name in names if not os.path.lexists(name)))

@@ -12,6 +12,7 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.measuring import FleetResults, SessionOfNode
 from milabench_ng.fleet.network.launches import OverNodesReport, read_over_nodes
+from milabench_ng.fleet.network.meetings import MeetingName, meetings_left
 from milabench_ng.fleet.network.report import NetworkReport, read_network, with_network
 from milabench_ng.fleet.nodes import SCREEN, NodeName, nodes_by_value
 from milabench_ng.fleet.verdicts.judging import judge
@@ -27,7 +28,7 @@ class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     """Empty without groups."""
     per_node: float | None
-    """Its score in the screen."""
+    """Its score in the screen; None unless it ran all weighted tests."""
     device_hours: float
     ratios: tuple[float | None, ...]
     """Of the screen: its rate over the fleet's median, one per test."""
@@ -90,6 +91,8 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
     tests: tuple[TestOfFleet, ...]
     score: FleetScore | None
     differing: tuple[Differing, ...]
+    marks: tuple[str, ...]
+    """The comparability warnings that all nodes have."""
     device_hours: float
     grouped: bool
     pending: tuple[NodeName, ...] = ()
@@ -99,11 +102,15 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
     network: NetworkReport | None = None
     """None if nodes did not meet."""
     over_nodes: OverNodesReport | None = None
+    unmet: tuple[MeetingName, ...] = ()
+    """The meetings that are still to be held."""
 
     @property
     def exit_code(self) -> int:
-        """That of the verdict; a fleet that is not whole is undecided."""
-        return self.verdict.exit_code or (3 if self.pending else 0)
+        """1 if a node, a link or a launch over nodes is not as it should be, 3 if one is undecided or missing."""
+        codes = {self.verdict.exit_code, 3 if self.pending or self.unmet else 0}
+        codes |= {one.exit_code for one in (self.network, self.over_nodes) if one is not None}
+        return 1 if 1 in codes else max(codes)
 
 
 class Judging(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +148,7 @@ def build_fleet_report(source: str, folder: FleetFolder, results: FleetResults, 
         tests=_tests(fleet, results.units),
         score=_score(list(screens.values()), len(fleet.nodes), asked.price),
         differing=_differing(screens.values()),
+        marks=_shared_marks(screens.values()),
         device_hours=math.fsum(hours.values()),
         grouped=asked.groups is not None,
         pending=results.pending,
@@ -153,6 +161,7 @@ def build_fleet_report(source: str, folder: FleetFolder, results: FleetResults, 
         going_on=folder.going_on,
         network=network,
         over_nodes=over_nodes,
+        unmet=meetings_left(folder),
     )
 
 
@@ -197,7 +206,7 @@ def _tests(fleet: Measured, units: Mapping[str, str]) -> tuple[TestOfFleet, ...]
 
 def _score(screens: Sequence[SessionOfNode], nodes: int, price: float | None) -> FleetScore | None:
     """Of the nodes that ran all weighted tests; None if there is none."""
-    scored = sorted((one.per_node, one.node, one.unit) for one in screens if one.per_node and one.status == "complete")
+    scored = sorted((one.per_node, one.node, one.unit) for one in screens if one.per_node)
     if not scored:
         return None
     values = [value for value, *_ in scored]
@@ -211,6 +220,11 @@ def _score(screens: Sequence[SessionOfNode], nodes: int, price: float | None) ->
         total=math.fsum(values),
         price_per_node=price,
     )
+
+
+def _shared_marks(screens: Iterable[SessionOfNode]) -> tuple[str, ...]:
+    first, *others = [one.marks for one in screens] or [()]
+    return tuple(mark for mark in first if all(mark in marks for marks in others))
 
 
 def _differing(screens: Iterable[SessionOfNode]) -> tuple[Differing, ...]:

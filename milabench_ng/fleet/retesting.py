@@ -8,7 +8,7 @@ from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import Collected, Retested, Standing
 from milabench_ng.fleet.measuring import results_of
-from milabench_ng.fleet.network.running import meetings_left
+from milabench_ng.fleet.network.meetings import meetings_left
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName, retest
 from milabench_ng.fleet.summaries import summaries
 from milabench_ng.fleet.verdicts.screening import Suspicion, suspicious

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.fleet.folder import FleetFolder, NodeSession, session_file
+from milabench_ng.fleet.folder import FleetFolder, NodeSession, session_file, status_of
 from milabench_ng.fleet.launchers.interface import Ended, Launcher
 from milabench_ng.fleet.ledger import (
     Clock,
@@ -25,8 +25,9 @@ from milabench_ng.fleet.ledger import (
     NodeStarted,
     Retested,
 )
-from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest
-from milabench_ng.fleet.network.running import hold_meeting, meetings_left
+from milabench_ng.fleet.manifest import FleetManifest
+from milabench_ng.fleet.network.meetings import MEETINGS, meetings_left
+from milabench_ng.fleet.network.running import hold_meeting
 from milabench_ng.fleet.node_scripts import checkup_script, pull_script, run_script
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
 from milabench_ng.fleet.preflight import (
@@ -44,10 +45,13 @@ from milabench_ng.fleet.preflight import (
 )
 from milabench_ng.fleet.pulling import Pull, pulling
 from milabench_ng.fleet.retesting import missing_nodes, picked, retests_left
+from milabench_ng.fleet.still_working import still_working
 from milabench_ng.fleet.writer import FleetWriter, make_fleet, require_new
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import short
 from milabench_ng.model.units import counted, utc_iso, utc_now
+from milabench_ng.records.ledger import check_chain
+from milabench_ng.records.names import FLEET_MANIFEST
 
 T = TypeVar("T")
 Tell = Callable[[str], None]
@@ -202,9 +206,10 @@ def _retest(work: Work) -> None:
 
 def _network(work: Work) -> None:
     """Have the nodes meet whose screen has ended."""
-    fleet = FleetFolder.read(work.folder)
-    for name in meetings_left(fleet):
-        hold_meeting(fleet, work.launcher, work.writer, work.tell, name)
+    for name in MEETINGS:
+        fleet = FleetFolder.read(work.folder)
+        if name in meetings_left(fleet) and not hold_meeting(fleet, work.launcher, work.writer, work.tell, name):
+            return
 
 
 def run_session(
@@ -218,7 +223,10 @@ def run_session(
     with pulling(work.folder, session, nodes) as pull:
         work.writer.tell(*(NodeStarted(node=node, session=session) for node in nodes))
         work.tell(f"{session}: {counted(len(nodes), 'node')} at work ...")
-        with work.launcher.run(nodes, script, pull.heard) as ended:
+        with (
+            still_working(session, len(nodes), lambda: len(nodes) - len(pull.parcels) + len(lost), work.tell),
+            work.launcher.run(nodes, script, pull.heard) as ended,
+        ):
             for place, one in enumerate(ended, 1):
                 done = f"({place} of {len(nodes)})"
                 if one.status not in (0, 1):
@@ -248,7 +256,8 @@ def _keep(work: Work, pull: Pull, node: NodeName, problem: str = "", status: int
     """Keep what a node has sent; ``status``: with which its session ended, if it said so."""
     made = pull.keep(node, problem)
     if status is None and isinstance(made, Collected):
-        status = NodeSession(node, pull.session, session_file(work.folder, node, pull.session)).status
+        here = NodeSession(node, pull.session, session_file(work.folder, node, pull.session))
+        status = status_of(check_chain(here.read_ledger()))
     if status is not None:
         work.writer.tell(NodeEnded(node=node, session=pull.session, status=1 if status else 0))
     work.writer.tell(made)

@@ -13,9 +13,9 @@ import msgspec
 
 from milabench_ng.fleet.bundling import OpenedFleet
 from milabench_ng.fleet.folder import PACKED, FleetFolder, NodeSession
-from milabench_ng.fleet.ledger import Collected, NetworkMeasured, digest_of
+from milabench_ng.fleet.ledger import Collected, digest_of
 from milabench_ng.fleet.misstated import misstated
-from milabench_ng.fleet.network.meetings import MEETINGS, meeting_digest
+from milabench_ng.fleet.network.meetings import MEETINGS, last_held, meeting_digest
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
 from milabench_ng.fleet.summaries import kept_content, workers
 from milabench_ng.model.errors import InputError
@@ -131,7 +131,7 @@ def _other_than_collected(session: NodeSession, collected: Collected | None, sta
     if collected is None:
         yield "fleet.jsonl does not say that it was collected"
         return
-    if collected.ledger_sha256 != digest_of(session.ledger):
+    if collected.ledger_sha256 != digest_of(session.read_ledger()):
         yield "its ledger is not the one that was collected"
     if session.path.name.endswith(PACKED) and collected.sha256 and collected.sha256 != sha256_of(session.path):
         yield "its packed folder is not the one that was collected"
@@ -149,8 +149,8 @@ def _of_the_whole(fleet: FleetFolder, found: Iterable[VerifiedSession]) -> Itera
     """What breaks the fleet's ledger, what it does not say of the results, and what does not belong there."""
     yield from (f"fleet.jsonl: {problem}" for problem in fleet.ledger.problems)
     yield from (f"{one.node} {one.session}: {why}" for one in found for why in one.misstated)
-    met = {one.meeting: one.sha256 for one in fleet.ledger.events if isinstance(one, NetworkMeasured)}
+    held = last_held(fleet.ledger.events)
     for meeting in MEETINGS:
-        if met.get(meeting, "") != meeting_digest(fleet.path, meeting):
+        if (held[meeting].sha256 if meeting in held else "") != meeting_digest(fleet.path, meeting):
             yield f"network/{meeting}.jsonl is not what fleet.jsonl says"
     yield from (f"nodes/{name} belongs to no node of the fleet" for name in fleet.strangers)

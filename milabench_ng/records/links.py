@@ -9,17 +9,26 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from milabench_ng.model.bounds import LARGEST, SMALLEST
 from milabench_ng.model.catalogue import Scalar
+from milabench_ng.model.profile import ByMemoryClass
 
-HELLO, RESULT, LAUNCH = "mnb-hello ", "mnb-link ", "mnb-launch "
-"""How the lines begin that ranks print."""
+SAYS = "mnb-link "
+"""How the lines begin that nodes and ranks print."""
 LONGEST = 300
 """Characters of a problem: Slurm breaks lines of 1,024."""
 
 Backend = Literal["gloo", "nccl"]
 Shape = Literal["pairs", "ring", "launch"]
-Above = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
+Above = Annotated[float, msgspec.Meta(ge=SMALLEST, le=LARGEST)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+Devices = Annotated[int, msgspec.Meta(ge=0, le=1024)]
+Place = Annotated[int, msgspec.Meta(ge=0, lt=1024)]
+"""Of a device on its node."""
+Problem = Annotated[str, msgspec.Meta(max_length=LONGEST)]
+
+TOO_LATE = 3
+"""Exit status of a node that was left behind."""
 
 
 class NodesLaunch(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +37,8 @@ class NodesLaunch(msgspec.Struct, frozen=True, kw_only=True):
     test: str
     workload: str
     unit: str
-    arguments: dict[str, Scalar | None]
+    arguments: dict[str, Scalar | ByMemoryClass | None]
+    """Those by memory class are chosen on the nodes, where all ranks know the smallest of their devices."""
     least_devices: int = 1
     """With fewer ranks it does not run."""
     window_s: float
@@ -73,7 +83,7 @@ class LinkHello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """What a node is as it comes."""
 
     node: str
-    devices: Count
+    devices: Devices
     """GPUs; 0 on nodes without."""
     interface: str
     """The network interface that gloo uses."""
@@ -86,7 +96,7 @@ class LinkResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
 
     round: Count
     group: Count
-    device: Count
+    device: Place
     """Which device of every node, from 0."""
     node: str
     """Which node tells it."""
@@ -95,7 +105,7 @@ class LinkResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     """10^9 bytes per second that every node sends, and as many that it receives meanwhile."""
     latency_us: Above | None = None
     """Half of a round trip of 4 bytes; of pairs only."""
-    problem: str = ""
+    problem: Problem = ""
 
 
 class RankResult(msgspec.Struct, frozen=True, kw_only=True, tag="launch"):
@@ -103,7 +113,7 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True, tag="launch"):
 
     round: Count
     group: Count
-    device: Count
+    device: Place
     node: str
     backend: Backend
     ranks: Count
@@ -112,7 +122,15 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True, tag="launch"):
     """Items per second of this rank in the window; None if the launch failed."""
     steps: Count = 0
     """All that it did, the same on every rank."""
-    problem: str = ""
+    problem: Problem = ""
+
+
+class LinkBegun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
+    """All nodes that come are there, and this is how they meet."""
+
+    backend: Backend
+    devices: Devices
+    """Of each node."""
 
 
 class LinkLeft(msgspec.Struct, frozen=True, kw_only=True, tag="left"):
@@ -120,6 +138,8 @@ class LinkLeft(msgspec.Struct, frozen=True, kw_only=True, tag="left"):
 
     node: str
     reason: str
+    round: Count
+    """The first that it did not do to its end."""
 
 
 class LinkPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="plan"):
@@ -128,4 +148,8 @@ class LinkPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="plan"):
     plan: MeetingPlan
 
 
-LinkLine = LinkPlanned | LinkHello | LinkResult | RankResult | LinkLeft
+Said = LinkHello | LinkResult | RankResult
+"""By nodes and their ranks."""
+Kept = LinkBegun | LinkLeft
+"""By the store."""
+LinkLine = LinkPlanned | Said | Kept

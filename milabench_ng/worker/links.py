@@ -27,14 +27,13 @@ from milabench_ng.model import signals
 from milabench_ng.model.plain import short
 from milabench_ng.model.units import MIB
 from milabench_ng.records.links import (
-    HELLO,
-    LAUNCH,
     LONGEST,
-    RESULT,
+    SAYS,
+    TOO_LATE,
     LinkHello,
     LinkResult,
     MeetingPlan,
-    RankResult,
+    Said,
     Shape,
     Turn,
 )
@@ -51,21 +50,21 @@ _MOST = 500
 """Exchanges of a sample."""
 _BLOCK_MIB: Mapping[str, float] = {"gloo": 8.0, "nccl": 64.0}
 _LOOK_S = 0.2
-_TOO_LATE = 3
-"""Exit status of a node that was left behind."""
 
 
 def main(host: str, port: str, node: str) -> int:
-    """Take part with all devices of this node; the exit status."""
+    """Take part with all devices of this node; the exit status.
+
+    ``host`` may be in the brackets that addresses of IPv6 have elsewhere.
+    """
+    host = host.removeprefix("[").removesuffix("]")
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # CUDA cannot be used after a fork once it is asked
     interface = os.environ.setdefault("GLOO_SOCKET_IFNAME", _interface(host, int(port)))
     devices = torch.cuda.device_count()
     hello = LinkHello(node=node, devices=devices, interface=interface, variables=of_messages(os.environ))
-    _print(HELLO, hello)
-    children = [_fork(partial(_rank, host, int(port), node, place)) for place in range(max(1, devices))]
-    store = _store(host, int(port), timedelta(seconds=30))
-    store.set(f"devices/{node}", str(devices))
-    return _watch(store, node, children)
+    _print(hello)
+    children = [_fork(partial(_rank, host, int(port), hello, place)) for place in range(max(1, devices))]
+    return _watch(_store(host, int(port), timedelta(seconds=30)), node, children)
 
 
 def _watch(store: TCPStore, node: str, children: list[int]) -> int:
@@ -83,7 +82,7 @@ def _watch(store: TCPStore, node: str, children: list[int]) -> int:
             return 1
         if gone:
             print("the meeting went on without this node, which was too late", file=sys.stderr)
-            return _TOO_LATE
+            return TOO_LATE
         time.sleep(_LOOK_S)
     return 0
 
@@ -104,11 +103,13 @@ def _fork(work: Callable[[], None]) -> int:
     os._exit(0)
 
 
-def _rank(host: str, port: int, node: str, place: int) -> None:
+def _rank(host: str, port: int, hello: LinkHello, place: int) -> None:
     """All rounds of one device."""
+    node = hello.node
     store = _store(host, port, timedelta(seconds=30))
     plan = msgspec.json.decode(store.get("plan"), type=MeetingPlan)
     wait = timedelta(seconds=plan.start_s + plan.round_s)
+    store.set(f"devices/{node}", str(hello.devices))  # before the mark, since it is asked for after that
     store.set(f"ready/-1/{node}/{place}", "")
     for number, one in enumerate(plan.rounds):
         store.wait([f"turn/{number}"], wait)
@@ -125,13 +126,13 @@ def _rank(host: str, port: int, node: str, place: int) -> None:
                 if len(there) == len(members) and ranks >= one.launch.least_devices:
                     rank = there.index(node) * turn.devices + place
                     ran = over_nodes(apart, plan, turn, one.launch, rank, ranks, place)
-                    _print(LAUNCH, msgspec.structs.replace(ran, round=number, group=group, node=node))
+                    _print(msgspec.structs.replace(ran, round=number, group=group, node=node))
             elif len(there) == len(members) or (one.shape == "ring" and len(there) > 1):
                 own = PrefixStore(str(place), apart)
                 result = _meet(own, plan, turn, one.shape, there.index(node), len(there), place)
                 if result.problem or there[0] == node:
                     told = msgspec.structs.replace(result, round=number, group=group, device=place, node=node)
-                    _print(RESULT, told)
+                    _print(told)
         store.set(f"ready/{number}/{node}/{place}", "")
 
 
@@ -216,14 +217,14 @@ def _interface(host: str, port: int) -> str:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.connect(address)
-        own = probe.getsockname()[0]
+        own = probe.getsockname()[0].partition("%")[0]
     found = psutil.net_if_addrs().items()
     return next((name for name, each in found if any(one.address.partition("%")[0] == own for one in each)), "lo")
 
 
-def _print(begins: str, what: LinkHello | LinkResult | RankResult) -> None:
+def _print(what: Said) -> None:
     """One write for a line: the ranks share the output."""
-    os.write(1, begins.encode() + msgspec.json.encode(what) + b"\n")
+    os.write(1, SAYS.encode() + msgspec.json.encode(what) + b"\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Where nodes meet: a store, and who decides when a round is over and who is left behind.
 
 ``python -m milabench_ng.worker.meeting ADDRESS PLAN LEFT`` prints the port of the store, and works until it is ended.
-It appends to ``LEFT`` who has left.
+It appends to ``LEFT`` how nodes meet, and who has left.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from milabench_ng.model import signals
-from milabench_ng.records.links import Backend, LinkLeft, MeetingPlan, Turn
+from milabench_ng.records.links import Backend, Devices, Kept, LinkBegun, LinkLeft, MeetingPlan, Turn
 
 _LOOK_S = 0.01
 
@@ -25,7 +25,7 @@ _LOOK_S = 0.01
 def main(address: str, plan_file: str, left_file: str) -> None:
     """Serve a meeting at ``address``, or at all addresses of this host if it is empty."""
     plan = msgspec.json.decode(Path(plan_file).read_bytes(), type=MeetingPlan)
-    listening = socket.create_server((address, 0), backlog=4096)
+    listening = _listening(address)
     store = TCPStore(
         address or "127.0.0.1",
         listening.getsockname()[1],
@@ -37,7 +37,7 @@ def main(address: str, plan_file: str, left_file: str) -> None:
     store.set("plan", msgspec.json.encode(plan))  # type: ignore[arg-type]
     with Path(left_file).open("ab", buffering=0) as left:
 
-        def tell(one: LinkLeft) -> None:
+        def tell(one: Kept) -> None:
             left.write(msgspec.json.encode(one) + b"\n")
 
         print(store.port, flush=True)
@@ -46,7 +46,15 @@ def main(address: str, plan_file: str, left_file: str) -> None:
         time.sleep(3600)
 
 
-def serve(store: TCPStore, plan: MeetingPlan, tell: Callable[[LinkLeft], None]) -> None:
+def _listening(address: str) -> socket.socket:
+    """At ``address``, or at all of this host, by IPv6 as well where it has that."""
+    if not address and socket.has_dualstack_ipv6():
+        return socket.create_server(("", 0), family=socket.AF_INET6, backlog=4096, dualstack_ipv6=True)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, 0), family=family, backlog=4096)
+
+
+def serve(store: TCPStore, plan: MeetingPlan, tell: Callable[[Kept], None]) -> None:
     """Begin every round as soon as all have done the one before, or its time is over."""
     there = list(plan.nodes)
     turn = Turn(backend="gloo", devices=1, gone=())
@@ -59,15 +67,29 @@ def serve(store: TCPStore, plan: MeetingPlan, tell: Callable[[LinkLeft], None]) 
         for node in marks:
             if node not in there:
                 where = "at the start" if number < 0 else f"after round {number + 1} of {len(plan.rounds)}"
-                tell(LinkLeft(node=node, reason=f"it was not ready in time {where}"))
+                tell(LinkLeft(node=node, round=max(0, number), reason=f"it was not ready in time {where}"))
+        if number < 0:
+            devices = {node: count for node in there if (count := _devices(store, node)) is not None}
+            for node in there:
+                if node not in devices:
+                    tell(LinkLeft(node=node, round=0, reason="it did not say how many devices it has"))
+            there = list(devices)
+            fewest = min(devices.values(), default=0)
+            backend: Backend = "nccl" if fewest else "gloo"
+            turn = Turn(backend=backend, devices=max(1, fewest), gone=())
+            tell(LinkBegun(backend=turn.backend, devices=turn.devices))
         gone = tuple(node for node in plan.nodes if node not in there)
         turn = msgspec.structs.replace(turn, gone=gone)
-        if number < 0:
-            counts: list[int] = [int(store.get(f"devices/{node}")) for node in there]
-            fewest = min(counts) if counts else 0
-            backend: Backend = "nccl" if fewest else "gloo"
-            turn = Turn(backend=backend, devices=max(1, fewest), gone=gone)
         store.set("gone", msgspec.json.encode(gone))  # type: ignore[arg-type]
+
+
+def _devices(store: TCPStore, node: str) -> int | None:
+    """How many devices a node says that it has; None if it says nothing that can be meant."""
+    key = f"devices/{node}"
+    try:
+        return msgspec.json.decode(store.get(key), type=Devices) if store.check([key]) else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _ready(store: TCPStore, marks: dict[str, list[str]], limit_s: float) -> list[str]:

@@ -20,8 +20,10 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 from milabench_ng.bench import Bench
 from milabench_ng.bench.channel import HEADROOM
 from milabench_ng.bench.options import split
+from milabench_ng.model.catalogue import Scalar
 from milabench_ng.model.errors import MnbError
 from milabench_ng.model.events import Event, Full, Slice
+from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.model.plain import short
 from milabench_ng.records.links import LONGEST, MeetingPlan, NodesLaunch, RankResult, Turn
 from milabench_ng.records.window import WindowRule
@@ -101,7 +103,7 @@ def over_nodes(
             timeout=timedelta(seconds=plan.message_s),
             device_id=device if cuda else None,
         )
-        common, own = split(launch.arguments)
+        common, own = split(_chosen(launch, device))
         bench = Bench(
             device=device,
             options=common,
@@ -122,6 +124,18 @@ def over_nodes(
     if not channel.slices:
         return msgspec.structs.replace(blank, problem="it did no step")
     return msgspec.structs.replace(blank, rate=_rate(channel.slices, rule.settle_s), steps=channel.steps)
+
+
+def _chosen(launch: NodesLaunch, device: torch.device) -> dict[str, Scalar | None]:
+    """The options of a launch; of those by memory class, the entries for the smallest device of all ranks."""
+    tables = {name: value for name, value in launch.arguments.items() if isinstance(value, dict)}
+    memory = None
+    if tables and device.type == "cuda":
+        smallest = torch.tensor([torch.cuda.get_device_properties(device).total_memory], device=device)
+        dist.all_reduce(smallest, dist.ReduceOp.MIN)
+        memory = DeviceMemory(device="the smallest device of all nodes", bytes=int(smallest.item()))
+    chosen, _ = choose_entries(tables, memory, launch.test)
+    return {name: chosen[name] if isinstance(value, dict) else value for name, value in launch.arguments.items()}
 
 
 def _rate(slices: Sequence[Slice], settle_s: float) -> float:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from made_folders import write_frame
 
@@ -20,7 +22,7 @@ from milabench_ng.fleet.network.meetings import pairs_seen
 from milabench_ng.fleet.network.running import meet
 from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.events import Slice
-from milabench_ng.records.links import LAUNCH, RESULT, MeetingPlan, NodesLaunch, Round
+from milabench_ng.records.links import Kept, LinkBegun, LinkLeft, MeetingPlan, NodesLaunch, Round
 from milabench_ng.worker.groups import leave
 from milabench_ng.worker.over_nodes import StoreChannel
 from tests.fleet.test_local_fleet import manifest
@@ -31,7 +33,12 @@ SPREAD = NodesLaunch(
     test="spread",
     workload="scaling",
     unit="images",
-    arguments={**read_builtin()["scaling"].defaults, "arch": "resnet18", "batch_size": 2, "image_size": 32},
+    arguments={
+        **read_builtin()["scaling"].defaults,
+        "arch": "resnet18",
+        "batch_size": {"16GiB": 2, "80GiB": 64},
+        "image_size": 32,
+    },
     window_s=1.0,
 )
 MESSAGES = NodesLaunch(
@@ -58,19 +65,49 @@ class Mortal(Local):
     def run(self, nodes: Collection[str], script: str, heard: Heard) -> AbstractContextManager[Iterator[Ended]]:
         def listened(node: str, line: bytes) -> None:
             heard(node, line)
-            if node == "c" and line.startswith((RESULT.encode(), LAUNCH.encode())):
+            if node == "c" and b'"type":"hello"' not in line:
                 self._file.touch()
 
         watch = f"test {{node}} != c || (until test -e {self._file}; do sleep 0.1; done; kill -9 -$$) &\n"
         return super().run(nodes, watch + script, listened)
 
 
-def folder_of(tmp_path: Path, launcher: Local, monkeypatch: pytest.MonkeyPatch) -> FleetFolder:
-    monkeypatch.setenv("NCCL_DEBUG", "it's WARN")
+def folder_of(tmp_path: Path, launcher: Local) -> FleetFolder:
     write_frame(tmp_path / "fleet", launcher.nodes, ())
-    made: FleetManifest = manifest(launcher, tmp_path, (sys.executable, "-m", "milabench_ng"))
+    asked: FleetManifest = manifest(launcher, tmp_path, (sys.executable, "-m", "milabench_ng"))
+    made = msgspec.structs.replace(asked, variables={"NCCL_DEBUG": "it's WARN"})
     found = FleetFolder.read(tmp_path / "fleet")
     return FleetFolder(path=found.path, manifest=made, ledger=found.ledger, sessions=(), strangers=(), going_on=False)
+
+
+def test_a_node_that_says_no_number_of_devices_costs_itself_only() -> None:
+    """Whoever reaches the store can write into it."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    from milabench_ng.worker.meeting import serve
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=5))
+    said = {"a": b"4", "b": b"x", "c": b"2147483648", "d": b"\xff", "f": b"2"}
+    for node in "abcdef":
+        store.set(f"ready/-1/{node}/0", "")
+    for node, count in said.items():
+        store.set(f"devices/{node}", count)  # type: ignore[arg-type]
+    told: list[Kept] = []
+    serve(store, MeetingPlan(nodes=tuple("abcdef"), rounds=()), told.append)
+    assert {one.node for one in told if isinstance(one, LinkLeft)} == set("bcde")
+    assert told[-1] == LinkBegun(backend="nccl", devices=2)
+    assert msgspec.json.decode(store.get("gone")) == list("bcde")
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def test_nodes_meet_at_an_address_of_ipv6(tmp_path: Path) -> None:
+    launcher = Local(("a", "b"))
+    found = folder_of(tmp_path, launcher)
+    fleet = msgspec.structs.replace(found, manifest=msgspec.structs.replace(found.manifest, rendezvous="[::1]"))
+    meeting = meet(fleet, launcher, MeetingPlan(nodes=("a", "b"), rounds=(A_B,), start_s=200, block_mib=1))
+    assert meeting.left == {}
+    assert {one.interface for one in meeting.hellos} == {"lo"}
+    assert [one.problem for one in pairs_seen(meeting)] == [""]
 
 
 def test_a_group_that_failed_to_begin_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,10 +131,10 @@ def test_a_group_that_failed_to_begin_leaves_no_trace(monkeypatch: pytest.Monkey
 
 
 def test_nodes_that_meet_tell_their_links_and_a_node_that_dies_holds_nobody_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     launcher = Mortal(("a", "b", "c"), tmp_path / "dies")
-    fleet = folder_of(tmp_path, launcher, monkeypatch)
+    fleet = folder_of(tmp_path, launcher)
     plan = MeetingPlan(
         nodes=launcher.nodes,
         rounds=(A_B, A_C, *([B_C] * 10), A_B, RING),
@@ -108,7 +145,9 @@ def test_nodes_that_meet_tell_their_links_and_a_node_that_dies_holds_nobody_up(
     )
     meeting = meet(fleet, launcher, plan)
     assert meeting.left.keys() == {"c"}
-    assert "killed" in meeting.left["c"]
+    assert "it was not ready in time after round" in meeting.left["c"].reason
+    assert "killed" in meeting.left["c"].reason
+    assert 1 <= meeting.left["c"].round < len(plan.rounds)
     assert {one.node: one.variables["NCCL_DEBUG"] for one in meeting.hellos} == dict.fromkeys("abc", "it's WARN")
     seen = list(pairs_seen(meeting))
     assert [one.pair for one in seen] == [("a", "b"), ("a", "b")], "what it lacked was the node"
@@ -118,10 +157,10 @@ def test_nodes_that_meet_tell_their_links_and_a_node_that_dies_holds_nobody_up(
 
 
 def test_a_launch_over_nodes_ends_on_the_same_step_everywhere_and_one_that_loses_a_node_fails_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     launcher = Mortal(("a", "b", "c"), tmp_path / "dies")
-    fleet = folder_of(tmp_path, launcher, monkeypatch)
+    fleet = folder_of(tmp_path, launcher)
     over_two = (("a", "b"),)
     rounds = (
         Round(shape="launch", groups=(("a",), ("b",)), launch=MESSAGES),

@@ -14,17 +14,42 @@ import pytest
 from made_folders import write_fleet, write_frame
 
 from milabench_ng.cli import call
+from milabench_ng.cli.fleet_request import launches_over_nodes
 from milabench_ng.fleet.bundling import opened_fleet, pack_fleet
 from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.launchers.interface import Ended
 from milabench_ng.fleet.ledger import NetworkMeasured
+from milabench_ng.fleet.manifest import encode_fleet_manifest
 from milabench_ng.fleet.network.judging import STRICT, NetworkVerdict, judge_network, meets_again
 from milabench_ng.fleet.network.launches import over_nodes_report
-from milabench_ng.fleet.network.meetings import Meeting, PairSeen, pairs_seen, read_meeting, write_meeting
+from milabench_ng.fleet.network.meetings import (
+    NOTHING_TOLD,
+    Meeting,
+    PairSeen,
+    fits,
+    meetings_left,
+    pairs_seen,
+    read_meeting,
+    rings_seen,
+    write_meeting,
+)
 from milabench_ng.fleet.network.rounds import Pair, launch_rounds, pair, pair_rounds, ring_rounds, rounds_of
-from milabench_ng.fleet.network.running import _Heard
+from milabench_ng.fleet.network.running import _Heard, left_because
 from milabench_ng.fleet.retesting import nodes_left
 from milabench_ng.model.errors import InputError
-from milabench_ng.records.links import LinkHello, LinkResult, MeetingPlan, NodesLaunch, RankResult, Round
+from milabench_ng.model.profile import parse_profile
+from milabench_ng.records.links import (
+    TOO_LATE,
+    LinkBegun,
+    LinkHello,
+    LinkLeft,
+    LinkResult,
+    MeetingPlan,
+    NodesLaunch,
+    RankResult,
+    Round,
+)
+from milabench_ng.records.names import FLEET_MANIFEST
 
 NODES = tuple(f"n{number:02}" for number in range(8))
 Gb = Callable[[Pair], float | None]
@@ -175,7 +200,7 @@ def test_a_pair_of_several_devices_is_as_fast_as_its_slowest() -> None:
         LinkResult(round=0, group=0, device=place, node="b", backend="nccl", gb_s=rate, latency_us=5.0 - place)
         for place, rate in enumerate((40.0, 10.0))
     )
-    (seen,) = pairs_seen(Meeting(plan=plan, results=results))
+    (seen,) = pairs_seen(Meeting(plan=plan, begun=LinkBegun(backend="nccl", devices=2), results=results))
     assert seen == PairSeen(pair=("a", "b"), log_rate=math.log(10.0), latency_us=5.0)
 
 
@@ -294,9 +319,16 @@ def test_a_report_shows_launches_over_nodes(tmp_path: Path, capsys: pytest.Captu
     assert call(("report", str(folder))) == 0
     text = capsys.readouterr().out
     assert "launches over nodes: the rate by the number of nodes" in text
-    assert "gloo over TCP between CPUs, not the fabric of the GPUs; no isolation" in text
+    assert "gloo over TCP between CPUs, not the fabric of the GPUs; no isolation, and no records" in text
     call(("verify", str(folder)))
     assert "launches.jsonl" not in capsys.readouterr().out
+
+
+def test_options_by_memory_class_are_chosen_on_the_nodes() -> None:
+    text = """{"wide": {"workload": "scaling", "arguments": {"batch_size": {"16GiB": 8, "80GiB": 64}}}}"""
+    (launch,) = launches_over_nodes(parse_profile("tiny", text, "tiny.json"), {})
+    assert (launch.test, launch.arguments["batch_size"]) == ("wide", {"16GiB": 8, "80GiB": 64})
+    assert msgspec.json.decode(msgspec.json.encode(launch), type=NodesLaunch) == launch
 
 
 def test_a_profile_without_such_tests_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -322,8 +354,129 @@ def test_a_link_that_failed_once_is_judged_by_its_retests() -> None:
     assert judge_network(screen, retest, {}).links[odd].state == "slow"
 
 
-@pytest.mark.parametrize("line", [b'mnb-hello {"x":' + b"[" * 100_000, b'mnb-hello {"node":"n0","interface":"\xff"}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'mnb-link {"x":' + b"[" * 50_000,
+        b'mnb-link {"type":"hello","node":"n0","devices":0,"variables":{},"interface":"\xff"}',
+        b'mnb-link {"type":"hello","node":"n0","devices":2147483647,"variables":{},"interface":"lo"}',
+        b'mnb-link {"type":"hello","node":"n0","devices":0,"variables":{},"interface":"' + b"x" * 65536 + b'"}',
+    ],
+    ids=["open", "no text", "devices", "long"],
+)
 def test_no_line_of_a_node_stops_the_others(line: bytes) -> None:
     heard = _Heard(MeetingPlan(nodes=("n0",), rounds=()))
     heard.line("n0", line)
     assert not heard.hellos
+
+
+def test_what_a_node_says_twice_counts_once_and_what_is_not_planned_not_at_all() -> None:
+    heard = _Heard(MeetingPlan(nodes=("n0", "n1"), rounds=(Round(shape="pairs", groups=(("n0", "n1"),)),)))
+    result = LinkResult(round=0, group=0, device=0, node="n0", backend="gloo", gb_s=1.0)
+    for gb_s, number, group in ((1.0, 0, 0), (2.0, 0, 0), (1.0, 1, 0), (1.0, 0, 1)):
+        told = msgspec.structs.replace(result, gb_s=gb_s, round=number, group=group)
+        heard.line("n0", b"mnb-link " + msgspec.json.encode(told))
+    assert list(heard.told.values()) == [result]
+
+
+@pytest.mark.parametrize("gb_s", [1e-300, 1e16])
+def test_a_number_that_nobody_measures_is_not_read(tmp_path: Path, gb_s: float) -> None:
+    """Its logarithm is so far from others that their ratio is no number."""
+    meeting = met(("a", "b"), lambda _: gb_s, pair_rounds(("a", "b")))
+    write_meeting(tmp_path, "screen", meeting)
+    with pytest.raises(InputError, match="gb_s"):
+        read_meeting(tmp_path, "screen")
+
+
+def test_wild_links_are_judged() -> None:
+    """The smallest and the largest rates that are read, on half of the links each."""
+    verdict, _ = judged(lambda one: 1e-14 if "n01" in one or "n03" in one else 1e14, NODES[:5])
+    ratios = [one.ratio for one in (*verdict.nodes.values(), *verdict.links.values()) if one.ratio]
+    assert ratios
+    assert all(math.isfinite(one.high) for one in ratios)
+
+
+def test_ranks_that_state_another_size_cost_their_own_launch_only() -> None:
+    meeting = launched(lambda *_: 100.0)
+    plan, begun = meeting.plan, meeting.begun
+    many = msgspec.structs.replace(meeting.launches[0], ranks=(1 << 31) - 1)
+    told = tuple(one for one in (many, *meeting.launches[1:]) if fits(one, plan, begun))
+    first = over_nodes_report(msgspec.structs.replace(meeting, launches=told)).rows[0]
+    assert (first.ranks, first.groups, first.failed) == (1, 8, 1)
+
+
+def test_a_launch_that_nobody_ran_is_in_the_table_and_one_for_more_ranks_is_not() -> None:
+    meeting = launched(lambda *_: 100.0)
+    left = {"n07": LinkLeft(node="n07", round=2, reason="it died")}
+    fewer = tuple(one for one in meeting.launches if one.round < 3)
+    report = over_nodes_report(msgspec.structs.replace(meeting, launches=fewer, left=left))
+    assert [(one.nodes, one.groups, one.failed, one.problem) for one in report.rows] == [
+        *((1, 8, 0, ""), (2, 4, 0, ""), (4, 2, 0, "")),
+        (8, 1, 1, "n07 left"),
+    ]
+    assert report.exit_code == 1
+    two = msgspec.structs.replace(LAUNCH, least_devices=2)
+    rounds = tuple(msgspec.structs.replace(one, launch=two) for one in meeting.plan.rounds)
+    plan = msgspec.structs.replace(meeting.plan, rounds=rounds)
+    assert [one.nodes for one in over_nodes_report(msgspec.structs.replace(meeting, plan=plan)).rows] == [2, 4, 8]
+
+
+def test_a_pair_whose_nodes_stay_and_tell_nothing_has_failed() -> None:
+    meeting = met(NODES[:3], lambda _: 10.0, pair_rounds(NODES[:3]))
+    fewer = msgspec.structs.replace(meeting, results=meeting.results[1:])
+    assert [one.problem for one in pairs_seen(fewer)] == [NOTHING_TOLD, "", ""]
+
+
+def test_a_ring_has_the_nodes_that_left_after_it() -> None:
+    nodes = NODES[:4]
+    meeting = met(nodes, lambda _: 10.0, (*pair_rounds(nodes), *ring_rounds(nodes)))
+    number = len(meeting.plan.rounds) - 1
+    for left, there in ((number + 1, nodes), (number, nodes), (number - 1, nodes[:3])):
+        late = {"n03": LinkLeft(node="n03", round=left, reason="it died")}
+        (ring,) = rings_seen(msgspec.structs.replace(meeting, left=late))
+        assert (ring.nodes, ring.problem) == (there, "")
+
+
+def test_the_reason_of_the_store_comes_before_that_of_the_node() -> None:
+    late = LinkLeft(node="a", round=3, reason="it was not ready in time after round 4 of 9")
+    assert left_because("a", late, Ended("a", TOO_LATE, "went on without this node"), 9) == late
+    died = left_because("a", late, Ended("a", None, "its process was killed (SIGKILL)"), 9)
+    assert (died.round, died.reason) == (3, f"{late.reason}: its process was killed (SIGKILL)")
+    assert left_because("a", None, Ended("a", 1, "no route"), 9) == LinkLeft(node="a", round=9, reason="no route")
+
+
+def test_slow_and_undecided_links_decide_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = pair("n02", "n05")
+    folder = tmp_path / "fleet"
+    with_meetings(folder, lambda one: 6.0 if one == link else 10.0)
+    assert call(("report", str(folder))) == 1
+    assert "8 pass, 1 slow link" in capsys.readouterr().out
+    (folder / "network" / "retest.jsonl").unlink()
+    assert call(("report", str(folder))) == 3
+    assert "8 pass, 1 inconclusive link" in capsys.readouterr().out
+
+
+def test_a_fleet_whose_nodes_have_still_to_meet_is_undecided(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_fleet(tmp_path / "fleet", NODES)
+    asked = msgspec.structs.replace(FleetFolder.read(folder).manifest, network=True)
+    (folder / FLEET_MANIFEST).write_bytes(encode_fleet_manifest(asked))
+    assert call(("report", str(folder))) == 3
+    assert "nodes have still to meet (screen, retest): mnb fleet resume" in capsys.readouterr().out
+
+
+def test_a_node_that_is_screened_after_a_meeting_has_all_meet_again(tmp_path: Path) -> None:
+    folder = tmp_path / "fleet"
+    with_meetings(folder, lambda _: 10.0)
+    found = FleetFolder.read(folder)
+    network = msgspec.structs.replace(found, manifest=msgspec.structs.replace(found.manifest, network=True))
+    assert meetings_left(network) == ()
+    *before, screen, retest = network.ledger.entries
+    held = msgspec.structs.replace(screen.what, nodes=NODES[1:])
+    earlier = (*before, msgspec.structs.replace(screen, what=held), retest)
+    without = msgspec.structs.replace(network, ledger=msgspec.structs.replace(network.ledger, entries=earlier))
+    assert meetings_left(without) == ("screen", "retest")
+    assert nodes_left(without) == NODES
+    again = msgspec.structs.replace(network.ledger, entries=(*earlier, screen))
+    assert meetings_left(msgspec.structs.replace(network, ledger=again)) == ("retest",), "of the new screen"

@@ -12,7 +12,7 @@ import pytest
 
 from milabench_ng.fleet.folder import NodeSession, session_file
 from milabench_ng.fleet.ledger import Collected, NotCollected
-from milabench_ng.fleet.pulling import pulling
+from milabench_ng.fleet.pulling import _KEPT_IN_MEMORY, Parcel, pulling
 from milabench_ng.model.errors import InputError
 from milabench_ng.records.names import file_digest
 from milabench_ng.verification.opening import opened
@@ -76,14 +76,14 @@ def test_a_run_and_its_continuation_are_one_packed_folder(tmp_path: Path) -> Non
         "screen.summary.json",
         "screen.tar.gz",
     ]
-    assert one.ledger == LATER
+    assert one.read_ledger() == LATER
 
 
 def test_another_run_takes_the_place_and_not_the_files(tmp_path: Path) -> None:
     for ledger in (LATER, OTHER, FIRST):
         assert isinstance(pull(tmp_path, archive({"screen/ledger.jsonl": ledger})), Collected)
     place = session_file(tmp_path, "a", "screen").parent
-    ledgers = {path.name: session_at(tmp_path, path.name).ledger for path in place.glob("*.tar.gz")}
+    ledgers = {path.name: session_at(tmp_path, path.name).read_ledger() for path in place.glob("*.tar.gz")}
     assert ledgers == {"screen.tar.gz": FIRST, "screen.aside-1.tar.gz": LATER, "screen.aside-2.tar.gz": OTHER}
 
 
@@ -110,7 +110,7 @@ def test_what_is_no_file_of_a_run_is_refused(tmp_path: Path, files: dict[str, by
     found = pull(tmp_path, archive(files))
     assert isinstance(found, NotCollected)
     assert re.fullmatch(r"('.*' is|what it sent is) not .*", found.reason), "and no temporary name is told"
-    assert session_at(tmp_path).ledger == FIRST
+    assert session_at(tmp_path).read_ledger() == FIRST
     whole: dict[str, bytes | tarfile.TarInfo] = {
         "screen.log": b"",
         "screen.summary.json": b"",
@@ -138,3 +138,11 @@ def test_what_has_not_come_whole_says_so_and_changes_nothing(tmp_path: Path) -> 
     assert isinstance(found, NotCollected)
     assert "base64" in found.reason
     assert not (tmp_path / "nodes").exists()
+
+
+def test_blank_lines_take_no_memory(tmp_path: Path) -> None:
+    parcel = Parcel(tmp_path / "a")
+    parcel.add(b"0" * 64)
+    for _ in range(3 * _KEPT_IN_MEMORY):
+        parcel.add(b"")
+    assert len(parcel._lines) <= _KEPT_IN_MEMORY

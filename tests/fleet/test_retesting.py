@@ -15,9 +15,10 @@ import pytest
 from milabench_ng.cli import call
 from milabench_ng.fleet.folder import FleetFolder, NodeSession
 from milabench_ng.fleet.ledger import Clock, CommonStart, Retested
-from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
+from milabench_ng.fleet.manifest import FleetManifest, encode_fleet_manifest
 from milabench_ng.fleet.preflight import loose_clocks
 from milabench_ng.fleet.retesting import nodes_left
+from milabench_ng.records.names import FLEET_MANIFEST
 from tests.fleet.made_folders import write_fleet, write_session
 from tests.fleet.stand_in import StandIn, make_stand_in, summarise
 from tests.fleet.test_killed_nodes import kill_soon

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 import numpy as np
@@ -37,7 +37,9 @@ _LOST_DF = 2.0
 _DECLARED_DF = 10.0
 """How many degrees of freedom the spread of the screen counts as, for that of the retests."""
 
-LinkState = Literal["pass", "slow", "broken", "inconclusive"]
+LinkState = Literal["broken", "slow", "inconclusive", "pass"]
+LINK_STATES: tuple[LinkState, ...] = get_args(LinkState)
+"""The worst first."""
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,7 +248,7 @@ def _expected(found: Known, spreads: tuple[Spread, Spread], strict: Strictness) 
 
 def _ratio(value: float, error: float, spread: Spread) -> Ratio:
     half = t_quantile(0.975, spread.session_df) * error
-    return Ratio(value=math.exp(value), low=math.exp(value - half), high=math.exp(value + half))
+    return Ratio.around(value, half)
 
 
 def _logs(seen: Iterable[PairSeen]) -> dict[Pair, list[float]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from milabench_ng.fleet.network.meetings import Meeting, back_ends, read_meeting
+from milabench_ng.fleet.network.meetings import NOTHING_TOLD, Meeting, read_meeting
 from milabench_ng.fleet.nodes import NodeName
 from milabench_ng.model.errors import InputError
 from milabench_ng.records.links import RankResult
@@ -49,6 +49,11 @@ class OverNodesReport(msgspec.Struct, frozen=True, kw_only=True):
     left: Mapping[NodeName, str]
     """Nodes that did not stay to the end, and why."""
 
+    @property
+    def exit_code(self) -> int:
+        """1 if a launch failed."""
+        return int(any(row.failed for row in self.rows))
+
 
 def read_over_nodes(folder: Path) -> tuple[OverNodesReport | None, tuple[str, ...]]:
     """What a fleet's launches over nodes showed, None without any; and what cannot be read."""
@@ -66,7 +71,8 @@ def over_nodes_report(meeting: Meeting) -> OverNodesReport:
     for row in _rows(meeting):
         base = fewest.setdefault(row.test, row.per_rank) if row.per_rank is not None else None
         rows.append(msgspec.structs.replace(row, of_fewest=row.per_rank / base if row.per_rank and base else None))
-    return OverNodesReport(back_ends=back_ends((meeting,)), rows=tuple(rows), left=meeting.left)
+    left = {one.node: one.reason for one in meeting.left.values()}
+    return OverNodesReport(back_ends=meeting.back_ends, rows=tuple(rows), left=left)
 
 
 def _rows(meeting: Meeting) -> Iterator[OverNodes]:
@@ -74,10 +80,10 @@ def _rows(meeting: Meeting) -> Iterator[OverNodes]:
     for one in meeting.launches:
         told.setdefault((one.round, one.group), []).append(one)
     for number, planned in enumerate(meeting.plan.rounds):
-        there = {group: ranks for (place, group), ranks in told.items() if place == number}
-        if planned.launch is None or not there:
+        ranks = len(planned.groups[0]) * meeting.begun.devices
+        if planned.launch is None or ranks < planned.launch.least_devices:
             continue
-        ranks = max(one.ranks for every in there.values() for one in every)
+        there = {group: every for (place, group), every in told.items() if place == number}
         rates = sorted((rate, group) for group, every in there.items() if (rate := _rate(every, ranks)) is not None)
         problem = next((one.problem for every in there.values() for one in every if one.problem), "")
         failed = len(planned.groups) - len(rates)
@@ -92,8 +98,14 @@ def _rows(meeting: Meeting) -> Iterator[OverNodes]:
             of_fewest=None,
             worst=rates[0][0] if rates else None,
             worst_begins=planned.groups[rates[0][1]][0] if rates else None,
-            problem=problem or ("a rank told nothing" if failed else ""),
+            problem=problem or (_why(meeting, planned.groups, number) if failed else ""),
         )
+
+
+def _why(meeting: Meeting, groups: Iterable[tuple[NodeName, ...]], number: int) -> str:
+    """Why a group has no rate, and nobody told of a problem."""
+    gone = next((node for group in groups for node in group if meeting.missed(node, number + 1)), "")
+    return f"{gone} left" if gone else NOTHING_TOLD
 
 
 def _rate(every: list[RankResult], ranks: int) -> float | None:

@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
 import msgspec
 
+from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.ledger import AnyFleetEvent, NetworkMeasured
 from milabench_ng.fleet.network.rounds import Pair, pair
-from milabench_ng.fleet.nodes import NodeName
+from milabench_ng.fleet.nodes import SCREEN, NodeName
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, read_content
 from milabench_ng.model.plain import plain, short
-from milabench_ng.records.links import LinkHello, LinkLeft, LinkLine, LinkPlanned, LinkResult, MeetingPlan, RankResult
+from milabench_ng.records.links import (
+    LinkBegun,
+    LinkHello,
+    LinkLeft,
+    LinkLine,
+    LinkPlanned,
+    LinkResult,
+    MeetingPlan,
+    RankResult,
+)
 from milabench_ng.records.names import file_digest, write_atomically
 
 NETWORK = "network"
@@ -27,15 +38,28 @@ MeetingName = Literal["screen", "retest", "launches"]
 MEETINGS: tuple[MeetingName, ...] = get_args(MeetingName)
 
 
+NOTHING_TOLD = "its nodes stayed, and told nothing of it"
+
+
 class Meeting(msgspec.Struct, frozen=True, kw_only=True):
     """What nodes showed each other."""
 
     plan: MeetingPlan
+    begun: LinkBegun = LinkBegun(backend="gloo", devices=1)
     hellos: tuple[LinkHello, ...] = ()
     results: tuple[LinkResult, ...] = ()
     launches: tuple[RankResult, ...] = ()
-    left: Mapping[NodeName, str] = {}
-    """Why a node has left before the end."""
+    left: Mapping[NodeName, LinkLeft] = {}
+    """The nodes that have left before the end."""
+
+    @property
+    def back_ends(self) -> tuple[str, ...]:
+        """With what the nodes measured; none if nobody did."""
+        return (self.begun.backend,) if self.results or self.launches else ()
+
+    def missed(self, node: NodeName, number: int) -> bool:
+        """Whether a node had left before a round."""
+        return node in self.left and self.left[node].round < number
 
 
 class PairSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,11 +83,10 @@ class RingSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 def pairs_seen(meeting: Meeting) -> Iterator[PairSeen]:
     """All pairs that met, but those with a node that has left: what they lacked was the node."""
-    for members, results in _groups(meeting, "pairs"):
+    for _, members, results in _groups(meeting, "pairs"):
         if any(node in meeting.left for node in members):
             continue
-        rates = [one.gb_s for one in results if one.gb_s is not None]
-        problem = next((one.problem for one in results if one.problem), "")
+        rates, problem = _told(results, meeting.begun)
         latencies = [one.latency_us for one in results if one.latency_us is not None]
         yield PairSeen(
             pair=pair(*members),
@@ -74,20 +97,22 @@ def pairs_seen(meeting: Meeting) -> Iterator[PairSeen]:
 
 
 def rings_seen(meeting: Meeting) -> Iterator[RingSeen]:
-    """All rings, without the nodes that had left before the end."""
-    for members, results in _groups(meeting, "ring"):
-        rates = [one.gb_s for one in results if one.gb_s is not None]
-        problem = next((one.problem for one in results if one.problem), "")
-        there = tuple(node for node in members if node not in meeting.left)
-        yield RingSeen(nodes=there, gb_s=None if problem else min(rates), problem=problem)
+    """All rings, without the nodes that had left before them."""
+    for number, members, results in _groups(meeting, "ring"):
+        there = tuple(node for node in members if not meeting.missed(node, number))
+        if len(there) > 1:
+            rates, problem = _told(results, meeting.begun)
+            yield RingSeen(nodes=there, gb_s=None if problem else min(rates), problem=problem)
 
 
 def write_meeting(folder: Path, name: MeetingName, meeting: Meeting) -> str:
-    """Write its file; the SHA-256 of it."""
-    lines: list[LinkLine] = [LinkPlanned(plan=meeting.plan), *meeting.hellos, *meeting.results, *meeting.launches]
-    lines += [LinkLeft(node=node, reason=reason) for node, reason in meeting.left.items()]
+    """Write its file; the SHA-256 of it. Retests of an earlier screen say nothing about this one."""
+    lines: list[LinkLine] = [LinkPlanned(plan=meeting.plan), meeting.begun, *meeting.hellos]
+    lines += [*meeting.results, *meeting.launches, *meeting.left.values()]
     content = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
     (folder / NETWORK).mkdir(exist_ok=True)
+    if name == "screen":
+        (folder / NETWORK / "retest.jsonl").unlink(missing_ok=True)
     write_atomically((folder / NETWORK).resolve() / f"{name}.jsonl", content)
     return file_digest(content)
 
@@ -112,10 +137,11 @@ def read_meeting(folder: Path, name: MeetingName) -> Meeting | None:
     if not lines or not isinstance(lines[0], LinkPlanned):
         raise InputError(f"{plain(file)}: it does not begin with its plan")
     plan = lines[0].plan
+    begun = next((one for one in lines if isinstance(one, LinkBegun)), Meeting(plan=plan).begun)
     results = tuple(one for one in lines if isinstance(one, LinkResult))
     launches = tuple(one for one in lines if isinstance(one, RankResult))
     told: tuple[LinkResult | RankResult, ...] = (*results, *launches)
-    if any(one.round >= len(plan.rounds) or one.group >= len(plan.rounds[one.round].groups) for one in told):
+    if not all(fits(one, plan, begun) for one in told):
         raise InputError(f"{plain(file)}: it has results of groups that its plan does not have")
     if not all(one.groups and all(one.groups) for one in plan.rounds):
         raise InputError(f"{plain(file)}: its plan has a group without nodes")
@@ -123,31 +149,71 @@ def read_meeting(folder: Path, name: MeetingName) -> Meeting | None:
         raise InputError(f"{plain(file)}: its plan has a pair that does not have two nodes")
     return Meeting(
         plan=plan,
+        begun=begun,
         hellos=tuple(one for one in lines if isinstance(one, LinkHello)),
         results=results,
         launches=launches,
-        left={one.node: one.reason for one in lines if isinstance(one, LinkLeft)},
+        left={one.node: one for one in lines if isinstance(one, LinkLeft)},
     )
 
 
 _decoder: msgspec.json.Decoder[LinkLine] = msgspec.json.Decoder(LinkLine)
 
 
-def _groups(meeting: Meeting, shape: str) -> Iterator[tuple[tuple[NodeName, ...], list[LinkResult]]]:
-    """Groups of a shape, each with what was told of it, in order; those that told nothing are left out."""
+def fits(one: LinkResult | RankResult, plan: MeetingPlan, begun: LinkBegun) -> bool:
+    """Whether a node that keeps to the plan can tell this."""
+    groups = plan.rounds[one.round].groups if one.round < len(plan.rounds) else ()
+    if one.group >= len(groups) or one.node not in groups[one.group]:
+        return False
+    if one.device >= begun.devices or one.backend != begun.backend:
+        return False
+    return isinstance(one, LinkResult) or one.ranks == len(groups[one.group]) * begun.devices
+
+
+def last_held(events: Iterable[AnyFleetEvent]) -> Mapping[MeetingName, NetworkMeasured]:
+    """The meetings that count: the last of each name, and no retests of an earlier screen."""
+    held: dict[MeetingName, NetworkMeasured] = {}
+    for one in events:
+        if isinstance(one, NetworkMeasured):
+            if one.meeting == "screen":
+                held.pop("retest", None)
+            held[one.meeting] = one
+    return held
+
+
+def screened(fleet: FleetFolder) -> tuple[NodeName, ...]:
+    """The nodes that can meet: those whose first session has ended."""
+    standings = fleet.standings
+    return tuple(node for node in fleet.manifest.nodes if standings[node, SCREEN].state == "ended")
+
+
+def meetings_left(fleet: FleetFolder) -> tuple[MeetingName, ...]:
+    """The meetings that are missing, in order: those that were not held, or not with all nodes that can meet."""
+    held, there = last_held(fleet.ledger.events), set(screened(fleet))
+    left: list[MeetingName] = []
+    if fleet.manifest.network:
+        if "screen" not in held or (len(there) > 1 and not there <= set(held["screen"].nodes)):
+            left.append("screen")
+        if left or "retest" not in held:
+            left.append("retest")
+    if fleet.manifest.over_nodes and ("launches" not in held or not there <= set(held["launches"].nodes)):
+        left.append("launches")
+    return tuple(left)
+
+
+def _groups(meeting: Meeting, shape: str) -> Iterator[tuple[int, tuple[NodeName, ...], list[LinkResult]]]:
+    """Groups of a shape, each with its round and what was told of it, in order."""
     told: dict[tuple[int, int], list[LinkResult]] = {}
     for one in meeting.results:
-        if one.problem or one.gb_s is not None:
-            told.setdefault((one.round, one.group), []).append(one)
-    for (number, group), results in sorted(told.items()):
-        planned = meeting.plan.rounds[number]
-        if planned.shape == shape:
-            yield planned.groups[group], results
+        told.setdefault((one.round, one.group), []).append(one)
+    for number, planned in enumerate(meeting.plan.rounds):
+        for place, members in enumerate(planned.groups if planned.shape == shape else ()):
+            yield number, members, told.get((number, place), [])
 
 
-def back_ends(meetings: Iterable[Meeting]) -> tuple[str, ...]:
-    """With what the nodes measured."""
-    told: list[LinkResult | RankResult] = []
-    for meeting in meetings:
-        told += [*meeting.results, *meeting.launches]
-    return tuple(dict.fromkeys(one.backend for one in told))
+def _told(results: Sequence[LinkResult], begun: LinkBegun) -> tuple[list[float], str]:
+    """The rates of all devices, and what is wrong with them; empty if nothing is."""
+    told = {one.device for one in results if one.gb_s is not None}
+    problem = next((one.problem for one in results if one.problem), "")
+    rates = [one.gb_s for one in results if one.gb_s is not None]
+    return rates, problem or (NOTHING_TOLD if len(told) < begun.devices else "")

@@ -9,12 +9,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from milabench_ng.fleet.network.judging import STRICT, Judged, judge_network
+from milabench_ng.fleet.network.judging import STRICT, Judged, LinkState, judge_network
 from milabench_ng.fleet.network.meetings import (
     Meeting,
     PairSeen,
     RingSeen,
-    back_ends,
     pairs_seen,
     read_meeting,
     rings_seen,
@@ -75,6 +74,17 @@ class NetworkReport(msgspec.Struct, frozen=True, kw_only=True):
     expected_false_alarms: float
     margin: float
 
+    def count(self, state: LinkState) -> int:
+        """How many links have it."""
+        return sum(one.judged.state == state for one in self.links)
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a link is slow or broken, 3 if one is undecided."""
+        if self.count("slow") or self.count("broken"):
+            return 1
+        return 3 if self.count("inconclusive") else 0
+
 
 def read_network(folder: Path) -> tuple[NetworkReport | None, tuple[str, ...]]:
     """What is known of a fleet's network, None without a meeting; and what cannot be read."""
@@ -89,14 +99,14 @@ def network_report(screen: Meeting, retest: Meeting | None) -> NetworkReport:
     """The report on one or two meetings."""
     meetings = (screen, retest) if retest else (screen,)
     seen, again = tuple(pairs_seen(screen)), tuple(pairs_seen(retest)) if retest else ()
-    left = {node: why for meeting in meetings for node, why in meeting.left.items()}
+    left = {one.node: one.reason for meeting in meetings for one in meeting.left.values()}
     verdict = judge_network(seen, again, left)
     first = _first(seen)
     rates = verdict.rates
     return NetworkReport(
-        back_ends=back_ends(meetings),
+        back_ends=tuple(dict.fromkeys(name for meeting in meetings for name in meeting.back_ends)),
         variables=_shared(screen),
-        devices=1 + max((one.device for one in screen.results), default=0),
+        devices=screen.begun.devices,
         links=tuple(_link(one, first.get(one), judged) for one, judged in verdict.links.items()),
         nodes=tuple(
             NodeLinks(node=node, gb_s=math.exp(rates[node]) if node in rates else None, judged=judged)
@@ -162,7 +172,7 @@ def _link(one: Pair, seen: PairSeen | None, judged: Judged) -> LinkOfFleet:
 def _rings(seen: tuple[RingSeen, ...]) -> Iterable[Rings]:
     for size in dict.fromkeys(len(one.nodes) for one in seen):
         every = [one for one in seen if len(one.nodes) == size]
-        rated = sorted((one.gb_s, one.nodes[0]) for one in every if one.gb_s is not None and one.nodes)
+        rated = sorted((one.gb_s, one.nodes[0]) for one in every if one.gb_s is not None)
         yield Rings(
             size=size,
             rings=len(every),

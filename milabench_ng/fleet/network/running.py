@@ -15,28 +15,38 @@ from milabench_ng.fleet.launchers.interface import Ended, Launcher
 from milabench_ng.fleet.launchers.processes import Child, ending, turns
 from milabench_ng.fleet.ledger import NetworkMeasured
 from milabench_ng.fleet.network.judging import STRICT, meets_again
-from milabench_ng.fleet.network.meetings import MEETINGS, Meeting, MeetingName, pairs_seen, read_meeting, write_meeting
+from milabench_ng.fleet.network.meetings import (
+    Meeting,
+    MeetingName,
+    fits,
+    pairs_seen,
+    read_meeting,
+    screened,
+    write_meeting,
+)
 from milabench_ng.fleet.network.rounds import launch_rounds, pair_rounds, ring_rounds, rounds_of
 from milabench_ng.fleet.node_scripts import meeting_script
-from milabench_ng.fleet.nodes import SCREEN, NodeName
+from milabench_ng.fleet.nodes import NodeName
 from milabench_ng.fleet.writer import FleetWriter
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import short
 from milabench_ng.model.units import counted
 from milabench_ng.records.links import (
-    HELLO,
-    LAUNCH,
-    RESULT,
+    SAYS,
+    TOO_LATE,
+    Kept,
+    LinkBegun,
     LinkHello,
     LinkLeft,
     LinkResult,
     MeetingPlan,
     RankResult,
     Round,
+    Said,
 )
 
-_MOST_LINES = 100_000
-"""Of one node."""
+_LONGEST_LINE = 1 << 16
+"""Bytes; the variables of a node are in one line."""
 _LAUNCH_S = 240.0
 """What a launch over nodes takes at most beside its window: networks are built, and connections made."""
 _STEP_S = 120.0
@@ -44,18 +54,13 @@ _STEP_S = 120.0
 _LOCAL = "127.0.0.1"
 
 
-def meetings_left(fleet: FleetFolder) -> tuple[MeetingName, ...]:
-    """The meetings that are missing, in order."""
-    manifest = fleet.manifest
-    asked = {"screen": manifest.network, "retest": manifest.network, "launches": bool(manifest.over_nodes)}
-    held = {one.meeting for one in fleet.ledger.events if isinstance(one, NetworkMeasured)}
-    return tuple(name for name in MEETINGS if asked[name] and name not in held)
-
-
 def hold_meeting(
     fleet: FleetFolder, launcher: Launcher, writer: FleetWriter, tell: Callable[[str], None], name: MeetingName
-) -> None:
-    """Have nodes meet, and keep what they showed; the retests are of what the screen found suspicious."""
+) -> bool:
+    """Have nodes meet, and keep what they showed; the retests are of what the screen found suspicious.
+
+    Whether any node came.
+    """
     rounds = _rounds(fleet, name)
     nodes = tuple(dict.fromkeys(node for one in rounds for group in one.groups for node in group))
     plan = MeetingPlan(nodes=nodes, rounds=rounds)
@@ -66,21 +71,21 @@ def hold_meeting(
     if nodes:
         tell(f"network, {name}: {counted(len(nodes), 'node')} meet in {counted(len(rounds), 'round')} ...")
         meeting = meet(fleet, launcher, meeting.plan)
-        for node, why in meeting.left.items():
-            tell(f"{node}: left the network phase: {why}")
+        for one in meeting.left.values():
+            tell(f"{one.node}: left the network phase: {one.reason}")
         if not meeting.hellos:
             tell(
                 "network: not measured, since no node reached this host. mnb fleet resume tries again; --rendezvous "
                 "names another address of it"
             )
-            return
+            return False
     sha256 = write_meeting(fleet.path, name, meeting)
     writer.tell(NetworkMeasured(meeting=name, nodes=nodes, left=tuple(meeting.left), sha256=sha256))
+    return True
 
 
 def _rounds(fleet: FleetFolder, name: MeetingName) -> tuple[Round, ...]:
-    standings = fleet.standings
-    nodes = tuple(node for node in fleet.manifest.nodes if standings[node, SCREEN].state == "ended")
+    nodes = screened(fleet)
     if name == "launches":
         return launch_rounds(nodes, fleet.manifest.over_nodes) if nodes else ()
     if name == "screen":
@@ -93,24 +98,39 @@ def _rounds(fleet: FleetFolder, name: MeetingName) -> tuple[Round, ...]:
 def meet(fleet: FleetFolder, launcher: Launcher, plan: MeetingPlan) -> Meeting:
     """What the nodes show each other. Whoever dies is left behind, and the others go on."""
     heard = _Heard(plan)
-    left: dict[NodeName, str] = {}
+    ended: dict[NodeName, Ended] = {}
     with tempfile.TemporaryDirectory(prefix=".meeting-", dir=fleet.path) as room:
         late = Path(room, "left")
-        with _place(plan, _LOCAL if launcher.head == _LOCAL else "", Path(room), late) as port:
+        alone = launcher.head == _LOCAL and not fleet.manifest.rendezvous
+        with _place(plan, _LOCAL if alone else "", Path(room), late) as port:
             limit_s = plan.start_s + (len(plan.rounds) + 1) * plan.round_s
             script = meeting_script(fleet.manifest, launcher.head, port, limit_s)
-            with launcher.run(plan.nodes, script, heard.line) as ended:
-                left |= {one.node: _why(one) for one in ended if one.status != 0}
-        for line in late.read_bytes().splitlines() if late.exists() else ():
-            one = msgspec.json.decode(line, type=LinkLeft)
-            left.setdefault(one.node, one.reason)
+            with launcher.run(plan.nodes, script, heard.line) as all_ended:
+                ended |= {one.node: one for one in all_ended if one.status != 0}
+        kept = [msgspec.json.decode(line, type=Kept) for line in late.read_bytes().splitlines()]
+    begun = next((one for one in kept if isinstance(one, LinkBegun)), Meeting(plan=plan).begun)
+    told = [one for one in heard.told.values() if fits(one, plan, begun)]
+    behind = {one.node: one for one in kept if isinstance(one, LinkLeft)}
     return Meeting(
         plan=plan,
+        begun=begun,
         hellos=tuple(heard.hellos.values()),
-        results=tuple(heard.results),
-        launches=tuple(heard.launches),
-        left=left,
+        results=tuple(one for one in told if isinstance(one, LinkResult)),
+        launches=tuple(one for one in told if isinstance(one, RankResult)),
+        left={
+            node: left_because(node, behind.get(node), ended.get(node), len(plan.rounds))
+            for node in plan.nodes
+            if node in behind or node in ended
+        },
     )
+
+
+def left_because(node: NodeName, behind: LinkLeft | None, ended: Ended | None, rounds: int) -> LinkLeft:
+    """Why a node has left: first what the store says, which waited for it, then how its process ended. Pure."""
+    own = _why(ended) if ended is not None and ended.status != TOO_LATE else ""
+    if behind is None:
+        return LinkLeft(node=node, round=rounds, reason=own or "it was too late")
+    return msgspec.structs.replace(behind, reason=f"{behind.reason}: {own}") if own else behind
 
 
 class _Heard:
@@ -118,35 +138,31 @@ class _Heard:
 
     def __init__(self, plan: MeetingPlan) -> None:
         self._plan = plan
-        self._left = dict.fromkeys(plan.nodes, _MOST_LINES)
         self.hellos: dict[NodeName, LinkHello] = {}
-        self.results: list[LinkResult] = []
-        self.launches: list[RankResult] = []
+        self.told: dict[tuple[type, NodeName, int, int, int], LinkResult | RankResult] = {}
+        """What each device of a node says first of each group of a round."""
 
     def line(self, node: NodeName, line: bytes) -> None:
         """A line that a node printed; one that is not valid is nothing that a rank says."""
-        self._left[node] -= 1
-        if self._left[node] < 0:
+        if not line.startswith(SAYS.encode()) or len(line) > _LONGEST_LINE:
             return
         try:
-            if line.startswith(HELLO.encode()):
-                hello = msgspec.json.decode(line[len(HELLO) :], type=LinkHello)
-                if hello.node == node:
-                    self.hellos[node] = hello
-            elif line.startswith(RESULT.encode()):
-                result = msgspec.json.decode(line[len(RESULT) :], type=LinkResult)
-                if result.node == node and self._planned(result):
-                    self.results.append(result)
-            elif line.startswith(LAUNCH.encode()):
-                ran = msgspec.json.decode(line[len(LAUNCH) :], type=RankResult)
-                if ran.node == node and self._planned(ran):
-                    self.launches.append(ran)
+            one = _said.decode(line[len(SAYS) :])
         except (ValueError, RecursionError):  # of a text that is not UTF-8, or nested without end
             return
+        if one.node != node:
+            return
+        if isinstance(one, LinkHello):
+            self.hellos.setdefault(node, one)
+        elif self._planned(one):
+            self.told.setdefault((type(one), node, one.round, one.group, one.device), one)
 
     def _planned(self, one: LinkResult | RankResult) -> bool:
         groups = self._plan.rounds[one.round].groups if one.round < len(self._plan.rounds) else ()
         return one.group < len(groups) and one.node in groups[one.group]
+
+
+_said: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
 
 
 @contextmanager

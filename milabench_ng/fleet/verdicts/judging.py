@@ -164,7 +164,7 @@ _MUCH = 1.5
 
 def _ratio(fleet: _Fleet, one: _Decided) -> Ratio:
     half = t_quantile(0.975, fleet.spreads[one.column].session_df) * one.error
-    return Ratio(value=math.exp(one.mean), low=math.exp(one.mean - half), high=math.exp(one.mean + half))
+    return Ratio.around(one.mean, half)
 
 
 def _of_screen(fleet: _Fleet, place: int, column: int = 0) -> Ratio | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -9,6 +10,9 @@ import msgspec
 from milabench_ng.fleet.verdicts.columns import Column
 from milabench_ng.fleet.verdicts.limits import Strictness
 from milabench_ng.fleet.verdicts.measured import Kind
+
+_MOST = 700.0
+"""Larger logarithms have no number. The interval of a ratio of four wild nodes can be as wide."""
 
 Verdict = Literal["pass", "slow", "faulty", "lost", "inconclusive"]
 VERDICTS: tuple[Verdict, ...] = ("slow", "faulty", "lost", "inconclusive", "pass")
@@ -21,6 +25,12 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     low: float
     high: float
+
+    @staticmethod
+    def around(log: float, half: float) -> Ratio:
+        """Of logarithms; ``half``: of the interval."""
+        low, high = max(-_MOST, log - half), min(_MOST, log + half)
+        return Ratio(value=math.exp(log), low=math.exp(low), high=math.exp(high))
 
 
 class NodeVerdict(msgspec.Struct, frozen=True, kw_only=True):

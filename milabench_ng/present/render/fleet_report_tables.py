@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.fleet.network.judging import LINK_STATES
 from milabench_ng.fleet.report import FleetReport, NodeLine
 from milabench_ng.fleet.verdicts.measured import WORDS, Kind
 from milabench_ng.fleet.verdicts.verdict import VERDICTS
-from milabench_ng.model.plain import plain
+from milabench_ng.model.plain import names_of, plain
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import (
     Cell,
@@ -56,19 +57,23 @@ def fleet_facts(report: FleetReport) -> Iterator[Fact]:
     """What is known of the fleet as a whole, the expected false alarms above all tables."""
     verdict, manifest = report.verdict, report.manifest
     counts = {name: verdict.count(name) for name in VERDICTS}
-    told = ", ".join(f"{count:,} {_TOLD[name]}" for name, count in counts.items() if count)
+    told = ", ".join((*(f"{count:,} {_TOLD[name]}" for name, count in counts.items() if count), *_links(report)))
     yield Fact("verdict", told or "no node has results", _VERDICT_TONES[report.exit_code])
     yield Fact("false alarms", _false_alarms(report))
     yield Fact("fleet", f"{len(manifest.nodes):,} nodes, {manifest.suite}, launcher {manifest.launcher}")
     if report.pending:
-        yield Fact("pending", f"{counted(len(report.pending), 'node')}: {named(report.pending)}", "fair")
+        yield Fact("pending", f"{counted(len(report.pending), 'node')}: {names_of(report.pending)}", "fair")
     yield from (Fact("problem", problem, "bad") for problem in report.problems)
+    if report.marks:
+        yield Fact("warnings", f"on all nodes: {', '.join(report.marks)}", "fair")
     yield Fact("GPU-hours", f"{report.device_hours:,.1f} in launches")
     yield from _scores(report)
     if report.network is not None:
         yield from network_facts(report.network)
     if report.over_nodes is not None:
         yield from over_nodes_facts(report.over_nodes)
+    if report.unmet and not report.going_on:
+        yield Fact("not measured", f"nodes have still to meet ({', '.join(report.unmet)}): mnb fleet resume", "fair")
 
 
 def not_passed(report: FleetReport) -> Section:
@@ -89,12 +94,6 @@ def all_nodes(report: FleetReport) -> Section:
     return table("nodes", rows, *_NODE_HEADINGS, *more, *tests)
 
 
-def named(nodes: Sequence[str]) -> str:
-    """The first nodes by name, and how many there are more."""
-    more = f" and {len(nodes) - MOST_NAMED:,} more" if len(nodes) > MOST_NAMED else ""
-    return ", ".join(map(plain, nodes[:MOST_NAMED])) + more
-
-
 def _row(line: NodeLine) -> tuple[Cell, ...]:
     one = line.verdict
     ratio = (one.ratio.value, one.ratio.low, one.ratio.high) if one.ratio else (None, None, None)
@@ -110,6 +109,15 @@ def _row(line: NodeLine) -> tuple[Cell, ...]:
         one.retests,
         "; ".join(filter(None, (why, f"also {also}" if also else ""))) or None,
     )
+
+
+def _links(report: FleetReport) -> Iterator[str]:
+    """The links that do not pass, as part of the verdict."""
+    if report.network is None:
+        return
+    for state in LINK_STATES:
+        if state != "pass" and (count := report.network.count(state)):
+            yield counted(count, f"{state} link")
 
 
 def _groups(report: FleetReport) -> Section:
@@ -156,7 +164,7 @@ def _tests(report: FleetReport) -> Section:
 
 def _differing(report: FleetReport) -> Section:
     rows = [
-        (one.what if not place else "", value, len(nodes), named(nodes) if place else None)
+        (one.what if not place else "", value, len(nodes), names_of(nodes) if place else None)
         for one in report.differing
         for place, (value, nodes) in enumerate(one.values)
     ]

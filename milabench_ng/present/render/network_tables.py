@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from milabench_ng.fleet.network.judging import LinkState
+from milabench_ng.fleet.network.judging import LINK_STATES
 from milabench_ng.fleet.network.launches import OverNodesReport
 from milabench_ng.fleet.network.report import LinkOfFleet, NetworkReport
 from milabench_ng.fleet.verdicts.spread import FEWEST_NODES
@@ -21,15 +20,13 @@ _MEANS = {
     "gloo": "gloo over TCP between CPUs, not the fabric of the GPUs",
     "nccl": "NCCL between GPUs",
 }
-_ORDER: Mapping[LinkState, int] = {"broken": 0, "slow": 1, "inconclusive": 2, "pass": 3}
 
 
 def network_facts(network: NetworkReport) -> Iterator[Fact]:
     """How the network does as a whole."""
-    counts = Counter(one.judged.state for one in network.links)
-    told = ", ".join(f"{counts[state]:,} {state}" for state in _ORDER if counts[state] and state != "pass")
-    bad = not network.links or counts["broken"] or counts["slow"]
-    tone: Tone = "bad" if bad else "fair" if counts["inconclusive"] else "good"
+    counts = {state: network.count(state) for state in LINK_STATES if state != "pass"}
+    told = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
+    tone: Tone = "bad" if not network.links or network.exit_code == 1 else "fair" if network.exit_code else "good"
     met = {node for one in network.links for node in one.nodes}
     usual = "none slow" if len(met) >= FEWEST_NODES else "too few nodes to say which are slow"
     yield Fact("network", f"{counted(len(network.links), 'link')}, {told or usual}", tone)
@@ -48,7 +45,7 @@ def network_sections(network: NetworkReport) -> tuple[Section, ...]:
 
 def over_nodes_facts(over: OverNodesReport) -> Iterator[Fact]:
     """By what launches over nodes sent their messages, and who left them."""
-    yield Fact("over nodes", f"{_backends(over.back_ends)}; no isolation")
+    yield Fact("over nodes", f"{_backends(over.back_ends)}; no isolation, and no records: not in the score")
     yield from (Fact("", f"{node} left: {why}", "bad") for node, why in over.left.items())
 
 
@@ -81,7 +78,7 @@ def over_nodes_sections(over: OverNodesReport) -> tuple[Section, ...]:
 
 def links_table(network: NetworkReport) -> Section:
     """The links that do not pass, and the slowest of the others."""
-    links = sorted(network.links, key=lambda one: (_ORDER[one.judged.state], _by_rate(one)))
+    links = sorted(network.links, key=lambda one: (LINK_STATES.index(one.judged.state), _by_rate(one)))
     bad = [one for one in links if one.judged.state != "pass"]
     rows = [_row(one) for one in links[: max(_WORST, len(bad))]]
     return table(
