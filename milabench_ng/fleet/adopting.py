@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from milabench_ng import __version__
-from milabench_ng.fleet.folder import PACKED, FleetFolder, NodeSession, listed_sessions, own_names
+from milabench_ng.fleet.folder import PACKED, FleetFolder, NodeSession, listed_sessions, own_names, status_of
 from milabench_ng.fleet.ledger import (
     FLEET_LEDGER,
     AnyFleetEvent,
@@ -17,20 +17,18 @@ from milabench_ng.fleet.ledger import (
     NodeLost,
     digest_of,
 )
-from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest, new_fleet_id
+from milabench_ng.fleet.manifest import ADOPTED, FleetManifest, encode_fleet_manifest, new_fleet_id
 from milabench_ng.fleet.nodes import SCREEN, NodeName
 from milabench_ng.fleet.summaries import encoded, workers
 from milabench_ng.fleet.writer import FleetWriter
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, read_content
 from milabench_ng.model.units import utc_iso, utc_now
+from milabench_ng.records.ledger import check_chain
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import write_atomically
+from milabench_ng.records.names import FLEET_MANIFEST, write_atomically
 from milabench_ng.verification.folder_files import sha256_of
 from milabench_ng.verification.opening import opened
-
-LAUNCHER = "none"
-"""What the manifest says: nobody can be reached."""
 
 
 def adopt(folder: Path, expected: tuple[NodeName, ...], command_line: tuple[str, ...]) -> FleetFolder:
@@ -89,7 +87,7 @@ def _manifest(of_node: Manifest, nodes: tuple[NodeName, ...], command_line: tupl
         suite=of_node.plan.suite,
         profile=of_node.profile,
         nodes=nodes,
-        launcher=LAUNCHER,
+        launcher=ADOPTED,
         mnb=(),
         node_folder="",
     )
@@ -102,15 +100,16 @@ def _events(sessions: Iterable[NodeSession], nodes: Iterable[NodeName]) -> Itera
             yield NodeLost(node=node, session=SCREEN, reason="no results of it were brought together")
             continue
         one = there[node]
-        if (status := one.status) is not None:
-            yield NodeEnded(node=node, session=SCREEN, status=1 if status else 0)
+        ledger = one.read_ledger()
+        if (status := status_of(check_chain(ledger))) is not None:
+            yield NodeEnded(node=node, session=SCREEN, status=status)
         else:
             yield NodeLost(node=node, session=SCREEN, reason="its run did not end: launches are missing")
         yield Collected(
             node=node,
             session=SCREEN,
             sha256=sha256_of(one.path) if one.path.name.endswith(PACKED) else "",
-            ledger_sha256=digest_of(one.ledger),
+            ledger_sha256=digest_of(ledger),
             summary_sha256=digest_of(_content(_summary_file(one))),
         )
 

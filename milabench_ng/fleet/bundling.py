@@ -17,21 +17,18 @@ import msgspec
 from milabench_ng import __version__
 from milabench_ng.fleet.folder import NODES, PACKED, FleetFolder, NodeSession, is_fleet, own_names
 from milabench_ng.fleet.ledger import FLEET_LEDGER
-from milabench_ng.fleet.manifest import FLEET_MANIFEST
 from milabench_ng.fleet.network.meetings import MEETINGS, NETWORK
 from milabench_ng.fleet.nodes import NODE, SESSION
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, short
-from milabench_ng.records.names import give_name, sync_folder, temporary_name
+from milabench_ng.records.names import FLEET_MANIFEST, FLEET_PACKING_LIST, give_name, sync_folder, temporary_name
 from milabench_ng.records.origin import newer
 from milabench_ng.verification.bundle import FileSum, Written, bundle_target, damage, listed, sum_of, write_archive
 from milabench_ng.verification.folder_files import result_files, sha256_of
 from milabench_ng.verification.opening import decode_packing, first_name, unpacked
 
 FLEET_BUNDLE_SCHEMA = 1
-PACKING_LIST = "fleet-bundle.json"
-"""Another name than that of a run's: whoever reads one of them does not take the other for it."""
-SIGNATURE = f"{PACKING_LIST}.sig"
+SIGNATURE = f"{FLEET_PACKING_LIST}.sig"
 OF_NETWORK = tuple(f"{NETWORK}/{name}.jsonl" for name in MEETINGS)
 _OF_NODE = re.compile(rf"{NODES}/(?P<node>[^/]+)/(?P<session>[^/.]+)(\.tar\.gz|\.log|\.summary\.json)")
 
@@ -72,7 +69,7 @@ def pack_fleet(folder: Path, output: Path | None, key: Path | None = None, *, fo
         sources = {name: path for name, path in sources.items() if path.is_file() and not path.is_symlink()}
         files = {name: sum_of(path) for name, path in sorted(sources.items())}
         packing = FleetPackingList(version=__version__, fleet_id=fleet.manifest.fleet_id, files=files)
-        _write(target, listed(packing, PACKING_LIST, key), dict(sorted(sources.items())))
+        _write(target, listed(packing, FLEET_PACKING_LIST, key), dict(sorted(sources.items())))
     return Written(
         path=target,
         sha256=sha256_of(target),
@@ -85,7 +82,9 @@ def pack_fleet(folder: Path, output: Path | None, key: Path | None = None, *, fo
 
 def is_fleet_source(path: Path) -> bool:
     """Whether it is a fleet folder or the bundle of one."""
-    return is_fleet(path) or (os.path.isfile(path) and first_name(path) == PACKING_LIST)  # a pipe would be waited for
+    if os.path.isfile(path):  # a pipe would be waited for
+        return first_name(path) == FLEET_PACKING_LIST
+    return is_fleet(path)
 
 
 @contextmanager
@@ -95,13 +94,13 @@ def opened_fleet(source: Path) -> Iterator[OpenedFleet]:
         yield OpenedFleet(source=plain(source), fleet=FleetFolder.read(source))
         return
     with unpacked(source, _belonging) as root:
-        content = (root / PACKING_LIST).read_bytes()
-        packing = decode_packing(content, FleetPackingList, f"{source}: {PACKING_LIST}")
+        content = (root / FLEET_PACKING_LIST).read_bytes()
+        packing = decode_packing(content, FleetPackingList, f"{source}: {FLEET_PACKING_LIST}")
         if packing.schema > FLEET_BUNDLE_SCHEMA:
             raise InputError(f"{source}: {newer('fleet bundle', packing.schema, FLEET_BUNDLE_SCHEMA)}")
         there = (path for path in root.rglob("*") if path.is_file())
         names = {path.relative_to(root).as_posix(): path for path in there}
-        sums = {name: sum_of(path) for name, path in names.items() if name not in (PACKING_LIST, SIGNATURE)}
+        sums = {name: sum_of(path) for name, path in names.items() if name not in (FLEET_PACKING_LIST, SIGNATURE)}
         yield OpenedFleet(
             source=plain(source),
             fleet=FleetFolder.read(root),
@@ -145,11 +144,11 @@ def _write(target: Path, own: Mapping[str, bytes], sources: Mapping[str, Path]) 
 
 def _belonging(first: str) -> Callable[[str], bool]:
     """Which names belong in a bundle that begins with ``first``."""
-    return _is_member if first == PACKING_LIST else lambda _: False
+    return _is_member if first == FLEET_PACKING_LIST else lambda _: False
 
 
 def _is_member(name: str) -> bool:
-    if name in (PACKING_LIST, SIGNATURE, FLEET_MANIFEST, FLEET_LEDGER, *OF_NETWORK):
+    if name in (FLEET_PACKING_LIST, SIGNATURE, FLEET_MANIFEST, FLEET_LEDGER, *OF_NETWORK):
         return True
     found = _OF_NODE.fullmatch(name)
     return found is not None and bool(re.fullmatch(NODE, found["node"]) and re.fullmatch(SESSION, found["session"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
 
 import msgspec
 
@@ -15,9 +14,9 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.nodes import SCREEN, NodeName
 from milabench_ng.fleet.summaries import SessionSummary
 from milabench_ng.fleet.verdicts.measured import Kind, Measured, NodeSample, kind_of, measured
+from milabench_ng.model.bounds import SMALLEST
 
 _RETEST = "retest-"
-ScoreStatus = Literal["complete", "partial", "invalid", "none"]
 
 
 class TestOfNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,8 +44,7 @@ class SessionOfNode(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[str, ...]
     """The kinds of its comparability warnings."""
     per_node: float | None
-    """The score of the node; None without one."""
-    status: ScoreStatus
+    """The score of the node; None unless it ran all weighted tests."""
     unit: str
     """Of the score."""
 
@@ -119,8 +117,7 @@ def _reduced(node: NodeName, session: str, summary: Summary, scale: Scale) -> Se
         tests={label: _test(row) for label, row in summary.tests.items()},
         traits=_traits(summary),
         marks=tuple(dict.fromkeys(mark.kind for row in summary.tests.values() for mark in row.marks)),
-        per_node=scored.per_node if scored else None,
-        status=scored.status if scored else "none",
+        per_node=scored.per_node if scored and scored.status == "complete" else None,
         unit=scored.unit if scored else "",
     )
 
@@ -141,7 +138,7 @@ def _logs(row: TestSummary) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for job, rate in row.launches.items():
         device = job.partition(".")[2].partition("#")[0]
-        if rate > 0:
+        if rate >= SMALLEST:
             found.setdefault(device, []).append(math.log(rate))
     return {device: math.fsum(logs) / len(logs) for device, logs in found.items()}
 

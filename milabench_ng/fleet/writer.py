@@ -12,11 +12,11 @@ from typing import Self
 from milabench_ng import __version__
 from milabench_ng.fleet.folder import NODES
 from milabench_ng.fleet.ledger import FLEET_LEDGER, AnyFleetEvent, FleetSession, check_fleet_chain, next_line
-from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
+from milabench_ng.fleet.manifest import FleetManifest, encode_fleet_manifest
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, open_to_write, opened_folder, read_content, write_all
 from milabench_ng.model.units import utc_iso, utc_now
-from milabench_ng.records.names import file_digest, write_atomically
+from milabench_ng.records.names import FLEET_MANIFEST, file_digest, write_atomically
 
 
 class FleetWriter:

@@ -14,7 +14,7 @@ from milabench_ng.model.files import LARGE, MIB, read_content
 from milabench_ng.model.plain import plain
 from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import MANIFEST
+from milabench_ng.records.names import FLEET_MANIFEST, MANIFEST
 from milabench_ng.records.reading import (
     Found,
     Problem,
@@ -77,6 +77,8 @@ def read_folder(folder: Path, source: str = "", *, within: Bounds = UNBOUNDED, c
     therefore are not read. Raises InputError for a manifest that cannot be read: nobody can say what was planned.
     """
     source = source or plain(folder)
+    if os.path.lexists(folder / FLEET_MANIFEST):
+        raise InputError(not_one_node(source))
     going_on = is_going_on(folder)  # asked first, so that launches that end while we read are merely pending
     found = tuple(_read_files(folder, within, changed))
     problems = tuple(one for one in found if isinstance(one, Problem))
@@ -90,6 +92,14 @@ def read_folder(folder: Path, source: str = "", *, within: Bounds = UNBOUNDED, c
         problems=problems,
         ledger=read_ledger(folder),
         going_on=going_on,
+    )
+
+
+def not_one_node(source: str) -> str:
+    """What to tell whoever gives a fleet where the results of one node are wanted."""
+    return (
+        f"{source}: a fleet, and this takes the results of one node, such as nodes/NODE/screen.tar.gz in it. The whole "
+        "fleet goes into mnb report, mnb verify and mnb accept BID FLEET"
     )
 
 

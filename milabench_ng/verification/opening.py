@@ -26,8 +26,8 @@ from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import MIB, parse_json
 from milabench_ng.model.plain import plain, short
-from milabench_ng.records.folder import Bounds, Folder, read_folder
-from milabench_ng.records.names import EVENTS, is_result_file
+from milabench_ng.records.folder import Bounds, Folder, not_one_node, read_folder
+from milabench_ng.records.names import EVENTS, FLEET_PACKING_LIST, is_result_file
 from milabench_ng.records.origin import newer
 from milabench_ng.verification.bundle import (
     BUNDLE_SCHEMA,
@@ -104,6 +104,8 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
         return
     if not os.path.isfile(source):
         raise InputError(f"{source}: no such folder or bundle. Give a bundle, or the result folder of a run")
+    if first_name(source) == FLEET_PACKING_LIST:
+        raise InputError(not_one_node(plain(source)))
     with unpacked(source, _belonging) as root:
         packed = _packed_folder(root)
         yield _opened(source, root) if packed is None else _opened_folder(source, packed)

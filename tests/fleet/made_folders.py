@@ -25,12 +25,12 @@ from milabench_ng.fleet.ledger import (
     NodeStarted,
     next_line,
 )
-from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
+from milabench_ng.fleet.manifest import FleetManifest, encode_fleet_manifest
 from milabench_ng.model.plan import Launch
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.ledger import FIRST
 from milabench_ng.records.manifest import ProfileText
-from milabench_ng.records.names import LEDGER, file_digest
+from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, file_digest
 from milabench_ng.verification.opening import opened
 
 UTC = "2026-01-06T16:00:00Z"

@@ -95,6 +95,8 @@ def test_what_pods_leave_becomes_a_fleet(tmp_path: Path, capsys: pytest.CaptureF
     ledger = folder / "nodes" / "gpu3" / "screen" / "ledger.jsonl"
     ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-1]))
     assert call(("fleet", "adopt", str(folder), "--hosts", "gpu[1-4]")) == 1
+    (following,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("next"))
+    assert following.endswith("remove fleet.json and fleet.jsonl, and adopt again")
     found = FleetFolder.read(folder)
     assert found.manifest.nodes == ("gpu1", "gpu2", "gpu3", "gpu4")
     assert {node: (one.state, one.collected) for (node, _), one in found.standings.items()} == {

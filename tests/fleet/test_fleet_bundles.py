@@ -92,9 +92,9 @@ def test_plain_folders_are_packed_as_nodes_do(fleet: Path, tmp_path: Path, capsy
     bundle = tmp_path / "fleet.bundle.tar.gz"
     assert call(["bundle", str(fleet), "-o", str(bundle)]) == 0
     capsys.readouterr()
-    before = {one.name: one.ledger for one in FleetFolder.read(fleet).sessions}
+    before = {one.name: one.read_ledger() for one in FleetFolder.read(fleet).sessions}
     with opened_fleet(bundle) as there:
-        assert {one.name: one.ledger for one in there.fleet.sessions} == before
+        assert {one.name: one.read_ledger() for one in there.fleet.sessions} == before
         assert there.damage == ()
         packed_folder, plain_folder = there.fleet.sessions[0].path, session_folder(fleet, "gpu1", "screen")
         printed = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from milabench_ng.fleet.folder import UNWATCHED, FleetFolder, is_fleet
+from milabench_ng.fleet.folder import UNWATCHED, FleetFolder, is_fleet, status_of
 from milabench_ng.fleet.ledger import (
     FLEET_LEDGER,
     AnyFleetEvent,
@@ -24,13 +24,14 @@ from milabench_ng.fleet.ledger import (
     check_fleet_chain,
     next_line,
 )
-from milabench_ng.fleet.manifest import FLEET_MANIFEST, FleetManifest, encode_fleet_manifest
+from milabench_ng.fleet.manifest import FleetManifest, encode_fleet_manifest
 from milabench_ng.fleet.nodes import NodeName, node_name, retest
 from milabench_ng.fleet.verdicts.verdict import NodeVerdict
 from milabench_ng.model.errors import InputError
 from milabench_ng.present.render.draining import drain_facts
-from milabench_ng.records.ledger import FIRST
+from milabench_ng.records.ledger import FIRST, check_chain
 from milabench_ng.records.manifest import ProfileText
+from milabench_ng.records.names import FLEET_MANIFEST
 from tests.fleet.made_folders import session_folder
 
 UTC = "2026-01-06T16:00:00Z"
@@ -162,7 +163,7 @@ def test_a_node_without_a_manifest_is_an_error_of_that_session(tmp_path: Path) -
     folder = write_fleet(tmp_path / "fleet", BEGUN)
     session_folder(folder, "gpu2", "screen").mkdir(parents=True)
     (one,) = FleetFolder.read(folder).sessions
-    assert (one.name, one.ledger, one.status) == ("gpu2 screen", b"", None)
+    assert (one.name, one.read_ledger(), status_of(check_chain(one.read_ledger()))) == ("gpu2 screen", b"", None)
 
 
 def test_a_node_is_listed_once(tmp_path: Path) -> None:

@@ -14,9 +14,14 @@ from made_folders import session_folder, write_fleet, write_frame
 
 from milabench_ng.analysis.summary.folder import encode_summary
 from milabench_ng.cli import call
+from milabench_ng.cli.fleet_report import make_fleet_report
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import Collected, NodeLost
+from milabench_ng.fleet.measuring import SessionOfNode
+from milabench_ng.fleet.report import _shared_marks
 from milabench_ng.fleet.summaries import summaries
+from milabench_ng.present.render.cells import Fact
+from milabench_ng.present.render.fleet_report_tables import fleet_facts
 from milabench_ng.records.names import file_digest
 
 NODES = tuple(f"gpu{number}" for number in range(1, 13))
@@ -139,6 +144,25 @@ def test_scores_and_prices_are_by_the_worst_the_median_and_the_sum(read: Read, t
     assert score["total"] / score["median"] == pytest.approx(4.5, abs=0.1)
     _, printed, _ = read(fleet, "--weights", weights, "--price", 1000)
     assert "price / score   by the worst node" in printed
+
+
+def test_the_score_of_some_tests_is_none(fleet: Path, read: Read) -> None:
+    """5 of the 19 weighted tests."""
+    lines = json.loads(read(fleet, "--format", "json")[1])["report"]["lines"]
+    assert {line["per_node"] for line in lines} == {None}
+
+
+def test_a_warning_that_all_nodes_have_is_told(fleet: Path) -> None:
+    made = make_fleet_report(fleet, weights=None, price=None, groups=None, margin=None)
+    assert made.marks == ()
+    warned = msgspec.structs.replace(made, marks=("CPU quota", "clock set"))
+    assert Fact("warnings", "on all nodes: CPU quota, clock set", "fair") in list(fleet_facts(warned))
+    first, second = (
+        SessionOfNode(node=node, session="screen", tests={}, traits={}, marks=marks, per_node=None, unit="")
+        for node, marks in (("a", ("MPS", "CPU quota")), ("b", ("CPU quota", "clock set")))
+    )
+    assert _shared_marks((first, second)) == ("CPU quota",)
+    assert _shared_marks(()) == ()
 
 
 def test_what_differs_between_nodes_is_listed_with_the_nodes(read: Read, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from milabench_ng.cli import call
 from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.records.ledger import check_chain
 from tests.fleet.made_folders import records_of
 from tests.fleet.stand_in import kill_all_in, make_stand_in
 
@@ -39,7 +40,7 @@ def test_nodes_that_are_killed_at_random_cost_no_record(tmp_path: Path) -> None:
     assert [len(records_of(one).records) for one in found.sessions] == [2] * 20
     assert (found.ledger.problems, found.strangers) == ((), ())
     for one in found.sessions:
-        assert one.chain.problems == ()
+        assert check_chain(one.read_ledger()).problems == ()
 
 
 def kill_soon(folder: Path, node: str) -> None:

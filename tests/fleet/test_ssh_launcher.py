@@ -133,7 +133,7 @@ def test_what_nodes_did_by_themselves_is_collected_and_nothing_here_is_lost(
     forget_the_end(folder)
     assert call(("fleet", "collect", str(folder))) == 1
     found = FleetFolder.read(folder)
-    assert [one.ledger for one in found.sessions] == [b"another run\n"]
+    assert [one.read_ledger() for one in found.sessions] == [b"another run\n"]
     assert (folder / "nodes/n1/screen.aside-1.tar.gz").exists()
     assert found.strangers == ()
 

@@ -68,6 +68,7 @@ def test_a_node_that_is_a_copy_of_another_is_found(fleet: Path, verify: Verify) 
     code, printed, _ = verify(fleet)
     assert code == 1
     assert "gpu3 screen is a copy of gpu1 screen" in printed
+    assert "4 sessions of nodes pass, and the fleet as a whole does not: " in printed
     assert "gpu3 screen: its ledger is not the one that was collected" in printed
 
 

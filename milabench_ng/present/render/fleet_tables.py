@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from milabench_ng.fleet.burn_in import burn_in
 from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.fleet.manifest import ADOPT_AGAIN, ADOPTED
 from milabench_ng.fleet.nodes import SCREEN
 from milabench_ng.fleet.retesting import missing_nodes
 from milabench_ng.model.plain import plain
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Cell, Tone
 from milabench_ng.present.render.sections import Document, Heading, Part, facts, in_one_table, table
+from milabench_ng.records.ledger import check_chain
 
 
 def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
@@ -39,7 +41,8 @@ def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
     told = [("fleet", plain(found.path)), ("complete", f"{count - len(missing)} of {counted(count, 'node')}")]
     told += [("burn-in", line) for line in _burn_in(found)]
     if missing and not found.going_on:
-        told.append(("next", f"mnb fleet resume {shlex.quote(plain(found.path))}"))
+        again = f"mnb fleet resume {shlex.quote(plain(found.path))}"
+        told.append(("next", ADOPT_AGAIN if found.manifest.launcher == ADOPTED else again))
     parts: tuple[Part, ...] = (*([nodes] if rows else []), facts("", told))
     values = {
         "fleet_id": found.manifest.fleet_id,
@@ -52,7 +55,7 @@ def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
 def _burn_in(found: FleetFolder) -> Iterator[str]:
     """How often launches failed, and whether that became rarer."""
     screens = (one for one in found.sessions if one.session == SCREEN)
-    shown = burn_in(one.chain.entries for one in screens) if found.manifest.burn_in_s else None
+    shown = burn_in(check_chain(one.read_ledger()).entries for one in screens) if found.manifest.burn_in_s else None
     if shown is None:
         return
     low, high = shown.interval
