@@ -14,6 +14,7 @@ from milabench_ng import __version__
 from milabench_ng.cli.broken_pipe import until_unread
 from milabench_ng.cli.command_list import COMMANDS, name_of
 from milabench_ng.cli.help_pages import HELP_FLAGS, help_page, shown_default
+from milabench_ng.cli.named_files import check_named
 from milabench_ng.cli.other_characters import HANDLER
 from milabench_ng.cli.wrong_usage import explained
 from milabench_ng.model.errors import InputError, MnbError
@@ -82,7 +83,9 @@ def call(tokens: Sequence[str]) -> int:
         if page is not None:
             print(page)
             return 0
-        return int(app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value") or 0)
+        command, given, _ = app.parse_args(list(tokens), exit_on_error=False, print_error=False)
+        check_named(command, given.arguments)
+        return int(command(*given.args, **given.kwargs) or 0)
     except cyclopts.CycloptsError as error:
         print(explained(error), file=sys.stderr)
         return 2

@@ -13,6 +13,7 @@ from milabench_ng.analysis.scoring.scale import load_scales
 from milabench_ng.analysis.statistics.intervals import SESSIONS_FROM
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.cli.fleet_accept import accept_nodes
+from milabench_ng.cli.named_files import CertificatesFile, Results, RulesFile, SignersFile
 from milabench_ng.cli.options import FormOption, Fraction, Switch, WeightsOption
 from milabench_ng.fleet.accepting import Promise
 from milabench_ng.fleet.bundling import is_fleet_source, opened_fleet
@@ -40,15 +41,15 @@ EXIT_CODES = {"keeps": 0, "breaks": 1, "inconclusive": 4}
 
 
 def accept(
-    bid: str,
-    delivered: str,
+    bid: Results,
+    delivered: Results,
     /,
     *,
     guarantee: Fraction = 0.97,
     weights: WeightsOption = None,
-    rules: str | None = None,
-    allowed_signers: Path | None = None,
-    tsa_certs: Path | None = None,
+    rules: RulesFile = None,
+    allowed_signers: SignersFile = None,
+    tsa_certs: CertificatesFile = None,
     explain: Switch = False,
     form: FormOption = "table",
 ) -> int:

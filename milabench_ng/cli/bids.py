@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 from typing import Literal
 
+from milabench_ng.cli.named_files import CertificatesFile, RulesFile, SignersFile
 from milabench_ng.cli.options import Force, FormOption, Html, Output
 from milabench_ng.present.layouts.nvidia_examples import systems
 from milabench_ng.present.render.sections import Document, Facts
 from milabench_ng.present.render.tender_facts import tender_facts
 from milabench_ng.present.render.tender_tables import tender_document
-from milabench_ng.present.writers import open_output, refuse_same, write, write_tender_page
+from milabench_ng.present.writers import open_output, write, write_tender_page
 from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.tender.bids import read_bids
 from milabench_ng.tender.offers import compare_bids
@@ -23,9 +24,9 @@ from milabench_ng.verification.verified_results import Demands
 def bids(
     file: Path,
     *,
-    rules: str | None = None,
-    allowed_signers: Path | None = None,
-    tsa_certs: Path | None = None,
+    rules: RulesFile = None,
+    allowed_signers: SignersFile = None,
+    tsa_certs: CertificatesFile = None,
     form: FormOption = "table",
     html: Html = None,
     output: Output = None,
@@ -58,7 +59,6 @@ def bids(
         Print a row for each bid and precision with watts, price and the throughput of each task, as Lambda's benchmark
         does, and no ranks.
     """
-    refuse_same(html, output)
     made = compare_bids(file, Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=tsa_certs))
     if html is not None:
         write_tender_page(made, html, force=force)

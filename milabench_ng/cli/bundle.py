@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from milabench_ng.cli.named_files import KeyFile, WeightsPath, Writes
 from milabench_ng.cli.options import Force
 from milabench_ng.fleet.bundling import pack_fleet
 from milabench_ng.fleet.folder import is_fleet
@@ -19,9 +20,9 @@ def bundle(
     folder: Path,
     /,
     *,
-    weights: Path | None = None,
-    sign: Path | None = None,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    weights: WeightsPath = None,
+    sign: KeyFile = None,
+    output: Annotated[Path | None, Writes(), Parameter(name=["--output", "-o"])] = None,
     force: Force = False,
 ) -> int:
     """Pack a result folder or a fleet folder into one file that can be sent and verified.

@@ -20,12 +20,14 @@ from cyclopts import Parameter
 from milabench_ng.analysis.baselines.peaks import same_models
 from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.cli.named_files import READS_RESULTS
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import DataRoot, Fraction, GpusOption, Switch
 from milabench_ng.cli.run_and_report import judge
 from milabench_ng.cli.showing import shown
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import why_unwritable
 from milabench_ng.model.plain import plain
 from milabench_ng.model.shipped import names, shipped_profile
 from milabench_ng.model.signals import exit_code
@@ -56,7 +58,7 @@ def check(
     *,
     store: Switch = False,
     json: Switch = False,
-    baseline: str | None = None,
+    baseline: Annotated[str | None, READS_RESULTS] = None,
     least: Fraction | None = None,
     gpus: GpusOption = "",
     dataroot: DataRoot = None,
@@ -176,9 +178,11 @@ def _make_writable(folder: Path) -> None:
     """Raise InputError, before minutes of work, if no baseline can be kept in this folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
+        why = why_unwritable(folder)
     except OSError as error:
-        raise InputError(f"--store: {plain(folder)}: {error.strerror}. Name another with XDG_STATE_HOME") from None
+        why = error.strerror or str(error)
+    if why:
+        raise InputError(f"--store: {plain(folder)} is not writable ({why}). Name another with XDG_STATE_HOME")
 
 
 def _store(found: Summary) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
+from milabench_ng.cli.named_files import RulesFile
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import CgroupParent, DataRoot, FormOption, GpusOption, RamTotal, Whole
 from milabench_ng.cli.preflight import AFTER, planned, rulings_ahead
@@ -39,7 +40,7 @@ def doctor(
     ram_total: RamTotal = None,
     cgroup_parent: CgroupParent = None,
     dataroot: DataRoot = None,
-    rules: str | None = None,
+    rules: RulesFile = None,
     form: FormOption = "table",
 ) -> int:
     """Check whether this node can run isolated benchmarks, and what is missing. Changes nothing.

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 
+from milabench_ng.cli.named_files import RulesFile, WeightsPath
 from milabench_ng.cli.node_options import NodeOptions, not_negative
 from milabench_ng.cli.options import (
     FAILURES,
@@ -59,8 +60,8 @@ def jobs(
     retry: Annotated[Whole, FAILURES] = 0,
     resume: Annotated[Path | None, RESUMING] = None,
     accept_difference: Annotated[Differences, RESUMING] = (),
-    weights: Annotated[Path | None, MEASURING] = None,
-    rules: Annotated[str | None, MEASURING] = None,
+    weights: Annotated[WeightsPath, MEASURING] = None,
+    rules: Annotated[RulesFile, MEASURING] = None,
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
     """Run a profile. Ends with the verdict, the score and the next step.

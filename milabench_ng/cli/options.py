@@ -10,6 +10,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter, Token
 
+from milabench_ng.cli.named_files import WeightsPath, Writes
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import short
 from milabench_ng.model.shipped import names
@@ -91,12 +92,16 @@ RATIOS = Parameter(group=Group.create_ordered("Ratios"))
 FILES = Parameter(group=Group.create_ordered("Files"))
 """The groups of options that few need, which ``--help`` only names. Most people need what is in none."""
 
-Output = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write to this file instead of the terminal.")]
+Output = Annotated[
+    Path | None,
+    Writes(),
+    Parameter(name=["--output", "-o"], help="Write to this file instead of the terminal."),
+]
 Force = Annotated[bool, Parameter(negative=(), help="Overwrite existing files. Evidence is never overwritten.")]
-Html = Annotated[Path | None, Parameter(help="Also write an HTML page with charts. It opens offline.")]
+Html = Annotated[Path | None, Writes(), Parameter(help="Also write an HTML page with charts. It opens offline.")]
 FormOption = Annotated[Form, Parameter(name="--format", help="Output format: table, json, csv or markdown.")]
 WeightsOption = Annotated[
-    Path | None,
+    WeightsPath,
     Parameter(help="A JSON file of weights by test. Default: the shipped file of the suite."),
 ]
 

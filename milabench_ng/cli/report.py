@@ -13,6 +13,7 @@ from cyclopts import Parameter, Token
 
 from milabench_ng.analysis.scoring.cost import PricePer
 from milabench_ng.analysis.statistics.effects import MARGIN
+from milabench_ng.cli.named_files import READS_RESULTS, CertificatesFile, GroupsFile, RulesFile, SignersFile, Writes
 from milabench_ng.cli.options import FILES, RATIOS, RULES, Force, FormOption, Html, Money, Output, Switch, WeightsOption
 from milabench_ng.fleet.bundling import is_fleet_source
 from milabench_ng.model.errors import InputError
@@ -24,7 +25,6 @@ from milabench_ng.present.writers import (
     SuiteName,
     open_output,
     refuse_json,
-    refuse_same,
     tell,
     write_layout,
     write_page,
@@ -46,6 +46,7 @@ def _occurrences(_: object, tokens: Sequence[Token]) -> tuple[tuple[str, ...], .
 
 Baselines = Annotated[
     tuple[tuple[str, ...], ...],
+    READS_RESULTS,
     Parameter(converter=_occurrences, n_tokens=1, consume_multiple=(1, 1000), negative=()),
 ]
 
@@ -54,22 +55,22 @@ def report(
     *folders: Path,
     compare: Baselines = (),
     price: Money | None = None,
-    rules: str | None = None,
+    rules: RulesFile = None,
     weights: WeightsOption = None,
     full: Switch = False,
     form: FormOption = "table",
     html: Html = None,
     output: Output = None,
     nonce: Annotated[str | None, RULES] = None,
-    allowed_signers: Annotated[Path | None, RULES] = None,
-    tsa_certs: Annotated[Path | None, RULES] = None,
+    allowed_signers: Annotated[SignersFile, RULES] = None,
+    tsa_certs: Annotated[CertificatesFile, RULES] = None,
     margin: Annotated[str | None, RATIOS] = None,
     per_gpu: Annotated[Switch, RATIOS, Parameter(alias="--compare-gpus")] = False,
     price_per: Annotated[PricePer | None, RATIOS] = None,
     penalize_variance: Annotated[bool, RATIOS] = True,
     layout: Annotated[SuiteName | None, FILES] = None,
-    tables: Annotated[Path | None, FILES] = None,
-    groups: Annotated[Path | None, FILES] = None,
+    tables: Annotated[Path | None, Writes(folder=True), FILES] = None,
+    groups: Annotated[GroupsFile, FILES] = None,
     force: Annotated[Force, FILES] = False,
 ) -> int:
     """Print score, table and comparisons of a result folder (even during the run), bundle or summary.
@@ -128,14 +129,12 @@ def report(
         switches = {"--price-per": price_per, "--per-gpu": per_gpu, "--full": full}
         switches |= {"--no-penalize-variance": not penalize_variance}
         _refuse_of_fleet(folders[0], [option for option, value in (*given.items(), *switches.items()) if value])
-        refuse_same(html, output)
         of_fleet = make_fleet_report(folders[0], weights=weights, price=price, groups=groups, margin=margin)
         return print_fleet_report(of_fleet, form=form, html=html, output=output, force=force)
     if groups is not None:
         raise InputError(f"--groups {plain(groups)}: {plain(folders[0])} is no fleet folder, and has one node")
     if price_per is not None and price is None:
         raise InputError("--price-per needs a price. Add --price")
-    refuse_same(html, output)
     refuse_json(layout, form)
     for each in folders:
         _refuse_baseline(each)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from milabench_ng.cli.named_files import RulesFile, WeightsPath
 from milabench_ng.cli.node_options import not_negative
 from milabench_ng.cli.options import Whole
 from milabench_ng.cli.run_and_report import execute, require_weights
@@ -24,8 +25,8 @@ def resume(
     /,
     *,
     retry: Whole = 0,
-    weights: Path | None = None,
-    rules: str | None = None,
+    weights: WeightsPath = None,
+    rules: RulesFile = None,
     spool: Path | None = None,
     accept_difference: Differences = (),
 ) -> int:

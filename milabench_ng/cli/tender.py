@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import cyclopts
 import msgspec
 from rich.prompt import Prompt
 
+from milabench_ng.cli.named_files import READS_RULES
 from milabench_ng.cli.options import Several, amount
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, short
@@ -25,7 +27,7 @@ def init(
     folder: Path,
     /,
     *,
-    rules: str = "standard",
+    rules: Annotated[str, READS_RULES] = "standard",
     vendor: Several = (),
     key: Several = (),
     name: str | None = None,

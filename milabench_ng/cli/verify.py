@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
+from milabench_ng.cli.named_files import CertificatesFile, ProfilePath, RulesFile, SignersFile, WeightsPath
 from milabench_ng.cli.options import Force, FormOption, Output, Whole
 from milabench_ng.fleet.bundling import is_fleet_source, opened_fleet
 from milabench_ng.fleet.verifying import verify_fleet
@@ -21,14 +22,14 @@ def verify(
     folder: Path,
     /,
     *,
-    rules: str | None = None,
-    profile: Path | None = None,
-    weights: Path | None = None,
+    rules: RulesFile = None,
+    profile: ProfilePath = None,
+    weights: WeightsPath = None,
     require: Literal["full"] | None = None,
     repeat: Whole | None = None,
     nonce: str | None = None,
-    allowed_signers: Path | None = None,
-    tsa_certs: Path | None = None,
+    allowed_signers: SignersFile = None,
+    tsa_certs: CertificatesFile = None,
     form: FormOption = "table",
     output: Output = None,
     force: Force = False,

@@ -7,7 +7,6 @@ import fcntl
 import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from milabench_ng.datasets.base import DataSet, Progress, Size
 from milabench_ng.datasets.conversion import convert_real, convert_twin, current
 from milabench_ng.datasets.manifest import TwinManifest
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import nearest
+from milabench_ng.model.files import nearest, why_unwritable
 from milabench_ng.model.units import GIB
 from milabench_ng.records.proof import DataProof
 
@@ -113,13 +112,11 @@ def free_bytes(dataroot: Path) -> int:
 def require_writable(dataroot: Path, absent: Iterable[str]) -> None:
     """Raise InputError if nothing can be made in `dataroot`, where the datasets `absent` have to be."""
     there = nearest(dataroot)
-    try:
-        os.rmdir(tempfile.mkdtemp(prefix=".mnb-", dir=there))
-    except OSError as error:
+    if why := why_unwritable(there):
         raise InputError(
-            f"{', '.join(absent)} must be generated in {dataroot}, but {there} is not writable ({error.strerror}). "
+            f"{', '.join(absent)} must be generated in {dataroot}, but {there} is not writable ({why}). "
             "Choose another data root with -d"
-        ) from None
+        )
 
 
 def check(located: FoundDataset) -> None:

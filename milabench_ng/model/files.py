@@ -34,6 +34,8 @@ LARGE = 64 * MIB
 """Largest summary, ledger or manifest of a run, in bytes."""
 GZIP = b"\x1f\x8b"
 """How a compressed file begins, as a bundle is (RFC 1952)."""
+_A_BLOCK = 4096
+"""The least that a file takes of a disk."""
 DEEPEST = 64
 """Deepest nesting of objects and lists."""
 
@@ -230,6 +232,18 @@ def require_file(path: Path, advice: str, option: str = "") -> None:
 def nearest(path: Path) -> Path:
     """The path, or the nearest folder above it that exists."""
     return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+
+
+def why_unwritable(folder: Path) -> str:
+    """Why no file can be made in ``folder``, which may be on a full disk; empty if one can. Leaves nothing there."""
+    import tempfile  # takes 10 ms of every command that writes nothing
+
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, _A_BLOCK)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 @contextmanager

@@ -161,12 +161,6 @@ def _html() -> ModuleType:
         ) from None
 
 
-def refuse_same(html: Path | None, output: Path | None) -> None:
-    """Raise InputError, before anything is written, where a page and a table would go into the same file."""
-    if html is not None and output is not None and html.resolve() == output.resolve():
-        raise InputError(f"--html {plain(html)} --output {plain(output)}: the same file. Name two files")
-
-
 @contextmanager
 def open_output(path: Path | None, standard: TextIO, *, force: bool = False) -> Iterator[TextIO]:
     """A stream for the file ``path``, or ``standard`` if it is None; see `written`."""

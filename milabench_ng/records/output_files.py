@@ -13,20 +13,40 @@ from pathlib import Path
 from typing import TextIO
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import absent
-from milabench_ng.model.plain import short
+from milabench_ng.model.files import absent, nearest, why_unwritable
+from milabench_ng.model.plain import plain, short
 from milabench_ng.records.names import EVENTS, LEDGER, MANIFEST, RECORD_NAME, write_atomically
 
 
 def check_target(path: Path, option: str, *, force: bool = False) -> None:
-    """Raise InputError if ``path``, which ``option`` names, holds evidence, or any file unless ``force`` is set."""
-    if not os.path.isfile(path):  # a device or a pipe keeps nothing; opening a folder fails by itself
+    """Raise InputError if ``path``, which ``option`` names, cannot be written, holds evidence, or, unless ``force`` is
+    set, is a file that exists."""
+    if os.path.isdir(path):
+        raise InputError(f"{option} {short(path)}: this is a folder. Name a file")
+    if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe keeps nothing
         return
-    name = os.path.basename(os.path.realpath(path))
-    if name in (MANIFEST, LEDGER, EVENTS) or RECORD_NAME.fullmatch(name):
-        raise InputError(f"{option} {short(path)}: files of a run are never overwritten. Name another file")
-    if not force:
-        raise InputError(f"{option} {short(path)}: the file exists. Name another one, or pass --force")
+    if os.path.isfile(path):
+        name = os.path.basename(os.path.realpath(path))
+        if name in (MANIFEST, LEDGER, EVENTS) or RECORD_NAME.fullmatch(name):
+            raise InputError(f"{option} {short(path)}: files of a run are never overwritten. Name another file")
+        if not force:
+            raise InputError(f"{option} {short(path)}: the file exists. Name another one, or pass --force")
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.exists():
+        raise InputError(f"{option} {short(path)}: {absent(path)}. Create it, or name another file")
+    if why := why_unwritable(folder):
+        raise InputError(f"{option} {short(path)}: {plain(folder)} is not writable ({why}). Name another file")
+
+
+def check_target_folder(path: Path, option: str) -> None:
+    """Raise InputError if ``path``, which ``option`` names, is no folder that files can be written into, nor a new
+    one."""
+    there = nearest(path)
+    if not there.is_dir():
+        what = "this" if there == path.absolute() else plain(there)
+        raise InputError(f"{option} {short(path)}: {what} is not a folder. Name another one")
+    if why := why_unwritable(there):
+        raise InputError(f"{option} {short(path)}: {plain(there)} is not writable ({why}). Name another folder")
 
 
 @contextmanager
@@ -50,9 +70,5 @@ def write_output(path: Path, content: bytes, option: str, *, force: bool = False
                 stream.write(content)
         else:
             write_atomically(Path(os.path.realpath(path)), content)
-    except IsADirectoryError:
-        raise InputError(f"{option} {short(path)}: this is a folder. Name a file") from None
-    except FileNotFoundError:
-        raise InputError(f"{option} {short(path)}: {absent(path)}. Create it, or name another file") from None
     except OSError as error:
         raise InputError(f"{option} {short(path)}: {error.strerror}. Name another file") from None

@@ -33,6 +33,7 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     tender says why. Raises InputError if that leaves none.
     """
     bids = read_bids(path)
+    _require_signers(path, bids, demands or Demands())
     here = path.parent
     near = here / bids.reference
     reference = load_source(str(near) if os.path.exists(near) else bids.reference)
@@ -82,6 +83,16 @@ def _checked(
         else:
             sound[name] = one
     return sound, refused
+
+
+def _require_signers(path: Path, bids: Bids, demands: Demands) -> None:
+    """Raise InputError, before bundles are read, if a bid names its signer and nobody's key is known."""
+    named = next((name for name, bid in bids.bids.items() if bid.signed_by is not None), None)
+    if named is not None and demands.allowed_signers is None:
+        raise InputError(
+            f"{path}: bid {short(repr(named))}: signed_by names its signer, and no keys are given. Pass "
+            "--allowed-signers FILE with the vendors' public keys, or leave signed_by out"
+        )
 
 
 def _of_bid(demands: Demands, bid: Bid) -> Demands:

@@ -6,6 +6,7 @@ A signature proves that the holder of a key has seen these bytes. It does not pr
 from __future__ import annotations
 
 import codecs
+import re
 import shutil
 import subprocess
 import tempfile
@@ -16,11 +17,13 @@ import msgspec
 
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_content, require_file
-from milabench_ng.model.plain import short
+from milabench_ng.model.plain import plain, short
 
 NAMESPACE = "mnb"
 _SECONDS = 60
-_FORM = 'a line of it is: vendor@example.org namespaces="mnb" ssh-ed25519 AAAA...'
+_FORM = 'lines such as: vendor@example.org namespaces="mnb" ssh-ed25519 AAAA...'
+_NAME_AND_KEY = re.compile(rb"^[ \t]*[^#\s].*[ \t](ssh|ecdsa|sk)-\S+[ \t]+AAAA", re.MULTILINE)
+"""Keys in base64 begin so: with the length of their type."""
 
 
 class Signer(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,11 +55,16 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
 def sign(content: bytes, key: Path) -> bytes:
     """The signature of ``content`` with the private key in ``key`` (or a public one, if the agent holds the private
     one)."""
-    require_file(key, "Make a key with ssh-keygen -t ed25519", "--sign")
+    require_key(key)
     done = _ssh_keygen(["-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
     if done.returncode != 0:
         raise InputError(f"--sign {key}: ssh-keygen does not sign with it: {_message(done)}")
     return done.stdout
+
+
+def require_key(key: Path) -> None:
+    """Raise InputError if there is no key to sign with."""
+    require_file(key, "Make a key with ssh-keygen -t ed25519", "--sign")
 
 
 def make_key(file: Path, name: str) -> str:
@@ -67,6 +75,16 @@ def make_key(file: Path, name: str) -> str:
     return file.with_name(f"{file.name}.pub").read_text().strip()
 
 
+def require_signers(allowed: Path) -> None:
+    """Raise InputError if the file ``allowed`` cannot be one of allowed signers. Whom it allows, ssh-keygen decides."""
+    require_file(allowed, "It should hold the vendors' public keys", "--allowed-signers")
+    content = read_content(allowed)
+    if content.startswith(codecs.BOM_UTF8):
+        raise InputError(f"--allowed-signers {plain(allowed)}: it begins with a byte order mark. Save it without one")
+    if not _NAME_AND_KEY.search(content):
+        raise InputError(f"--allowed-signers {plain(allowed)}: no line has a name and a key. Expected {_FORM}")
+
+
 def check(content: bytes, signature: bytes | None, allowed: Path | None, namespace: str = NAMESPACE) -> Signer:
     """Check that ``content`` is signed by a signer in the file ``allowed`` (ssh-keygen(1), ALLOWED SIGNERS).
 
@@ -74,9 +92,7 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None, namespa
     purpose: so each line is shown to it alone.
     """
     if allowed is not None:
-        require_file(allowed, "It should hold the vendors' public keys", "--allowed-signers")
-    if allowed is not None and read_content(allowed).startswith(codecs.BOM_UTF8):
-        raise InputError(f"--allowed-signers {allowed}: it begins with a byte order mark. Save it without one")
+        require_signers(allowed)
     if signature is None:
         return Signer(present=False, problem="unsigned", asked=allowed is not None)
     if allowed is None:
@@ -87,7 +103,9 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None, namespa
         found = _ssh_keygen(["-Y", "find-principals", "-s", file.name, "-f", str(allowed)], b"")
         if found.returncode != 0:
             return Signer(
-                present=True, asked=True, problem=f"the key of the signature is not in {allowed}{_why(found)}; {_FORM}"
+                present=True,
+                asked=True,
+                problem=f"the key of the signature is not in {allowed}{_why(found)}; it needs {_FORM}",
             )
         names = _principals(file.name, read_content(allowed).splitlines(keepends=True))
         command = ["-Y", "verify", "-n", namespace, "-s", file.name, "-f", str(allowed), "-I"]

@@ -114,8 +114,8 @@ report res --allowed-signers vendors.txt | 2 | mnb: --allowed-signers vendors.tx
 report res --tsa-certs tsa.pem | 2 | mnb: --tsa-certs tsa.pem: only rules ask for it; say --rules too
 report res --html page -o page | 2 | mnb: --html page --output page: the same file
 report h200 | 2 | mnb: h200: no such file or folder. For the shipped baseline, use mnb
-report res --compare h20 | 2 | mnb: h20: no such file or folder, and no shipped baseline has that
-report res --compare nowhere.json | 2 | mnb: nowhere.json: no such file or folder, and no shipped baseline
+report res --compare h20 | 2 | mnb: --compare h20: no such file or folder, and no shipped baseline has that name (did
+report res --compare nowhere.json | 2 | mnb: --compare nowhere.json: no such file or folder, and no shipped baseline
 report res --price 300,000 | 0 | mnb · quick · res
 report res --price 300000 | 0 | mnb · quick · res
 report res --price 15000.50 --price-per gpu | 0 | mnb · quick · res
@@ -138,10 +138,10 @@ report nowhere --layout cv --format json | 2 | mnb: --layout cv --format json: a
 report res --layout cv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --per-gpu | 0 | mnb · quick · res
-report res --weights nowhere.json | 2 | mnb: nowhere.json: no such file
+report res --weights nowhere.json | 2 | mnb: --weights nowhere.json: no such file. It should hold weights by test, in
 bids nots.txt | 2 | mnb: nots.txt: no such file (did you mean 'notes.txt'?)
-report res --weights nowhere/w.json | 2 | mnb: nowhere/w.json: the folder nowhere does not exist
-report res --weights emtpy/w.json | 2 | mnb: emtpy/w.json: the folder emtpy does not exist (did you mean 'empty'?)
+report res --weights nowhere/w.json | 2 | mnb: --weights nowhere/w.json: the folder nowhere does not exist. It should
+report res --weights emtpy/w.json | 2 | mnb: --weights emtpy/w.json: the folder emtpy does not exist (did you mean
 jobs res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file in it, unpack it
 report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 report res --rules standard | 1 | mnb · quick · res
@@ -171,7 +171,7 @@ report res --html nowhere/new.html | 2 | mnb: --html nowhere/new.html: the folde
 report res --html new.html | 0 | mnb · quick · res
 report res --html res/run.json --force | 2 | mnb: --html res/run.json: files of a run are never overwritten. Name
 report res --tables tables | 0 | mnb · quick · res
-report res --tables notes.txt | 2 | mnb: --tables notes.txt: File exists
+report res --tables notes.txt | 2 | mnb: --tables notes.txt: this is not a folder. Name another one
 report "" | 2 | mnb: argument 2 is empty. Is a shell variable unset?
 report res --tables "" | 2 | mnb: argument 4 is empty. Is a shell variable unset?
 accept "" res | 2 | mnb: argument 2 is empty
@@ -290,7 +290,7 @@ jobs quick --io-read fast | 2 | mnb: --io-read: expected a bandwidth
 jobs quick --io-write 1B/s | 2 | mnb: --io-write: '1B/s'
 jobs quick --order backwards | 2 | mnb jobs: Invalid value "backwards" for --order. Choose from: "file",
 jobs quick --accept-difference node | 2 | mnb: --accept-difference needs --resume
-jobs quick --weights nowhere.json | 2 | mnb: nowhere.json: no such file
+jobs quick --weights nowhere.json | 2 | mnb: --weights nowhere.json: no such file. It should hold weights by test, in
 jobs quick --reserve-cores -1 | 2 | mnb: --reserve-cores: expected at least 0, got -1
 jobs quick --ready-limit 0 | 2 | mnb: --ready-limit: expected a number of seconds above 0, got 0
 jobs quick --ram-total 512 | 2 | mnb: --ram-total: 512 without a unit is 512 B. Did you mean 512GiB?
@@ -366,8 +366,8 @@ jobs res.tar.gz --dry-run | 2 | mnb: res.tar.gz: compressed, like a bundle, not 
 verify res --rules res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file
 report res --weights res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file
 list res | 2 | mnb: res: a folder, not a file
-report res --compare h100 | 2 | mnb: h100: no such file or folder, and no shipped baseline has that
-report res --compare V100 | 2 | mnb: V100: no such file or folder, and no shipped baseline has that
+report res --compare h100 | 2 | mnb: --compare h100: no such file or folder, and no shipped baseline has that name
+report res --compare V100 | 2 | mnb: --compare V100: no such file or folder, and no shipped baseline has that name
 bids res | 2 | mnb: res: a folder, not a file
 bids list.json | 2 | mnb: list.json: Expected `object`, got `array`; expected
 schema | 2 | mnb schema: KIND is missing. See the example in mnb schema --help

@@ -55,8 +55,6 @@ REMOVERS = {
     "run/execution/scratch.py:scratch_folder rmtree": "made by this run, which has its lock",
     "run/execution/scratch.py:remove_dead rmtree": "this user's, with a free lock, which is held meanwhile",
     "run/persistence/sessions.py:opened unlink": f"{RESULT}, without an event",
-    "run/persistence/sessions.py:refuse_unwritable rmdir": "made in the same line, under a random name",
-    "datasets/prepare.py:require_writable rmdir": "made in the same line, under a random name",
     "run/persistence/sessions.py:opened rmdir": "a folder that this session made; only if it is empty",
     "run/persistence/result_writer.py:ResultWriter._write unlink": f"{RESULT}, cut short",
     "run/persistence/result_writer.py:ResultWriter._forget unlink": "a copy in --spool of what is now written",

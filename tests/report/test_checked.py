@@ -274,6 +274,9 @@ def test_a_bid_is_signed_by_its_own_vendor(place: Path, capsys: Any) -> None:
         content["bids"][name]["signed_by"] = "a@example.org"
     del content["bids"]["fine"]
     file.write_text(json.dumps(content))
+    assert call(["bids", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "bid 'own': signed_by names its signer, and no keys are given. Pass --allowed-signers FILE" in said
     call(["bids", str(file), "--allowed-signers", str(place / "allowed"), "--format", "json"])
     made = json.loads(capsys.readouterr().out)
     assert list(made["refused"]) == ["taken"]

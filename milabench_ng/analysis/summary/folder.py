@@ -32,7 +32,7 @@ from milabench_ng.model.files import LARGE, parse_json, read_content
 from milabench_ng.model.plain import plain, printed_json, short
 from milabench_ng.model.profile import Scheme, suite_of
 from milabench_ng.model.shipped import find, names
-from milabench_ng.model.similar import meant_or_all
+from milabench_ng.model.similar import did_you_mean
 from milabench_ng.records.borders import asked
 from milabench_ng.records.folder import Folder, read_folder
 from milabench_ng.records.ledger import AnyLedgerEvent
@@ -68,16 +68,21 @@ def summary_of(folder: Folder) -> Summary:
 
 def load_baseline(name: str) -> Summary:
     """The summary in the file or folder ``name``, or the shipped baseline of that name (``"v100"``)."""
+    return load(find_results(name))
+
+
+def find_results(name: str, option: str = "") -> Path:
+    """The file or folder ``name``, or the file of the shipped baseline of that name. Raises InputError, with the
+    ``option`` that named it, if there is neither."""
     path = Path(name)
     if os.path.exists(path):
-        return load(path)
+        return path
     shipped = find("baselines", path.name.removesuffix(".json"))
     if shipped is None or path.name != name.removeprefix("baselines/"):
-        known = names("baselines")
-        raise InputError(
-            f"{short(name)}: no such file or folder, and no shipped baseline has that name{meant_or_all(name, known)}"
-        )
-    return load(shipped)
+        meant = did_you_mean(name, names("baselines")) or ". mnb report --help-all names the shipped ones"
+        named = f"{option} {short(name)}".lstrip()
+        raise InputError(f"{named}: no such file or folder, and no shipped baseline has that name{meant}")
+    return shipped
 
 
 def reduce_folder(folder: Folder) -> ReducedFolder:

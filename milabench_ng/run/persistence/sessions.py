@@ -16,7 +16,7 @@ from types import TracebackType
 import msgspec
 
 from milabench_ng.model.errors import InputError, MnbError
-from milabench_ng.model.files import LARGE, read_content
+from milabench_ng.model.files import LARGE, read_content, why_unwritable
 from milabench_ng.model.plan import Plan
 from milabench_ng.model.units import counted, utc_now
 from milabench_ng.node.inventory import read_inventory
@@ -127,10 +127,8 @@ def make_folder(path: Path) -> ResultFolder:
 
 def refuse_unwritable(path: Path, there: Path) -> None:
     """Raise InputError if nothing can be made in ``there``, the folder that ``path`` will lie in."""
-    try:
-        os.rmdir(tempfile.mkdtemp(prefix=".mnb-", dir=there))
-    except OSError as error:
-        raise InputError(f"-o {path}: {there} is not writable ({error.strerror}). Name another folder") from None
+    if why := why_unwritable(there):
+        raise InputError(f"-o {path}: {there} is not writable ({why}). Name another folder")
 
 
 def refuse_outdir(path: Path) -> None:
