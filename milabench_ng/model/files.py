@@ -50,6 +50,29 @@ _WHOLE = range(-(2**63), 2**64)
 _LONG = re.compile(rb"(?:\A|[-\s:,\[])[0-9]{19}")
 """Where such a number may begin: never in what mnb writes, whose digits in a row are those behind a point."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SAID = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"^Object contains unknown field `(.*)`$", r"unknown key '\1'"),
+        (r"^Object missing required field `(.*)`$", r"the key '\1' is missing"),
+        (r"^Expected ", "expected "),
+        (r"^Invalid enum value ", "invalid value "),
+        (r"\bint\b(?=[^`]*`)", "a whole number"),
+        (r"\bfloat\b(?=[^`]*`)", "a number"),
+        (r"\bstr\b(?=[^`]*`)", "text"),
+        (r"\bbool\b(?=[^`]*`)", "true or false"),
+        (r"\barray\b(?=[^`]*`)", "a list"),
+        (r"\bobject\b(?=[^`]*`)", "an object"),
+        (r"\s*\|\s*(?=[^`]*`)", " or "),
+        (r"` >= ", "` of at least "),
+        (r"` <= ", "` of at most "),
+        (r"` > ", "` above "),
+        (r"` < ", "` below "),
+        (r" of length >= 1$", " that is not empty"),
+        ("`", ""),
+    )
+)
+"""Messages of msgspec, in words of those who write such files."""
 _MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
@@ -154,7 +177,16 @@ def convert_json(value: Any, kind: type[T], source: str, advice: str = "") -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        refuse(source, f"{short(error)}{advice and '; '}{advice}")
+        refuse(source, f"{in_words(error)}{advice and '. '}{advice[:1].upper()}{advice[1:]}")
+
+
+def in_words(error: msgspec.ValidationError) -> str:
+    """What a JSON value has wrong, as a user would say it: ``price: expected a number of at least 0."""
+    what, _, place = str(error).partition(" - at `")
+    for pattern, words in _SAID:
+        what = pattern.sub(words, what)
+    key = place.rstrip("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
+    return short(f"{key}: {what}" if key else what)
 
 
 def decode_text(content: bytes, source: str) -> str:

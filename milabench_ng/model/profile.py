@@ -21,7 +21,8 @@ import msgspec
 from milabench_ng.model.batch_sizes import FRACTION
 from milabench_ng.model.catalogue import Scalar
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import MIB, SMALL, parse_json, read_text
+from milabench_ng.model.files import MIB, SMALL, in_words, parse_json, read_text
+from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.memory_classes import check_classes
 from milabench_ng.model.plain import short
 from milabench_ng.model.similar import did_you_mean, meant_or_all
@@ -234,7 +235,8 @@ def _raw_tests(text: str, source: str) -> RawTests:
         raise InputError(f"{source}: larger than the {SMALL // MIB} MiB that a profile may have")
     raw = parse_json(text.encode(), source)
     if not isinstance(raw, dict):
-        raise InputError(f"{source}: must be an object of tests, not {type(raw).__name__}")
+        raise InputError(f"{source}: must be an object of tests, not {type(raw).__name__}. See mnb schema profile")
+    refuse_other(raw, "profile", source)
     if len(raw) > MOST_TESTS:
         raise InputError(f"{source}: {len(raw):,} tests. A profile has at most {MOST_TESTS:,}")
     defaults = raw.pop("*", {})
@@ -272,7 +274,7 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
         try:
             test = msgspec.convert(definition, Test)
         except msgspec.ValidationError as error:
-            raise InputError(f"{where}: {short(error)}") from None
+            raise InputError(f"{where}: {in_words(error)}") from None
         if len(f"{test.suite or suite}.{name}".encode()) > LONGEST_ID:
             raise InputError(f"{where}: suite and test name have more than {LONGEST_ID} bytes together")
         if not 0 < test.data_scale <= 1:

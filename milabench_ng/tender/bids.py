@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from milabench_ng.model.bounds import LARGEST, Amount
 from milabench_ng.model.files import convert_json, parse_json, read_content, refuse, require_file
+from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import short
 from milabench_ng.tender.ownership import Terms
 
@@ -73,6 +74,7 @@ def read_bids(path: Path) -> Bids:
 def decode_bids(content: bytes, source: str) -> Bids:
     """Decode bids from JSON; ``source`` is the file's name, for errors."""
     raw = parse_json(content, source)
+    refuse_other(raw, "bids", source)
     advice = f"expected {FORM}"
     offers = raw.get("bids") if isinstance(raw, dict) else None
     if isinstance(offers, dict):  # first each one alone: decoded together, an error would not name the bid

@@ -24,8 +24,9 @@ import msgspec
 from milabench_ng.analysis.summary.folder import load, load_baseline, summary_of
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import MIB, parse_json
-from milabench_ng.model.plain import plain, short
+from milabench_ng.model.files import MIB, in_words, parse_json
+from milabench_ng.model.known_files import named
+from milabench_ng.model.plain import plain
 from milabench_ng.records.folder import Bounds, Folder, not_one_node, read_folder
 from milabench_ng.records.names import EVENTS, FLEET_PACKING_LIST, is_result_file
 from milabench_ng.records.origin import newer
@@ -106,6 +107,8 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
         raise InputError(f"{source}: no such folder or bundle. Give a bundle, or the result folder of a run")
     if first_name(source) == FLEET_PACKING_LIST:
         raise InputError(not_one_node(plain(source)))
+    if not is_bundle(source) and (what := named(source)):
+        raise InputError(f"{plain(source)}: this is {what}. Give a bundle or a result folder, which have the records")
     with unpacked(source, _belonging) as root:
         packed = _packed_folder(root)
         yield _opened(source, root) if packed is None else _opened_folder(source, packed)
@@ -166,7 +169,7 @@ def decode_packing(content: bytes, kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(parse_json(content, where), kind)
     except msgspec.ValidationError as error:
-        raise InputError(f"{where}: {short(error)}") from None
+        raise InputError(f"{where}: {in_words(error)}") from None
 
 
 def _packed_folder(root: Path) -> Path | None:

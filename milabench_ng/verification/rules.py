@@ -12,11 +12,13 @@ from milabench_ng.model.bounds import Amount, WholeNumber
 from milabench_ng.model.catalogue import Scalar
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import convert_json, parse_json, read_content
+from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import plain
 from milabench_ng.model.shipped import find, names
 from milabench_ng.node.storage import StorageKind as StorageKind
 from milabench_ng.records.isolation import Tier
 from milabench_ng.records.marks import MarkKind
+from milabench_ng.records.origin import require_schema
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
 
 RULES_SCHEMA = 1
@@ -169,9 +171,10 @@ def load_rules(source: str | Path | None) -> Rules:
 def decode_rules(content: bytes, source: str) -> Rules:
     """Decode rules from JSON; ``source`` is for errors. Raises an InputError that names the key."""
     advice = "the keys of rules are in docs/reference/rules-file.md"
-    rules = convert_json(parse_json(content, source), Rules, source, advice)
-    if rules.schema != RULES_SCHEMA:
-        raise InputError(f"{source}: rules of schema {rules.schema}; this version of mnb reads {RULES_SCHEMA}")
+    raw = parse_json(content, source)
+    refuse_other(raw, "rules", source)
+    rules = convert_json(raw, Rules, source, advice)
+    require_schema(rules.schema, "rules", RULES_SCHEMA, source)
     return rules
 
 

@@ -150,7 +150,7 @@ report res --rules rules.json --nonce other | 1 | mnb · quick · res
 report res --nonce other | 2 | mnb: --nonce other: only rules ask for it; say --rules too
 report res -n 5 | 2 | mnb report: unknown option -n (did you mean --nonce?)
 report res --rules rules.json | 0 | mnb · quick · res
-report res --rules odd-rules.json | 2 | mnb: odd-rules.json: Object contains unknown field `repeats`; the keys of
+report res --rules odd-rules.json | 2 | mnb: odd-rules.json: unknown key 'repeats'. The keys of rules are in
 report res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file. Shipped rules: procurement
 report res --colour | 2 | mnb report: unknown option --colour. See mnb report --help
 report res --forma json | 2 | mnb report: unknown option --forma (did you mean '--format'?)
@@ -219,7 +219,7 @@ verify res --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no su
 verify res --tsa-certs nowhere | 2 | mnb: --tsa-certs nowhere: no such file
 verify res --nonce wrong | 1 | verdict FAIL: 1
 verify res --profile standard | 1 | verdict FAIL: 1
-verify base.json | 2 | mnb: base.json: not a bundle made by `mnb bundle`: it is not compressed by gzip
+verify base.json | 2 | mnb: base.json: this is a summary or a baseline. Give a bundle or a result folder
 verify notes.txt | 2 | mnb: notes.txt: not a bundle made by `mnb bundle`: it is not compressed by gzip
 verify nowhere | 2 | mnb: nowhere: no such folder or bundle. Give a bundle, or the
 verify res -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
@@ -233,7 +233,7 @@ accept res.tar.gz base.json | 2 | mnb: delivered is the same run as bid: they ha
 accept res | 2 | mnb accept: DELIVERED is missing. See the example in mnb accept --help
 bids bids.json | 0 | reference one node of again
 bids again-bids.json | 0 | reference one node of res.tar.gz
-bids bad-bids.json | 2 | mnb: bad-bids.json: bid 'acme': Object missing required field `price`; expected
+bids bad-bids.json | 2 | mnb: bad-bids.json: bid 'acme': the key 'price' is missing. Expected {"reference": "v100",
 bids nowhere.json | 2 | mnb: nowhere.json: no such file. Write one with mnb tender init
 bids notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 bids bids.json -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
@@ -261,7 +261,7 @@ jobs quik | 2 | mnb: quik: no such file, and no shipped profile has that name (d
 jobs unet | 2 | mnb: unet: no such file, and no shipped profile has that name (did
 jobs nowhere.json | 2 | mnb: nowhere.json: no such file, and no shipped profile has that
 jobs profiles/standrad.json | 2 | mnb: profiles/standrad.json: no such file, and no shipped profile has
-rerun res/run.json | 2 | mnb: res/run.json: not a record of a launch. Give a file of a result
+rerun res/run.json | 2 | mnb: res/run.json: this is the manifest of a run. Give its folder
 jobs list.json | 2 | mnb: list.json: must be an object of tests, not list
 jobs empty | 2 | mnb: empty: a folder, not a file
 jobs quick --ram-total 1PiB | 2 | mnb: --ram-total: expected a size, got '1PiB'. Try 512MiB or 256GiB
@@ -369,7 +369,7 @@ list res | 2 | mnb: res: a folder, not a file
 report res --compare h100 | 2 | mnb: --compare h100: no such file or folder, and no shipped baseline has that name
 report res --compare V100 | 2 | mnb: --compare V100: no such file or folder, and no shipped baseline has that name
 bids res | 2 | mnb: res: a folder, not a file
-bids list.json | 2 | mnb: list.json: Expected `object`, got `array`; expected
+bids list.json | 2 | mnb: list.json: expected an object, got a list. Expected {"reference": "v100", "bids": {"acme":
 schema | 2 | mnb schema: KIND is missing. See the example in mnb schema --help
 schema profil | 2 | mnb schema: Invalid value "profil" for KIND. Choose from: "profile", "record", "event",
 schema profile | 0 | {

@@ -15,6 +15,7 @@ import msgspec
 from milabench_ng.analysis.summary.summary import Summary, progression_steps, suite_of_row
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import convert_json, read_json
+from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import plain, short
 from milabench_ng.model.shipped import find
 
@@ -62,7 +63,9 @@ def read_weights(path: Path, suite: str) -> WeightsFile:
     """The weights file ``path``; ``suite`` is for advice. Raises InputError if it is none."""
     where = f"weights {plain(path)}"
     advice = f'expected {{"{short(suite)}.vae": {{"weight": 8}}}}'
-    raw = convert_json(read_json(path), dict[str, Any], where, advice)
+    given = read_json(path)
+    refuse_other(given, "weights", where)
+    raw = convert_json(given, dict[str, Any], where, advice)
     entries = {
         label: convert_json(raw[label], _Weight, f"{where}: {short(label)}", advice) for label in raw if label != HEADER
     }

@@ -28,7 +28,8 @@ from milabench_ng.analysis.summary.summary import (
 from milabench_ng.model.bounds import Amount
 from milabench_ng.model.builtin import Declared, read_builtin
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, parse_json, read_content
+from milabench_ng.model.files import LARGE, in_words, parse_json, read_content
+from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import plain, printed_json, short
 from milabench_ng.model.profile import Scheme, suite_of
 from milabench_ng.model.shipped import find, names
@@ -57,7 +58,7 @@ def load(source: Path, name: str = "") -> Summary:
     if isinstance(found, ReadRecord | Read2020):
         return summary_of(Folder(source=name, records=(found,)))
     if isinstance(found, ReadManifest):
-        raise InputError(f"{name}: this is the manifest of a run. Give its folder")
+        refuse_other(parse_json(content, name, numbers="any"), "summary", name)
     return decode_summary(content, name)
 
 
@@ -155,6 +156,7 @@ def encode_summary(summary: Summary) -> str:
 def decode_summary(content: bytes, source: str) -> Summary:
     """Decode a stored summary, or a flat one of 2020; ``source`` is for errors."""
     raw = parse_json(content, source)
+    refuse_other(raw, "summary", source)
     if not isinstance(raw, dict):
         raise InputError(f"{source}: not a summary. Give a result folder, or a file that `mnb summary -o` wrote")
     if "schema" not in raw:
@@ -165,7 +167,7 @@ def decode_summary(content: bytes, source: str) -> Summary:
     try:
         made = _consistent(msgspec.convert(raw, Summary), source)
     except msgspec.ValidationError as error:
-        raise InputError(f"{source}: not a summary: {short(error)}") from None
+        raise InputError(f"{source}: not a summary: {in_words(error)}. Make it again with `mnb summary -o`") from None
     own = read_builtin()
     rows = {
         label: msgspec.structs.replace(row, work=row.work.completed(own.get(row.work.workload)))
@@ -200,7 +202,8 @@ def _from_2020(raw: dict[str, Any], source: str) -> Summary:
         rows = msgspec.convert(raw, dict[str, _Row2020])
     except msgspec.ValidationError as error:
         raise InputError(
-            f"{source}: not a summary of mnb or milabench 2020 ({short(error)}). Give a result folder or a summary file"
+            f"{source}: not a summary of mnb or milabench 2020 ({in_words(error)}). Give a result folder or a "
+            "summary file"
         ) from None
     if not rows:
         raise InputError(f"{source}: the summary is empty")

@@ -11,8 +11,8 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, parse_json, read_content
-from milabench_ng.model.plain import short
+from milabench_ng.model.files import LARGE, in_words, parse_json, read_content, refuse
+from milabench_ng.model.known_files import named
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Sampled, Torn, check_chain
 from milabench_ng.records.manifest import Manifest
@@ -50,6 +50,8 @@ class SessionDifference(msgspec.Struct, frozen=True):
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a result folder. Raises InputError if there is none that can be resumed."""
+    if folder.is_file():
+        refuse(folder, f"this is {named(folder) or 'a file'}. Name the folder of a run")
     path = ResultFolder(folder).manifest
     try:
         raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))
@@ -85,7 +87,7 @@ def resumed_request(
     try:
         request = msgspec.convert(asked, RunRequest, dec_hook=_decode_path)
     except msgspec.ValidationError as error:
-        raise InputError(f"{folder}: run.json: request: {short(error)}. Was the file changed?") from None
+        raise InputError(f"{folder}: run.json: request: {in_words(error)}. Was the file changed?") from None
     return msgspec.structs.replace(request, resume=True, accept=tuple(accept), **given)
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, read_content, require_file
+from milabench_ng.model.files import LARGE, parse_json, read_content, require_file
+from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import plain
 from milabench_ng.model.profile import Scheme, name_of
 from milabench_ng.records.reading import Problem, ReadRecord, read_record
@@ -34,11 +35,13 @@ def profile_of(record: Path) -> Again:
         instead = f"; give a record in it, such as {plain(known)}" if known else ""
         raise InputError(f"{plain(record)}: a folder, not a file{instead}")
     require_file(record, _WANTED)
-    found = read_record(read_content(record, LARGE), str(record))
+    content = read_content(record, LARGE)
+    found = read_record(content, str(record))
     if not isinstance(found, ReadRecord):
-        other = f"not a record of a launch. {_WANTED}"
-        why = found.reason if isinstance(found, Problem) else other
-        raise InputError(f"{plain(record)}: {why}")
+        if isinstance(found, Problem):
+            raise InputError(f"{plain(record)}: {found.reason}")
+        refuse_other(parse_json(content, str(record), numbers="any"), "record", str(record))
+        raise InputError(f"{plain(record)}: not a record of a launch. {_WANTED}")
     ours = found.record.mnb
     launch = ours.launch
     if launch.slots is not msgspec.UNSET or ours.neighbours.who is not msgspec.UNSET:
