@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -78,7 +79,7 @@ def check(
     store
         Keep this result as the baseline of this kind of node, in $XDG_STATE_HOME/milabench_ng/check.
     json
-        Print one line of JSON instead, as docs/reference/check.md describes.
+        Print one line of JSON instead, as docs/reference/check.md describes. Progress is then shown at a terminal only.
     baseline
         Hold the node against this instead: a summary, a result folder, a bundle, or a shipped baseline.
     least
@@ -95,7 +96,8 @@ def check(
     enter_scope("auto", None)
     with tempfile.TemporaryDirectory(prefix="mnb-check-") as scratch:
         folder = output or Path(scratch) / "results"
-        outcome = _run(_request(NodeOptions(gpus=gpus, dataroot=dataroot, output=folder)))
+        request = _request(NodeOptions(gpus=gpus, dataroot=dataroot, output=folder))
+        outcome = _run(request, shows=not json or sys.stderr.isatty())  # cron would send what is printed
         if outcome.interrupted:
             return exit_code(outcome.interrupted)
         found = load(folder)
@@ -140,12 +142,9 @@ def _request(node: NodeOptions) -> RunRequest:
     return msgspec.structs.replace(asked, repeat=REPEATS, stopping=Stopping(width=None, budget_s=BUDGET_S))
 
 
-def _run(request: RunRequest) -> RunOutcome:
-    """Shown at a terminal only: cron sends what is printed."""
-    if sys.stderr.isatty():
-        with shown() as bus:
-            return asyncio.run(jobs(request, bus, tuple(sys.argv), judge))
-    return asyncio.run(jobs(request, Bus(), tuple(sys.argv), judge))
+def _run(request: RunRequest, *, shows: bool) -> RunOutcome:
+    with shown() if shows else nullcontext(Bus()) as bus:
+        return asyncio.run(jobs(request, bus, tuple(sys.argv), judge))
 
 
 def state_folder() -> Path:

@@ -182,4 +182,4 @@ def _kinds(summary: Summary) -> frozenset[MarkKind]:
 
 
 def _behind(one: Straggler) -> str:
-    return f"device {one.device} is {-one.effect_pct:.1f} % behind the others{f' in {one.test}' if one.test else ''}"
+    return f"device {one.device} is {-one.effect_pct:.1f}% behind the others{f' in {one.test}' if one.test else ''}"

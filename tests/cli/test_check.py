@@ -16,6 +16,8 @@ from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call, check
 from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.model.errors import InputError
+from milabench_ng.run.events.bus import Bus
 from milabench_ng.run.planning.request import RunRequest
 from tests.one_server import OneServer
 
@@ -31,13 +33,29 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def checked(monkeypatch: pytest.MonkeyPatch, found: Summary, *options: str) -> int:
     """The command, on a node that a run finds so."""
 
-    def run(request: RunRequest) -> SimpleNamespace:
+    def run(request: RunRequest, **_: bool) -> SimpleNamespace:
         request.outdir.mkdir()
         return SimpleNamespace(interrupted=None)
 
     monkeypatch.setattr(check, "_run", run)
     monkeypatch.setattr(check, "load", lambda _: found)
     return call(["check", *options])
+
+
+@pytest.mark.parametrize(("options", "tells"), [((), True), (("--store",), True), (("--json",), False)])
+@pytest.mark.usefixtures("state")
+def test_progress_and_load_are_told_at_once_unless_a_program_reads(
+    options: tuple[str, ...], tells: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def begin(_: RunRequest, bus: Bus, *__: object) -> None:
+        bus.note("other programs keep 1.2 of 2 CPUs busy")
+        raise InputError("here it ends")
+
+    monkeypatch.setattr(check, "jobs", begin)
+    assert call(["check", *options]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("mnb: here it ends\n")
+    assert ("1.2 of 2 CPUs" in said) is tells
 
 
 def test_it_is_for_real_on_this_node(
@@ -140,7 +158,7 @@ def test_a_baseline_can_be_named(
 @pytest.mark.usefixtures("state")
 def test_an_interrupted_check_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ended: Any = SimpleNamespace(interrupted="SIGTERM")
-    monkeypatch.setattr(check, "_run", lambda _: ended)
+    monkeypatch.setattr(check, "_run", lambda *_, **__: ended)
     monkeypatch.setattr(check, "exit_code", lambda _: 143)
     assert call(["check"]) == 143
     assert not list(tmp_path.glob("mnb-*"))
@@ -158,6 +176,6 @@ def test_what_cannot_be_is_refused_before_minutes_of_work(
     options: tuple[str, ...], why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
-    monkeypatch.setattr(check, "_run", lambda _: pytest.fail("it ran"))
+    monkeypatch.setattr(check, "_run", lambda *_, **__: pytest.fail("it ran"))
     assert call(["check", *options]) == 2
     assert why in capsys.readouterr().err
