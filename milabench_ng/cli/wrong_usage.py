@@ -46,8 +46,9 @@ def explained(error: CycloptsError) -> str:
             return f"mnb: {is_a_profile(word)}"
         if word.startswith("-"):
             return f"{command}: {plain(word)}: expected a command first. Write {command} COMMAND {plain(word)}"
-        said = plain(error).partition(" Available commands")[0]
-        return f"{command}: {said} See {command} --help"
+        commands = [] if error.app is None else [each for each in error.app if not each.startswith("-")]
+        meant = did_you_mean(word, commands)  # the error's own text would import all commands
+        return f"{command}: unknown command {short(repr(word))}{meant}. See {command} --help"
     return f"{command}: {plain(error)}"
 
 
@@ -57,10 +58,10 @@ def is_a_profile(word: str) -> str:
 
 
 def _valueless(option: str, tokens: Sequence[str], command: str) -> str:
-    """A value that begins with a dash reads as an option."""
+    """A number below 0 reads as an option, and no option takes one."""
     follows = next((after for before, after in pairwise(tokens) if before == option), "")
     if re.match(r"-\d", follows):
-        return f"{option}: value missing, because {plain(follows)} begins with a dash. Write {option}={plain(follows)}"
+        return f"{option}: expected a value of at least 0, got {plain(follows)}"
     return f"{option}: value missing. See {command} --help"
 
 

@@ -109,9 +109,9 @@ report --compare v100 res again --layout interference | 2 | mnb: report --compar
 report --compare | 2 | mnb report: --compare: value missing. See mnb report --help
 report | 2 | mnb: report: FOLDER is missing. Write mnb report FOLDER --compare v100
 report res --compare | 2 | mnb report: --compare: value missing. See mnb report --help
-report res --margin -1% | 2 | mnb report: --margin: value missing, because -1% begins with a dash. Write --margin=-1%
-report res --allowed-signers vendors.txt | 2 | mnb: --allowed-signers vendors.txt: only rules ask for it; say
-report res --tsa-certs tsa.pem | 2 | mnb: --tsa-certs tsa.pem: only rules ask for it; say --rules too
+report res --margin -1% | 2 | mnb report: --margin: expected a value of at least 0, got -1%
+report res --allowed-signers vendors.txt | 2 | mnb: --allowed-signers vendors.txt: no such file. It should hold the
+report res --tsa-certs tsa.pem | 2 | mnb: --tsa-certs tsa.pem: no such file. It should hold certificates (PEM)
 report res --html page -o page | 2 | mnb: --html page --output page: the same file
 report h200 | 2 | mnb: h200: no such file or folder. For the shipped baseline, use mnb
 report res --compare h20 | 2 | mnb: --compare h20: no such file or folder, and no shipped baseline has that name (did
@@ -255,7 +255,7 @@ baseline build odd | 2 | mnb: odd is not suitable as a baseline:
 baseline build nowhere | 2 | mnb: nowhere: no such file or folder. Give the folder that
 baseline check v100 | 1 | test implausible values
 baseline check base.json | 0 | base.json: 7 tests, nothing implausible (compared with no other
-baseline sho v100 | 2 | mnb baseline: Unknown command "sho". Did you mean "show"? See mnb
+baseline sho v100 | 2 | mnb baseline: unknown command 'sho' (did you mean 'show'?). See mnb
 jobs | 2 | mnb: no profile given. Name one (standard, quick or a file), or resume a run: mnb resume FOLDER
 jobs quik | 2 | mnb: quik: no such file, and no shipped profile has that name (did
 jobs unet | 2 | mnb: unet: no such file, and no shipped profile has that name (did
@@ -302,7 +302,7 @@ jobs quick --nonce x --order file | 2 | mnb: --nonce: must not be empty, and nee
 jobs quick --target-ci 2% | 2 | mnb: --target-ci needs more than 6 repeats, and --repeat 1 is the
 jobs quick --repeat 8 --target-ci 0% | 2 | mnb: --target-ci: expected a share above 0% and up to 100%, got
 jobs quick --repeat 8 --target-ci 2 | 2 | mnb: --target-ci: expected a share above 0% and up to 100%, got '2'
-jobs quick --repeat 8 --target-ci -2% | 2 | mnb jobs: --target-ci: value missing, because -2% begins with a dash.
+jobs quick --repeat 8 --target-ci -2% | 2 | mnb jobs: --target-ci: expected a value of at least 0, got -2%
 jobs quick --repeat 8 --target-ci wide | 2 | mnb: --target-ci: expected a percentage, got 'wide'. Try 2%
 jobs quick --budget 30min | 2 | mnb: --budget needs several repeats, and --repeat is the upper limit. Try --repeat 10
 jobs quick --repeat 8 --budget 30 | 2 | mnb: --budget: expected a duration, got '30'. Try 30min
@@ -383,11 +383,11 @@ doctor --gpus nobody | 2 | mnb: --gpus nobody: this node has no GPU. Without it,
 --version | 0 | 0.3.0
 --hlp | 2 | mnb: --hlp: expected a command first. Write mnb COMMAND --hlp
 --repeat 3 jobs quick | 2 | mnb: --repeat: expected a command first. Write mnb COMMAND --repeat
-help | 2 | mnb: Unknown command "help". See mnb --help
-reprt res | 2 | mnb: Unknown command "reprt". Did you mean "report"? See mnb --help
+help | 2 | mnb: unknown command 'help'. See mnb --help
+reprt res | 2 | mnb: unknown command 'reprt' (did you mean 'report'?). See mnb --help
 interference | 2 | mnb: interference is a profile. Run it with: mnb jobs interference
-baseline standard | 2 | mnb baseline: Unknown command "standard". See mnb baseline --help
-jbs quick | 2 | mnb: Unknown command "jbs". Did you mean "jobs"? See mnb --help
+baseline standard | 2 | mnb baseline: unknown command 'standard'. See mnb baseline --help
+jbs quick | 2 | mnb: unknown command 'jbs' (did you mean 'jobs'?). See mnb --help
 """
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,14 @@ def test_data_that_cannot_be_meant(profile: str, asked: list[str], why: str, cap
     code, said = refused(["prepare", profile, *asked], capfd)
     assert code == 2
     assert why in said
+
+
+def test_an_unknown_command_imports_no_other() -> None:
+    code = (
+        "import sys; from milabench_ng.cli import call; code = call(['doctr'])\n"
+        "print(code, [name for name in sys.modules if name.startswith('milabench_ng.cli.') and name[17:] in "
+        "('report', 'jobs', 'fleet', 'doctor')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 []\n"
+    assert done.stderr == "mnb: unknown command 'doctr' (did you mean 'doctor'?). See mnb --help\n"
