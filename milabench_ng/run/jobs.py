@@ -22,7 +22,7 @@ from milabench_ng.fence.kernel.processes import Family, proc_is_ours
 from milabench_ng.model.errors import InputError, IsolationError, MnbError
 from milabench_ng.model.plain import encodable
 from milabench_ng.model.plan import Plan
-from milabench_ng.model.units import counted
+from milabench_ng.model.units import counted, utc_now
 from milabench_ng.node.device_nodes import make_device_nodes
 from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.node.gpus import Gpu, read_gpus
@@ -56,6 +56,7 @@ from milabench_ng.run.persistence.sessions import (
     SessionName,
     begin,
     check_node,
+    counts_with_the_last,
     name_session,
     opened,
     refuse_outdir,
@@ -130,6 +131,8 @@ async def jobs(
             bus.note(text)
         writer = stack.enter_context(opened(request))
         writer.tell = bus.note
+        if joined := counts_with_the_last(writer.chain, request.sessions, utc_now()):
+            bus.note(joined)
         stack.push_async_exit(partial(settle, writer, name, interrupted))
         wanted = needed(planned.plan, planned.catalogue)
         data = await interrupted.unless(prepare_all(wanted, server, request.dataroot, bus.preparing))

@@ -39,6 +39,8 @@ def _alarms(report: Report) -> Iterator[Fact]:
         yield Fact("variance", "no penalty applied (--no-penalize-variance)", "fair")
     yield from devices_told(report)
     yield from (fact for fact in choices_told(report) if fact.tone != "plain")
+    if merged := report.summary.merged_sessions:
+        yield Fact("sessions", merged, "fair")
     yield from _named(report, _indications)
     yield from _named(report, _another_day)
     yield from _named(report, _not_ranked)
@@ -159,9 +161,7 @@ def _on_estimates(other: Comparison) -> str:
 def _another_day(report: Report) -> Iterator[Fact]:
     if report.another_day_pct is not None:
         few = "one session" if report.summary.sessions == 1 else f"{report.summary.sessions} sessions"
-        merged = report.summary.merged_sessions
-        day = f"a run on another day may differ by {report.another_day_pct:.1f}%"
-        yield Fact(few, f"{day}; {merged}" if merged else day, "plain")
+        yield Fact(few, f"a run on another day may differ by {report.another_day_pct:.1f}%", "plain")
 
 
 def _not_ranked(report: Report) -> Iterator[Fact]:

@@ -39,8 +39,7 @@ def _details(report: Report, *, charged: bool) -> Iterator[Fact]:
     yield from _spread("spread of runs", [line.scored.run_to_run_pct for line in report.lines])
     yield from _spread("spread of devices", [line.scored.between_devices_pct for line in report.lines])
     yield from _conditions(report)
-    merged = report.summary.merged_sessions
-    yield from (Fact("note", note, "fair") for note in (*report.summary.notes, *([merged] if merged else [])))
+    yield from (Fact("note", note, "fair") for note in report.summary.notes)
 
 
 def _machine(report: Report) -> Iterator[Fact]:

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 
@@ -18,12 +19,14 @@ import msgspec
 from milabench_ng.model.errors import InputError, MnbError
 from milabench_ng.model.files import LARGE, read_content, why_unwritable
 from milabench_ng.model.plan import Plan
-from milabench_ng.model.units import counted, utc_now
+from milabench_ng.model.units import counted, format_seconds, utc_now
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.records.borders import asked
 from milabench_ng.records.ledger import (
     AnyLedgerEvent,
+    Attempt,
+    Chain,
     Rebooted,
     Resumed,
     Session,
@@ -33,6 +36,7 @@ from milabench_ng.records.ledger import (
 )
 from milabench_ng.records.manifest import Manifest, encode_manifest
 from milabench_ng.records.names import LEDGER, RECORD_NAME, ResultFolder
+from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.run.execution.interruption import Interruption
 from milabench_ng.run.persistence.result_writer import ResultWriter
 from milabench_ng.run.persistence.resuming import SessionDifference, check_same, open_writer, read_manifest
@@ -179,6 +183,22 @@ def begin(
     writer.promise(encode_manifest(first), *later_events(before, session, missing, found, planned=planned))
     accepted = [text for event in writer.chain.events if isinstance(event, Resumed) for text in event.accepted]
     return LedgerSession(name, tuple(dict.fromkeys(accepted)) if found else ())
+
+
+def counts_with_the_last(chain: Chain, sessions: int, now: datetime) -> str:
+    """That a session that begins ``now`` and the one before, of a run of several ``sessions``, count as one; empty if
+    they do not. Pure."""
+    begun = [entry.utc for entry in chain.entries if isinstance(entry.what, Attempt)]
+    if sessions == 1 or not begun or not ended_by_itself(chain.events):
+        return ""
+    since = now - datetime.fromisoformat(begun[-1])
+    if since >= timedelta(hours=SESSION_GAP_H):
+        return ""
+    later = format_seconds(since.total_seconds())
+    return (
+        f"session {len(chain.sessions) + 1} begins {later} after the last launch of the one before: they count as "
+        f"one, since they are less than {SESSION_GAP_H:g} h apart"
+    )
 
 
 async def settle(
