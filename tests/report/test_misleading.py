@@ -230,8 +230,8 @@ def test_a_failure_whose_record_is_gone_is_not_pending(tmp_path: Path, whole: Pl
     assert [(test, one.cause, one.file) for test, one in report.failed] == [("quick.vae", "missing", path.name)]
 
 
-def test_an_earlier_failure_or_stop_of_a_launch_counts() -> None:
-    """Only the last attempt of a launch that never failed by itself is pending."""
+def test_a_launch_is_either_pending_or_failed() -> None:
+    """However often it was stopped, also by kill -9 after it was resumed; a failure of its own counts."""
     causes = {"0.0": ("interrupted", "interrupted"), "0.1": ("oom", "interrupted"), "1.0": ("interrupted",)}
     failed = tuple(FailedLaunch(job_id=job, cause=cause) for job, each in causes.items() for cause in each)
     row = TestSummary(n=6, failures=5, failed=failed, launches={"1.0": 1.0}, planned=3)
@@ -241,7 +241,8 @@ def test_an_earlier_failure_or_stop_of_a_launch_counts() -> None:
     )
     assert left_pending(whole_run) is whole_run
     told = left_pending(msgspec.structs.replace(whole_run, interrupted=True)).tests["quick.vae"]
-    assert (told.n, told.failures, told.pending) == (5, 4, 1)
+    assert (told.n, told.failures, told.pending) == (4, 3, 1)
+    assert {one.job_id for one in told.failed} == {"0.1", "1.0"}
 
 
 def paused(folder: Path, whole: Plan, sessions: int, *ended: ledger.AnyLedgerEvent) -> Summary:

@@ -65,14 +65,15 @@ def left_pending(summary: Summary) -> Summary:
 
 
 def _left_pending(row: TestSummary) -> TestSummary:
-    """Of each launch that has no result, the last attempt; an earlier one was made up for, and counts."""
-    last = {failed.job_id: place for place, failed in enumerate(row.failed)}
-    left = {place for job, place in last.items() if job not in row.launches and _says_nothing(row, job)}
-    stay = tuple(failed for place, failed in enumerate(row.failed) if place not in left)
+    """A launch that has no result is pending with all its attempts; beside a result, each attempt counts."""
+    jobs = {failed.job_id for failed in row.failed}
+    left = {job for job in jobs if job not in row.launches and _says_nothing(row, job)}
+    stay = tuple(failed for failed in row.failed if failed.job_id not in left)
+    gone = len(row.failed) - len(stay)
     return msgspec.structs.replace(
         row,
-        n=row.n - len(left),
-        failures=row.failures - len(left),
+        n=row.n - gone,
+        failures=row.failures - gone,
         failed=stay,
         missing=sum(failed.cause == "missing" for failed in stay),
         pending=row.pending + len(left),
