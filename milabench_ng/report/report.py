@@ -121,6 +121,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return self.failure_rate.n > 0
 
     @property
+    def unplanned(self) -> bool:
+        """Whether launches of ours were measured, and nothing says what was planned: neither how many, nor which
+        options."""
+        measured = self.summary.units == "true" and self.summary.provenance.kind == "measured"
+        return measured and not self.summary.has_plan and self.has_launches
+
+    @property
     def without_weight(self) -> tuple[str, ...]:
         """Measured tests that are not in the score; empty without a score."""
         return tuple(

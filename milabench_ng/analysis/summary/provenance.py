@@ -151,14 +151,12 @@ def paces_seen(folder: ReducedFolder) -> list[PaceSeen]:
     return [each for result in folder.results for each in result.paces]
 
 
-def notes_of(folder: ReducedFolder, ours: bool, models: Mapping[str, str]) -> tuple[str, ...]:
+def notes_of(folder: ReducedFolder, models: Mapping[str, str]) -> tuple[str, ...]:
     notes = list(without_pace(paces_seen(folder)))
     if len(set(models.values())) > 1:
         notes.append(
             f"devices of several models ({_counted(models.values())}): each rate is a mean over different devices"
         )
-    if not folder.manifests and ours:
-        notes.append("run.json is missing, so it is unknown what was planned")
     if len(folder.manifests) > 1:
         notes.append(f"{len(folder.manifests)} runs in one folder")
     damaged = list(dict.fromkeys(event.file for event in folder.events if isinstance(event, Damaged)))

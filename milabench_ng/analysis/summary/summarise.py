@@ -120,7 +120,7 @@ def summarise(folder: ReducedFolder) -> Summary:
         left_s=left_s(folder) if folder.going_on else None,
         omitted=tuple(dict.fromkeys(label for manifest in folder.manifests for label in manifest.plan.omitted)),
         unplanned={label: why for manifest in folder.manifests for label, why in manifest.plan.not_planned.items()},
-        notes=(*notes_of(folder, ours, models), *_cut_off(cut)),
+        notes=(*notes_of(folder, models), *_cut_off(cut)),
         host_pace=paces(paces_seen(folder)),
         tests={
             label: msgspec.structs.replace(

@@ -18,6 +18,10 @@ from milabench_ng.present.render.choices_told import choices_told, devices_told
 from milabench_ng.report.report import Report
 
 NOT_COMPARABLE = "NOT COMPARABLE"
+_NO_PLAN = (
+    "there is no run.json, so it is unknown what was planned and whether the results are comparable. Give the whole "
+    "result folder"
+)
 
 
 def alarms(report: Report) -> tuple[Fact, ...]:
@@ -65,6 +69,8 @@ def _run(report: Report) -> Iterator[Fact]:
     for doubt in found.doubts if found is not None else ():
         yield Fact("doubt", f"{doubt.title}: {doubt.reasons[0]}; {doubt.ask}", "fair")
     yield from _failures(report)
+    if report.unplanned:
+        yield Fact("NO PLAN", _NO_PLAN, "fair")
     if report.summary.going_on:
         yield Fact("running", _progress(report.summary), "fair")
 

@@ -265,7 +265,7 @@ def _valid(report: Report) -> Answer:
         return Answer(name="Valid", parts=(done, "no launch has finished"), tone="fair")
     failed = f"{rate.fail} failed"
     clean = not report.marks and rate.fail == 0 and report.isolated and not lacking
-    marks = ("no warnings",) if not report.marks and summary.units == "true" else ()
+    marks = ("no warnings",) if not report.marks and not report.unplanned and summary.units == "true" else ()
     return Answer(
         name="Valid",
         parts=(done, failed, isolation, *marks, *rules),
