@@ -87,6 +87,7 @@ def compare(
         score=ratio_of(mean_over(theirs, common, weights), one) if common else None,
         run_score=ratio_of(mean_over(ours, common, weights), one) if common else None,
         repeats=repeat_range(ratio, ours, theirs, common, weights) if ratio else None,
+        same_run=run.is_of_the_run(baseline),
         indicative=_indicative(run, baseline, common),
         rows={
             label: msgspec.structs.replace(row, effect=_withheld(row.effect, failing))

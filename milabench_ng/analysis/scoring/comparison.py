@@ -80,6 +80,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The baseline's score per device over the same tests, in the unit of the run's score."""
     run_score: float | None
     """The run's score per device over the same tests."""
+    same_run: bool = False
+    """Whether the baseline is the run itself."""
     indicative: tuple[str, ...] = ()
     """Why the ratio is only indicative; empty if it is not."""
     rows: dict[str, ComparedTest]

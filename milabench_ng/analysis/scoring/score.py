@@ -75,6 +75,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Repeats needed for an interval of +-1 %; None without an interval, and above 1000."""
     reference_devices: int | None = None
     """How many devices the reference has, if another number, and tests run over all of them."""
+    own_reference: bool = False
+    """Whether the reference is this run itself."""
 
 
 def score(
@@ -121,6 +123,7 @@ def score(
         why=why_unknown([rows], counting, parts) if value else NO_SCORE,
         repeats_needed=repeats_needed(parts) if estimate else None,
         reference_devices=_other_devices(summary, reference, counting),
+        own_reference=reference is not None and summary.is_of_the_run(reference.summary),
     )
 
 

@@ -360,6 +360,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         tiers = [tier for row in self.tests.values() for tier in row.tiers]
         return weakest_tier(tiers) if tiers else ""
 
+    def is_of_the_run(self, other: Summary) -> bool:
+        """Whether it is of the same measurement as ``other``: by run id, or, where one has none, by its rates."""
+        if self.runs and other.runs:
+            return bool(set(self.runs) & set(other.runs))
+        both = [(row.train, other.tests[label].train) for label, row in self.tests.items() if label in other.tests]
+        measured = [(ours, theirs) for ours, theirs in both if ours is not None]
+        return bool(measured) and all(ours == theirs for ours, theirs in measured)
+
     @property
     def merged_sessions(self) -> str:
         """That sessions count as fewer, since they follow each other too soon; empty if they do not."""

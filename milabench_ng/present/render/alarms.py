@@ -112,6 +112,9 @@ def _score(report: Report) -> Iterator[Fact]:
         yield Fact("NO SCORE", _why_invalid(score), "fair" if report.not_tried else "bad")
     elif score.status == "partial":
         yield Fact("PARTIAL", "; ".join(score.reasons), "fair")
+    if score is not None and score.own_reference:
+        text = f"the score is in units of this run itself ({score.unit}), and says nothing about other nodes"
+        yield Fact("own reference", text, "fair")
     if score is not None and score.reference_devices is not None:
         yield Fact("other size", _other_size(report.summary, score.reference_devices), "fair")
 
@@ -147,6 +150,9 @@ def _isolation(report: Report) -> Iterator[Fact]:
 def _indications(report: Report) -> Iterator[Fact]:
     """Which comparisons are only indicative, over which tests, and why."""
     for other in report.comparisons:
+        if other.same_run:
+            text = f"{brief(other)} is this run itself: all ratios to it are 1, and say nothing"
+            yield Fact("same run", text, "fair")
         if other.estimates:
             why = f", {_on_estimates(other)}"
         elif other.indicative and other.counted:

@@ -70,13 +70,16 @@ class FirstScreen(msgspec.Struct, frozen=True, kw_only=True):
     look: tuple[Fact, ...]
     """Where to look: devices, tests, processors."""
     kinds: tuple[KindRatio, ...]
+    against: str
+    """The baseline of ``kinds``, as ``vs v100``."""
     commands: tuple[Fact, ...]
     """What to type next."""
 
     @property
     def facts(self) -> tuple[Fact, ...]:
         """All of it as statements, for forms without a layout of their own."""
-        kinds = Fact(BY_BOTTLENECK, ", ".join(f"{kind.name} {kind.ratio:.2f}" for kind in self.kinds))
+        ratios = ", ".join(f"{kind.name} {kind.ratio:.2f}" for kind in self.kinds)
+        kinds = Fact(BY_BOTTLENECK, f"{self.against}: {ratios}")
         return (
             *self.alarms,
             *(answer.fact for answer in self.answers),
@@ -95,6 +98,7 @@ def first_screen(report: Report) -> FirstScreen:
         answers=tuple(_answers(report)),
         look=tuple(look_at(report)),
         kinds=_kinds(report),
+        against=", ".join(f"vs {brief(other)}" for other in report.comparisons),
         commands=tuple(_commands(report)),
     )
 

@@ -29,7 +29,7 @@ def print_screen(screen: FirstScreen, console: Console, width: int) -> None:
     print_alarms(screen.alarms, console, width)
     console.print("", fact_lines(_told(screen.answers, width), width), sep="\n")
     rest = [Fact("" if place else "Look at", fact.text, fact.tone) for place, fact in enumerate(screen.look)]
-    rest += [Fact(BY_BOTTLENECK, _bars(screen.kinds))] if screen.kinds else []
+    rest += [Fact(BY_BOTTLENECK, _GAP.join((screen.against, _bars(screen.kinds))))] if screen.kinds else []
     if rest:
         names = max(len(answer.name) for answer in screen.answers)
         console.print("", fact_lines(rest, width, least=names), sep="\n")
