@@ -84,7 +84,9 @@ class Definition:
             ("formerly names", {*self.formerly}),
         ):
             if unknown := named - options:
-                raise InputError(f"workload {self.name}: {what} {', '.join(sorted(unknown))}, which is no option")
+                raise InputError(
+                    f"workload {self.name}: {what} {', '.join(sorted(unknown))}, which is no option. Correct the name"
+                )
 
     def __call__(self, bench: Bench, **options: Any) -> None:
         """Run the workload on ``bench``."""
@@ -230,16 +232,19 @@ def _check_derived(definition: Definition) -> None:
     hidden = next((name for name in known if name in numeric), None)
     if hidden is not None:
         raise InputError(
-            f"{where}: option {hidden!r} would hide the {hidden} in the formulas of its derived units; rename it"
+            f"{where}: option {hidden!r} would hide the {hidden} in the formulas of its derived units. Rename the "
+            "option"
         )
     units = [each.unit for each in definition.derived]
     if len({*units}) < len(units):
-        raise InputError(f"{where}: a derived unit is declared twice: {', '.join(units)}")
+        raise InputError(f"{where}: a derived unit is declared twice: {', '.join(units)}. Leave one out")
     for each in definition.derived:
         _check_formula(definition, f"derived unit {each.unit!r}", each.formula, (*known, *numeric))
         absent = sorted({*(() if each.only is UNSET else each.only)} - {one.name for one in options})
         if absent:
-            raise InputError(f"{where}: derived unit {each.unit!r} is for an option that is not there: {absent[0]}")
+            raise InputError(
+                f"{where}: derived unit {each.unit!r} is for {absent[0]!r}, which is no option. Correct its name"
+            )
 
 
 def _check_formula(definition: Definition, what: str, formula: str, known: Sequence[str]) -> None:
@@ -248,7 +253,7 @@ def _check_formula(definition: Definition, what: str, formula: str, known: Seque
     if unknown:
         known_names = ", ".join(known)
         raise InputError(
-            f"{_where(definition)}: {what} = {formula!r} has no value for {', '.join(unknown)}; there are {known_names}"
+            f"{_where(definition)}: {what} = {formula!r} has no value for {', '.join(unknown)}. Known: {known_names}"
         )
 
 

@@ -194,4 +194,7 @@ def repeat(batches: Iterable[BatchT]) -> Iterator[BatchT]:
             empty = False
             yield batch
         if empty:
-            raise InputError("the dataset has no batch: is the batch size larger than the dataset?")
+            raise InputError(
+                "the dataset has no batch: is the batch size larger than the dataset? Use a smaller --batch-size or "
+                "a larger --data-scale"
+            )

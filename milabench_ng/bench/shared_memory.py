@@ -31,7 +31,7 @@ def require(sample: int, batch_size: int, batches: int, tenants: int, place: Pat
         state = os.statvfs(place)
     except OSError as error:
         raise InputError(
-            f"loader processes need shared memory; {place}: {error.strerror}. Mount a tmpfs there"
+            f"loader processes need shared memory, and {place} cannot be used ({error.strerror}). Mount a tmpfs there"
         ) from None
     needed = sample * batch_size * (batches + IN_HAND)
     free, whole = state.f_bavail * state.f_frsize, state.f_blocks * state.f_frsize

@@ -52,7 +52,7 @@ def _range(hint: object, where: str, parameter: inspect.Parameter) -> tuple[obje
     bounds = {name: getattr(note, name, None) for note in notes for name in Range.__struct_fields__}
     if len(notes) != 1 or notes[0] != Meta(**bounds) or kind not in (int, float):
         raise InputError(
-            f"{where}: option {parameter.name!r} is annotated {hint!r}; a range is one Meta with ge, gt, le and lt "
+            f"{where}: option {parameter.name!r} is annotated {hint!r}. Write a range as one Meta of ge, gt, le and lt "
             "of an int or a float"
         )
     return kind, Range(**bounds)

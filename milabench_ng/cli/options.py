@@ -41,7 +41,7 @@ def amount(text: str, option: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise InputError(f"{option}: expected an amount, got {short(text)!r}. Try 300000, 300,000 or 15000.50")
+        raise InputError(f"{option}: expected an amount above 0, got {short(text)!r}. Try 300000, 300,000 or 15000.50")
     return value
 
 

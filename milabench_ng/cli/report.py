@@ -132,7 +132,9 @@ def report(
         of_fleet = make_fleet_report(folders[0], weights=weights, price=price, groups=groups, margin=margin)
         return print_fleet_report(of_fleet, form=form, html=html, output=output, force=force)
     if groups is not None:
-        raise InputError(f"--groups {plain(groups)}: {plain(folders[0])} is no fleet folder, and has one node")
+        raise InputError(
+            f"--groups {plain(groups)}: {plain(folders[0])} is no fleet folder, and has one node. Leave --groups out"
+        )
     if price_per is not None and price is None:
         raise InputError("--price-per needs a price. Add --price")
     refuse_json(layout, form)

@@ -77,7 +77,9 @@ def execute_into_file(request: RunRequest) -> int:
     if os.path.lexists(request.outdir):
         raise InputError(f"-o {request.outdir}: the file exists, and records are never overwritten. Name another file")
     if not os.path.isdir(request.outdir.parent):
-        raise InputError(f"-o {request.outdir}: the folder {request.outdir.parent} does not exist")
+        raise InputError(
+            f"-o {request.outdir}: the folder {request.outdir.parent} does not exist. Create it, or name another file"
+        )
     refuse_unwritable(request.outdir, request.outdir.parent)
     enter_scope(request.isolation, request.cgroup_parent)
     folder = Path(tempfile.mkdtemp(prefix="mnb-run-"))

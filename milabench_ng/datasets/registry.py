@@ -44,7 +44,10 @@ def find(name: str) -> DataSet:
     try:
         kind = found.load()
     except (ImportError, AttributeError) as error:
-        raise InputError(f"dataset {name!r} ({origin(found)}) cannot be imported: {error}") from error
+        raise InputError(
+            f"dataset {name!r} ({origin(found)}) cannot be imported: {error}. Install its package again, or "
+            "uninstall it"
+        ) from error
     if not (isinstance(kind, type) and issubclass(kind, DataSet)) or kind.name != name:
         raise InputError(f"{origin(found)} is offered as dataset {name!r}: it must be a DataSet class of that name")
     return kind()

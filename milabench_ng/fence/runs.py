@@ -129,7 +129,9 @@ class RunGroups:
             for group in self._groups:
                 os.rmdir(group.path)
             remove_tops(parents)
-            raise IsolationError(f"isolation: cannot make the groups of run {run_id}: {error}") from error
+            raise IsolationError(
+                f"isolation: cannot make the groups of run {run_id}: {error}. mnb doctor shows what this node allows."
+            ) from error
         self.guardian = Guardian()
         for group in self._groups:
             self.guardian.mind(group)

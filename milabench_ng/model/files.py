@@ -49,6 +49,7 @@ _WHOLE = range(-(2**63), 2**64)
 """Of 64 bits, signed or not, as the kernel counts. Larger ones are no counts, and fit into no float."""
 _LONG = re.compile(rb"(?:\A|[-\s:,\[])[0-9]{19}")
 """Where such a number may begin: never in what mnb writes, whose digits in a row are those behind a point."""
+_RIGHT_FILE = "Is it the right file? mnb schema describes the files that mnb reads"
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SAID = tuple(
     (re.compile(pattern), words)
@@ -106,16 +107,16 @@ def read_bytes(path: Path, largest: int, flags: int = 0) -> bytes:
         with open(descriptor, "rb") as file:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                refuse(path, f"{_kind(found.st_mode)}, and not a file")
+                refuse(path, f"{_kind(found.st_mode)}, not a file. Name a file")
             content = file.read(largest + 1)
     except IsADirectoryError:
-        refuse(path, "a folder, not a file")
+        refuse(path, "a folder, not a file. Name a file")
     except FileNotFoundError:
         refuse(path, absent(path))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         refuse(path, getattr(error, "strerror", None) or str(error))
     if len(content) > largest:
-        refuse(path, f"larger than the {largest // MIB} MiB that such a file may have")
+        refuse(path, f"larger than the {largest // MIB} MiB that such a file may have. Is it the right file?")
     return content
 
 
@@ -123,7 +124,7 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
     """The value of a JSON text; ``source`` is the file's name, for errors."""
     text = decode_text(content, source)
     if not text.strip():
-        refuse(source, "the file is empty")
+        refuse(source, f"the file is empty. {_RIGHT_FILE}")
     refuse_large_numbers(content, source)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -131,7 +132,7 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
         if len(made) < len(pairs):
             left = dict(made)
             twice = next(key for key, _ in pairs if left.pop(key, left) is left)
-            refuse(source, f"{short(repr(twice))} appears twice in the same object")
+            refuse(source, f"{short(repr(twice))} appears twice in the same object. Remove one")
         return made
 
     def constant(word: str) -> NoReturn:
@@ -147,7 +148,7 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
     try:
         value = json.loads(text, object_pairs_hook=unique, **hooks)
     except json.JSONDecodeError as error:
-        other = "" if error.pos else ". Is it the right file? mnb schema describes the files that mnb reads"
+        other = "" if error.pos else f". {_RIGHT_FILE}"
         refuse(source, f"not JSON: {error.msg} (line {error.lineno}, column {error.colno}){other}")
     except RecursionError:
         refuse(source, f"nested too deeply (more than {DEEPEST} levels)")
@@ -197,7 +198,7 @@ def decode_text(content: bytes, source: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        refuse(source, f"not a JSON file: not UTF-8 text ({error.reason} at byte {error.start})")
+        refuse(source, f"not a JSON file: not UTF-8 text ({error.reason} at byte {error.start}). {_RIGHT_FILE}")
 
 
 def refuse(source: Path | str, reason: str) -> NoReturn:

@@ -46,7 +46,7 @@ def make_plan(
     if not 1 <= repeat <= MOST_RUNS:
         raise InputError(f"--repeat: expected 1 to {MOST_RUNS:,}, got {repeat}")
     if not devices:
-        raise InputError("no device to run on")
+        raise InputError("no device to run on. mnb doctor shows those of this node")
     slots = slots_of(devices, slots_per_device)
     measured = {name: test for name, test in profile.tests.items() if test.role == "measured"}
     chosen = {name: test for name, test in measured.items() if name in arguments and (not names or name in names)}
@@ -59,7 +59,9 @@ def make_plan(
         raise InputError("; ".join(f"{label} is not planned: {why}" for label, why in unplanned.items()))
     places = repeat * sum(_places(test, len(slots)) for test in planned.values())
     if places > most_places:
-        raise InputError(f"the profile needs launches on {places:,} slots in total. The limit is {most_places:,}")
+        raise InputError(
+            f"the profile needs launches on {places:,} slots in total. The limit is {most_places:,}. Use fewer repeats"
+        )
     composer = _Composer(profile, arguments, tuple(slots.items()))
     groups = [launches for run in range(repeat) for launches in composer.batches(planned, run)]
     left_out = (name for name in measured if name not in chosen)

@@ -241,16 +241,20 @@ def _raw_tests(text: str, source: str) -> RawTests:
         raise InputError(f"{source}: {len(raw):,} tests. A profile has at most {MOST_TESTS:,}")
     defaults = raw.pop("*", {})
     if not isinstance(defaults, dict):
-        raise InputError(f"{source}: '*' must be an object of defaults, not {type(defaults).__name__}")
+        raise InputError(
+            f"{source}: '*' must be an object of defaults, not {type(defaults).__name__}. See mnb schema profile"
+        )
     tests: RawTests = {}
     for name, definition in raw.items():
         if not TEST_NAME.fullmatch(name):
             raise InputError(f"{source}: test name {short(repr(name))}: use letters, digits, '_', '-' and '+'")
         if not isinstance(definition, dict):
-            raise InputError(f"{source}: test {name!r} must be an object, not {type(definition).__name__}")
+            raise InputError(
+                f"{source}: test {name!r} must be an object, not {type(definition).__name__}. See mnb schema profile"
+            )
         tests[name] = {**defaults, **definition}
     if not tests:
-        raise InputError(f"{source}: no tests")
+        raise InputError(f'{source}: no tests. Add one, such as {{"vae": {{"workload": "vae"}}}}')
     return tests
 
 

@@ -95,7 +95,7 @@ def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -
 def refuse_json(suite: SuiteName | None, form: Form) -> None:
     """Raise InputError for the columns of a suite as JSON: before anything is read, where a command asks in time."""
     if suite is not None and form == "json":
-        raise InputError(f"--layout {suite} --format json: a suite's layout is a table, csv or markdown")
+        raise InputError(f"--layout {suite} --format json: a suite's layout has no JSON form. Use --format csv")
 
 
 def _interference() -> ModuleType:
@@ -110,7 +110,7 @@ def write_tables(report: Report, folder: Path, *, force: bool = False) -> None:
         further = (*_interference().file_tables(report), *study.file_tables(report))
         files = as_csv.write_all(report, folder, further, force=force)
     except OSError as error:
-        raise InputError(f"--tables {folder}: {error.strerror}") from None
+        raise InputError(f"--tables {folder}: {error.strerror}. Name another folder") from None
     _say_written(f"{counted(len(files), 'table')} in {folder}")
 
 

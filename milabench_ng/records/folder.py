@@ -115,9 +115,8 @@ def _why_unread(source: str, folder: Path, manifest: Problem) -> str:
 
 def _read_files(folder: Path, within: Bounds, changed: Collection[str]) -> Iterator[Found]:
     if not os.path.isdir(folder):
-        raise InputError(
-            f"{plain(folder)}: no such folder" if not os.path.exists(folder) else f"{folder}: not a folder"
-        )
+        what = "not a folder" if os.path.exists(folder) else "no such folder"
+        raise InputError(f"{plain(folder)}: {what}. Give the result folder of a run")
     paths, unseen = _json_files(str(folder))
     yield from unseen
     files = decoded = 0

@@ -105,7 +105,8 @@ def record_content(path: Path) -> bytes:
     """The bytes of an untrusted record. Raises InputError for a link, and for what is too large, also if decoded."""
     content = read_content(path, RECORD, os.O_NOFOLLOW)
     if decoded_size(content) > MOST_DECODED:
-        refuse(path, f"it would take more than {MOST_DECODED // MIB} MiB of memory")
+        most = f"{MOST_DECODED // MIB} MiB of memory"
+        refuse(path, f"it would take more than {most}, more than any record of mnb. Was it changed?")
     return content
 
 

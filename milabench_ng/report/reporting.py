@@ -88,10 +88,10 @@ def make_report(
     demanded = {"--nonce": nonce, "--allowed-signers": allowed_signers, "--tsa-certs": authorities}
     alone = [f"{option} {plain(value)}" for option, value in demanded.items() if value is not None]
     if rules is None and alone:
-        raise InputError(f"{alone[0]}: only rules ask for it; say --rules too")
+        raise InputError(f"{alone[0]}: only rules ask for it. Add --rules")
     if not is_folder_or_bundle(source):
         if rules is not None:
-            unfit = f"{source} is neither a result folder nor a bundle; only these hold records"
+            unfit = f"{source} is neither a result folder nor a bundle. Give one of these, which have the records"
             raise InputError(f"--rules {rules}: {unfit}")
         return _report(load(source), source, weights, compare_to, options)
     with opened(source, within=UNBOUNDED) as there:

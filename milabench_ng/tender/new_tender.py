@@ -34,7 +34,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise InputError(f"vendor {short(repr(self.name))}: a name of letters, digits and the characters . _ @ + -")
+            raise InputError(f"vendor {short(repr(self.name))}: expected a name of letters, digits and . _ @ + -")
 
     @property
     def bundle(self) -> str:
@@ -82,7 +82,7 @@ def require_empty(folder: Path) -> None:
     try:
         full = os.path.lexists(folder) and any(os.scandir(folder))
     except OSError as error:
-        raise InputError(f"{plain(folder)}: {error.strerror}") from None
+        raise InputError(f"{plain(folder)}: {error.strerror}. Name another folder") from None
     if full:
         raise InputError(f"{plain(folder)}: the folder is not empty. Name a new one")
 
@@ -109,7 +109,7 @@ def write_tender(folder: Path, made: NewTender, readme: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{plain(folder)}: {error.strerror}") from None
+        raise InputError(f"{plain(folder)}: {error.strerror}. Name another folder") from None
     for name, content in files.items():
         write_output(folder / name, content, name)
 

@@ -70,7 +70,10 @@ def _checked(
     for name, bid in bids.bids.items():
         results = path.parent / bid.results
         if not os.path.exists(results):  # a shipped baseline of that name is nobody's bid
-            raise InputError(f"{path}: bid {short(repr(name))}: {plain(results)}: no such bundle, folder or summary")
+            raise InputError(
+                f"{path}: bid {short(repr(name))}: {plain(results)}: no such bundle, folder or summary. Paths are "
+                f"relative to {plain(path.parent)}"
+            )
         try:
             one = check_results(str(results), _of_bid(demands, bid))
             with computing_from(results):

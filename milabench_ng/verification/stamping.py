@@ -56,7 +56,7 @@ def _last_line(folder: Path) -> bytes:
         raise InputError(f"{folder}: no ledger.jsonl. Give the folder that `mnb jobs` wrote")
     chain = read_ledger(folder)
     if chain.problems or not chain.entries:
-        raise InputError(f"{folder}: {(*chain.problems, 'its ledger.jsonl has no entry')[0]}")
+        raise InputError(f"{folder}: {(*chain.problems, 'its ledger.jsonl has no entry: no run has begun in it')[0]}")
     lines = read_content(folder / LEDGER, LARGE, os.O_NOFOLLOW).split(b"\n")  # may have grown
     return next(line for line in lines if digest(line) == chain.head)
 
@@ -69,7 +69,7 @@ def request_stamp(folder: Path) -> tuple[Path, Path]:
     try:
         place.mkdir(exist_ok=True)
     except OSError as error:
-        raise InputError(f"{place}: {error.strerror}") from None
+        raise InputError(f"{place}: {error.strerror}. Make the folder writable, or use a copy of it") from None
     query, text = place / f"{head}.tsq", place / f"{head}.txt"
     if not text.exists():  # it may be signed already
         _write(text, _TEXT.format(head=head, utc=utc_iso(utc_now())).encode())
@@ -93,7 +93,8 @@ def add_stamp(folder: Path, answer: Path) -> Path:
         target = folder / STAMPS / f"{head}.tsr"
         if not target.with_suffix(".tsq").exists():
             raise InputError(
-                f"{answer}: this stamp is for {head[:12]}, but there is no such request in {folder / STAMPS}"
+                f"{answer}: this stamp is for {head[:12]}, but there is no such request in {folder / STAMPS}. Make "
+                "one with mnb stamp request, and have that one stamped"
             )
     _write(target, content)
     return target

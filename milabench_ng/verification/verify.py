@@ -84,7 +84,7 @@ def gather(
     signer = check(there.packing_bytes, there.signature, allowed_signers)
     if (rules.signed or rules.signed_by) and signer.present and allowed_signers is None:
         raise InputError(
-            f"{there.source}: it is signed, and the rules require a signature, but no allowed signers are given. "
+            f"{there.source}: it is signed, the rules require a signature, and no allowed signers are given. "
             "Pass --allowed-signers FILE with the vendors' public keys (ssh-keygen(1), ALLOWED SIGNERS)"
         )
     folder, summary, manifest = there.folder, there.summary, _manifest(there.folder)
@@ -141,7 +141,10 @@ def gather(
 def _manifest(folder: Folder) -> Manifest:
     manifest = folder.manifest
     if manifest is None:
-        raise InputError(f"{folder.source}: no {MANIFEST} in it. Only a complete result folder can be verified")
+        raise InputError(
+            f"{folder.source}: no {MANIFEST} in it. Only a complete result folder can be verified: give the folder "
+            "that `mnb jobs` wrote"
+        )
     if not manifest.plan.devices or not all(launch.devices for launch in manifest.plan.launches):
         raise InputError(f"{folder.source}: {MANIFEST}: its plan has a launch without a device")
     return manifest
@@ -190,7 +193,10 @@ def demanded(pin: Pin | None, given: Path | None, kind: ShippedKind) -> str | No
             f"rules: {kind}: {pin.name!r} is not shipped{meant_or_all(str(pin.name), shipped_names(kind))}"
         )
     if own is not None and own != stated.lower():
-        raise InputError(f"--{kind.removesuffix('s')} {given}: its SHA-256 is {own[:12]}, the rules pin {stated[:12]}")
+        raise InputError(
+            f"--{kind.removesuffix('s')} {given}: its SHA-256 is {own[:12]}, the rules pin {stated[:12]}. Give the "
+            "file that they name, or leave it out"
+        )
     return stated.lower()
 
 

@@ -213,11 +213,11 @@ def test_derived_units_are_in_the_catalogue() -> None:
     [
         (
             [("x", "rate * height")],
-            "derived unit 'x' = 'rate * height' has no value for height; there are rate, devices, peak_tflops, ",
+            "derived unit 'x' = 'rate * height' has no value for height. Known: rate, devices, peak_tflops, ",
         ),
         (
             [("x", "kind * fast")],
-            "has no value for fast, kind; there are rate, devices, peak_tflops, peak_gb_per_s, peak_fp8_tflops, width",
+            "has no value for fast, kind. Known: rate, devices, peak_tflops, peak_gb_per_s, peak_fp8_tflops, width",
         ),
         ([("x", "rate ** 2")], "formula 'rate ** 2': only numbers, names"),
         ([("x", "rate"), ("x", "rate")], "a derived unit is declared twice: x, x"),
@@ -234,7 +234,7 @@ def test_the_first_loss_is_over_the_workloads_own_options() -> None:
     found = declared.describe("pictures", "").first_loss
     assert found is not None
     assert found.of({"width": 1, "scale": 0.5}) == 0.0
-    for formula, told in (("log(height)", "has no value for height; there are width, scale$"), ("width **", "formula")):
+    for formula, told in (("log(height)", "has no value for height. Known: width, scale$"), ("width **", "formula")):
         with pytest.raises(InputError, match=told):
             workload(unit="images", first_loss=FirstLoss(formula))(pictures)
 
@@ -259,7 +259,7 @@ def test_an_item_is_one_of_the_batch_and_what_learns_trains_unless_it_says_other
 
 def test_the_most_items_are_over_the_workloads_own_options_and_its_devices() -> None:
     assert workload(unit="images")(pictures).describe("pictures", "").most_items is None
-    with pytest.raises(InputError, match=r"most_items = 'rate' has no value for rate; there are .*, devices$"):
+    with pytest.raises(InputError, match=r"most_items = 'rate' has no value for rate. Known: .*, devices$"):
         workload(unit="images", most_items="rate")(pictures)
 
 

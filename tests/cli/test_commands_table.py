@@ -96,7 +96,7 @@ report res --compare res.tar.gz | 0 | mnb · quick · res
 report res.tar.gz | 0 | mnb · quick · res.tar.gz
 report res.tar.gz --rules rules.json | 0 | mnb · quick · res.tar.gz
 report base.json | 0 | mnb · quick · base.json
-report base.json --rules rules.json | 2 | mnb: --rules rules.json: base.json is neither a result folder nor a bundle;
+report base.json --rules rules.json | 2 | mnb: --rules rules.json: base.json is neither a result folder nor a bundle.
 report base.json --compare v100 | 0 | mnb · quick · base.json
 report res --compare v100 h200 | 0 | mnb · quick · res
 report --compare base.json res | 0 | mnb · quick · res
@@ -120,9 +120,9 @@ report res --price 300,000 | 0 | mnb · quick · res
 report res --price 300000 | 0 | mnb · quick · res
 report res --price 15000.50 --price-per gpu | 0 | mnb · quick · res
 report res --price 3e5 | 0 | mnb · quick · res
-report res --price -5 | 2 | mnb: --price: expected an amount, got '-5'. Try 300000, 300,000 or
-report res --price a-lot | 2 | mnb: --price: expected an amount, got 'a-lot'. Try 300000, 300,000 or
-report res --price 30,00 | 2 | mnb: --price: expected an amount, got '30,00'. Try 300000, 300,000 or
+report res --price -5 | 2 | mnb: --price: expected an amount above 0, got '-5'. Try 300000, 300,000 or
+report res --price a-lot | 2 | mnb: --price: expected an amount above 0, got 'a-lot'. Try 300000, 300,000 or
+report res --price 30,00 | 2 | mnb: --price: expected an amount above 0, got '30,00'. Try 300000, 300,000 or
 report res --price-per gpu | 2 | mnb: --price-per needs a price. Add --price
 report res --price 1 --price-per rack | 2 | mnb report: Invalid value "rack" for --price-per. Choose from: "node",
 report res --margin 2 | 2 | mnb: --margin 2: it must be above 0 and below 100%, for example 2%
@@ -133,8 +133,8 @@ report res --format jsn | 2 | mnb report: Invalid value "jsn" for --format. Choo
 report res --format json | 0 | {
 report res --format csv | 0 | test,unit,weight,n,fail,perf (unit/s),+-95 % (%),std (%),devices
 report res --format markdown | 0 | # mnb report: quick
-report res --layout cv --format json | 2 | mnb: --layout cv --format json: a suite's layout is a table, csv or markdown
-report nowhere --layout cv --format json | 2 | mnb: --layout cv --format json: a suite's layout is a table, csv or
+report res --layout cv --format json | 2 | mnb: --layout cv --format json: a suite's layout has no JSON form. Use
+report nowhere --layout cv --format json | 2 | mnb: --layout cv --format json: a suite's layout has no JSON form. Use
 report res --layout cv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --per-gpu | 0 | mnb · quick · res
@@ -147,7 +147,7 @@ report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (
 report res --rules standard | 1 | mnb · quick · res
 report res --rules standard --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file. It
 report res --rules rules.json --nonce other | 1 | mnb · quick · res
-report res --nonce other | 2 | mnb: --nonce other: only rules ask for it; say --rules too
+report res --nonce other | 2 | mnb: --nonce other: only rules ask for it. Add --rules
 report res -n 5 | 2 | mnb report: unknown option -n (did you mean --nonce?)
 report res --rules rules.json | 0 | mnb · quick · res
 report res --rules odd-rules.json | 2 | mnb: odd-rules.json: unknown key 'repeats'. The keys of rules are in
@@ -178,9 +178,9 @@ accept "" res | 2 | mnb: argument 2 is empty
 report list.json | 2 | mnb: list.json: not a summary. Give a result folder, or a file that `mnb summary -o` wrote
 report empty.json | 2 | mnb: empty.json: the file is empty
 report wide.json | 2 | mnb: wide.json: begins with the byte order mark of UTF-16. Save it as UTF-8 without one
-report /dev/zero | 2 | mnb: /dev/zero: a device, and not a file
-report res --price 0 | 2 | mnb: --price: expected an amount, got '0'. Try 300000, 300,000 or
-report res --price 1e400 | 2 | mnb: --price: expected an amount, got '1e400'. Try 300000, 300,000 or
+report /dev/zero | 2 | mnb: /dev/zero: a device, not a file. Name a file
+report res --price 0 | 2 | mnb: --price: expected an amount above 0, got '0'. Try 300000, 300,000 or
+report res --price 1e400 | 2 | mnb: --price: expected an amount above 0, got '1e400'. Try 300000, 300,000 or
 report res odd | 2 | mnb: odd: a second folder needs --layout interference. To compare
 summary res | 0 | {
 summary res.tar.gz | 0 | {

@@ -44,8 +44,8 @@ def _huge(path: Path) -> None:
 
 NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "directory": (Path.mkdir, "a folder, not a file"),
-    "pipe": (_fifo, "a pipe, and not a file"),
-    "device": (lambda path: path.symlink_to("/dev/zero"), "a device, and not a file"),
+    "pipe": (_fifo, "a pipe, not a file"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "a device, not a file"),
     "huge": (_huge, "larger than the"),
     "loop": (lambda path: path.symlink_to(path), "symbolic link"),
     "nowhere": (lambda path: path.symlink_to(path.with_name("none")), "a link to nothing"),

@@ -166,9 +166,9 @@ def test_weights_name_the_reference_and_pin_it(tmp_path: Path) -> None:
     [
         ({"sha256": "1" * 64}, WEIGHTS, "reference paper with SHA-256 111111111111: "),
         ({"reference": "nobody"}, WEIGHTS, "no such file next to the weights, and no such shipped baseline"),
-        ({"reference": "../paper"}, WEIGHTS, "name a file next to the weights, no path"),
+        ({"reference": "../paper"}, WEIGHTS, "expected the name of a file next to the weights, without a folder"),
         ({"name": "x"}, WEIGHTS, 'expected {"*": {"reference"'),
-        ({}, {"s.a": 1.0, "s.c": 1.0}, "reference paper has no rate of s.c; leave its weight out"),
+        ({}, {"s.a": 1.0, "s.c": 1.0}, "reference paper has no rate of s.c. Leave its weight out"),
     ],
 )
 def test_a_reference_that_cannot_be_used_is_an_error(

@@ -225,7 +225,7 @@ def test_shipped_weights(suite: str) -> None:
         ("{", "not JSON"),
         ('{"s.a": 8}', "expected {"),
         ('{"s.a": {"weight": -1}}', ">= 0.0"),
-        ('{"s.a": {"weight": 1, "x": 2}}', "unknown field"),
+        ('{"s.a": {"weight": 1, "x": 2}}', "unknown key"),
         ('{"s.a": {"weight": 0}}', "no test has a weight"),
     ],
 )

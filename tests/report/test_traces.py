@@ -298,7 +298,7 @@ def test_files_without_gradient_norms_are_read() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (b'"value": 2.0', b'"value": "2"', r"here: Expected `float`, got `str` - at `\$.tests.*value`"),
+        (b'"value": 2.0', b'"value": "2"', r"here: tests.*value: expected a number, got text"),
         (b'"value": 2.0', b'"value": NaN', "here: not JSON: NaN"),
         (b'"suite": "try"', b'"suite": "try", "suite": "try"', "'suite' appears twice"),
     ],

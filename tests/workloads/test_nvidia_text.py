@@ -439,7 +439,7 @@ def test_an_epoch_on_the_device_is_every_rating_once_and_four_draws_each() -> No
     assert set(known.nonzero().flatten().tolist()) == {user for user, _ in rated}
     assert (drawn / known)[known > 0].mean().item() == pytest.approx(4, rel=0.05)
     assert not torch.equal(first[0][1], second[0][1])
-    with pytest.raises(InputError, match=r"--batch-size 99999: an epoch has \d+ samples; choose at most as many"):
+    with pytest.raises(InputError, match=r"--batch-size 99999: an epoch has \d+ samples. Use at most as many"):
         DeviceEpochs(Ratings(pairs, 60, 90, None), 99_999, 4, torch.device("cpu"))
 
 

@@ -162,7 +162,7 @@ def test_the_sides_of_a_block_are_those_with_its_halo(place: Path) -> None:
 
 @pytest.mark.parametrize(("name", "option"), [("unet3d_train", "height"), ("unet3d_infer", "block_height")])
 def test_a_volume_that_is_smaller_than_a_patch(place: Path, name: str, option: str) -> None:
-    flag = f"--{option.replace('_', '-')} 528: the volume in .* has 64 x 512 x 512 voxels; choose at most 512"
+    flag = f"--{option.replace('_', '-')} 528: the volume in .* has 64 x 512 x 512 voxels. Use at most 512"
     with pytest.raises(InputError, match=flag):
         run(name, place, 1, "fp32", **SMALL[name] | {option: 528})
 
@@ -341,7 +341,7 @@ def test_arrays_elsewhere_in_the_file(tmp_path: Path) -> None:
     assert volume.shape == (2, 2, 2)
     assert raw.tolist() == [[[2, 3]], [[6, 7]]]
     assert foreground.tolist() == [[[False, True]], [[False, True]]]
-    with pytest.raises(InputError, match="there is no labels with three dimensions; wanted is em and labels"):
+    with pytest.raises(InputError, match="there is no labels with three dimensions; expected em and labels"):
         Volume(tmp_path / "own.hdf", True, lambda *both: both).at("em", "labels").shape  # noqa: B018
 
 

@@ -58,7 +58,10 @@ def measured_again(summary: Summary, again: Summary) -> Summary:
     source = again.provenance.source
     for what, (then, now) in _sides(summary, again).items():
         if then != now:
-            raise InputError(f"--again {source}: {what} was {now!r} there and is {then!r} in the first folder")
+            raise InputError(
+                f"--again {source}: {what} was {now!r} there and is {then!r} in the first folder. Name a run of the "
+                "same node and software"
+            )
     for label, row in again.tests.items():
         _refuse_unlike(label, row, summary, again)
     origin = Origin(kind="measured", source=source, caveat="run without the other tests")
@@ -88,12 +91,17 @@ def _refuse_unlike(label: str, row: TestSummary, summary: Summary, again: Summar
         ran, first = ((one.work, one.work.data, one.devices, one.read_limits) for one in (row, summary.tests[label]))
         if ran != first:
             raise InputError(
-                f"--again {source}: {label} ran with other options, data, precision or limits than in the first"
+                f"--again {source}: {label} ran with other options, data, precision or limits than in the first "
+                "folder. "
+                "Run it again with the same"
             )
     elif label not in summary.omitted and label not in summary.unplanned:
-        raise InputError(f"--again {source}: the first folder has no test {label!r}")
+        raise InputError(f"--again {source}: the first folder has no test {label!r}. Name a run of its profile")
     elif summary.profile_sha256 != again.profile_sha256:
-        raise InputError(f"--again {source}: {label} was left out of the first folder, whose profile is another one")
+        raise InputError(
+            f"--again {source}: {label} was left out of the first folder, whose profile is another one. Name a run of "
+            "its profile"
+        )
 
 
 def _sides(summary: Summary, again: Summary) -> dict[str, tuple[object, object]]:

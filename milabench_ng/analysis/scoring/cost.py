@@ -52,7 +52,7 @@ def cost(
     A device's value is that of all its tenants.
     """
     if not (amount > 0 and math.isfinite(amount)):
-        raise InputError(f"--price {amount}: it must be a number above 0")
+        raise InputError(f"--price: expected an amount above 0, got {amount:g}")
     each = score.per_device if score is not None else None
     value = each * (score.devices / (1 if per == "node" else devices)) if score is not None and each else None
     per_node = amount if per == "node" else amount * devices

@@ -55,14 +55,15 @@ def load_reference(weights: WeightsFile) -> Reference | None:
     where = f"weights {plain(weights.path)}"
     if Path(stated.reference).name != stated.reference:
         raise InputError(
-            f"{where}: reference {short(repr(stated.reference))}: name a file next to the weights, no path"
+            f"{where}: reference {short(repr(stated.reference))}: expected the name of a file next to the weights, "
+            "without a folder"
         )
     found = _find(weights.path, stated, where)
     for label in weights.weights:
         row = found.summary.tests.get(label)
         if row is None or not row.rated:
             raise InputError(
-                f"{where}: reference {plain(found.name)} has no rate of {short(label)}; leave its weight out"
+                f"{where}: reference {plain(found.name)} has no rate of {short(label)}. Leave its weight out"
             )
     return found
 

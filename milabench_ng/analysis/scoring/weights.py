@@ -71,7 +71,7 @@ def read_weights(path: Path, suite: str) -> WeightsFile:
     }
     weighted = {label: entry for label, entry in entries.items() if entry.weight > 0}
     if not weighted:
-        raise InputError(f"{where}: no test has a weight above 0")
+        raise InputError(f"{where}: no test has a weight above 0. Give one to at least one test")
     header = (
         convert_json(raw[HEADER], WeightsHeader, f"{where}: '{HEADER}'", WeightsHeader.FORM) if HEADER in raw else None
     )

@@ -206,7 +206,7 @@ def _from_2020(raw: dict[str, Any], source: str) -> Summary:
             "summary file"
         ) from None
     if not rows:
-        raise InputError(f"{source}: the summary is empty")
+        raise InputError(f"{source}: the summary is empty. Give a result folder or a summary file")
     steps = progression_steps(list(rows))
     devices = max(len({device for row in rows.values() for device in row.pergpu or {}}), 1, *steps.values())
     made = Summary(

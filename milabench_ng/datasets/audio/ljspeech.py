@@ -65,7 +65,10 @@ class LJSpeech(DataSet):
         texts = []
         for entry, row in zip(entries, rows, strict=True):
             if len(row) != 3:
-                raise InputError(f"{place / TEXTS}: {row[0]!r} has {len(row)} columns; LJ Speech has name, text, text")
+                raise InputError(
+                    f"{place / TEXTS}: {row[0]!r} has {len(row)} columns; LJ Speech has name, text, text. Replace "
+                    "the file"
+                )
             texts.append(row[2].encode())
             entry["file"] = f"wavs/{row[0]}.wav".encode()
             entry["samples"] = _samples(place / "wavs" / f"{row[0]}.wav")
@@ -131,7 +134,7 @@ def _samples(file: Path) -> int:
         raise InputError(f"{file} is listed in {TEXTS}, but is no WAV file: {error!r}. Replace it") from error
     if form != (1, 2, SAMPLE_RATE):
         raise InputError(
-            f"{file} has {form[0]} channels of {8 * form[1]} bits at {form[2]} Hz; LJ Speech has one of 16"
+            f"{file} has {form[0]} channels of {8 * form[1]} bits at {form[2]} Hz; LJ Speech has one of 16. Replace it"
         )
     return count
 

@@ -61,7 +61,7 @@ class MovieLens(DataSet):
         pairs = rows[:, 0] * items + rows[:, 1]
         pairs.sort()
         if (pairs[1:] == pairs[:-1]).any():
-            raise InputError(f"{place / RATINGS}: a user has rated an item twice")
+            raise InputError(f"{place / RATINGS}: a user has rated an item twice. Replace the file")
         np.save(target / "pairs.npy", pairs.astype(np.min_scalar_type(users * items)))
         np.save(target / "shape.npy", np.asarray([users, items]))
 
@@ -138,5 +138,5 @@ def _convert(place: Path, target: Path, pieces: list[tuple[int, int]], number: i
     try:
         rows = np.loadtxt(text, np.int64, delimiter="\t", usecols=(0, 1), ndmin=2)
     except ValueError as error:
-        raise InputError(f"{place / RATINGS}: {error}; its lines are user, item and rating between tabs") from error
+        raise InputError(f"{place / RATINGS}: {error}. Its lines must be user, item and rating between tabs") from error
     np.save(target / f"{number}.npy", rows)

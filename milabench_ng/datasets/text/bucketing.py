@@ -55,7 +55,7 @@ class LengthClasses(Sampler[int]):
         most = int(torch.bincount(classes).max()) if len(classes) else 0
         if most < batch_size:
             raise InputError(
-                f"--batch-size {batch_size}: no class of length has more than {most:,} sentences; choose at most as "
+                f"--batch-size {batch_size}: no class of length has more than {most:,} sentences. Use at most as "
                 "many, or a larger data scale"
             )
 

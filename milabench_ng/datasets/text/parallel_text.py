@@ -62,7 +62,9 @@ class ParallelText(DataSet):
         spelling = (place / VOCABULARY).read_text("utf-8").split()
         numbers = {word.encode(): number for number, word in enumerate(spelling, start=SPECIAL)}
         if len(numbers) + SPECIAL > np.iinfo(np.uint16).max:
-            raise InputError(f"{place / VOCABULARY} has {len(numbers)} words; up to 65,000 can be read")
+            raise InputError(
+                f"{place / VOCABULARY} has {len(numbers)} words; up to 65,000 can be read. Use a smaller vocabulary"
+            )
         np.save(target / "vocabulary.npy", np.asarray(len(numbers) + SPECIAL))
         work = [(text, piece) for text in self.texts[:2] for piece in cut(place / text, PIECE)]
         for_each(functools.partial(_convert, place, target, numbers, work), len(work), processes, progress)
@@ -73,7 +75,9 @@ class ParallelText(DataSet):
             np.save(target / f"{language}-starts.npy", np.concatenate(([0], np.cumsum(lengths))))
         sentences = [len(np.load(target / f"{language}-starts.npy", mmap_mode="r")) - 1 for language in LANGUAGES]
         if sentences[0] != sentences[1]:
-            raise InputError(f"{place}: {self.texts[0]} has {sentences[0]} lines, {self.texts[1]} has {sentences[1]}")
+            raise InputError(
+                f"{place}: {self.texts[0]} has {sentences[0]} lines, {self.texts[1]} has {sentences[1]}. Replace them"
+            )
 
     def open(self, place: Path, *, split: str = "train", transform: Transform = None) -> Samples:
         self.require_split(split, ["train"])

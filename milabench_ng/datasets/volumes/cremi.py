@@ -117,7 +117,8 @@ class Volume(Dataset[Any]):
             shapes = [_shape_of(opened, key, self.file, keys) for key in keys]
         if shapes[0] != shapes[-1]:
             raise InputError(
-                f"{self.file}: {self.raw} is of shape {shapes[0]} and {self.labels} of {shapes[1]}: not one volume"
+                f"{self.file}: {self.raw} is of shape {shapes[0]} and {self.labels} of {shapes[1]}: not one volume. "
+                "Replace the file"
             )
         return shapes[0]
 
@@ -163,7 +164,9 @@ def _shape_of(opened: Any, key: str, file: Path, keys: tuple[str, ...]) -> Shape
 
     found = opened.get(key)
     if not isinstance(found, h5py.Dataset) or found.ndim != 3:
-        raise InputError(f"{file}: there is no {key} with three dimensions; wanted is {' and '.join(keys)}")
+        raise InputError(
+            f"{file}: there is no {key} with three dimensions; expected {' and '.join(keys)}. Replace the file"
+        )
     depth, height, width = found.shape
     return int(depth), int(height), int(width)
 

@@ -75,7 +75,8 @@ class AffinityFence(none.NoneFence):
     def create(self, name: str, share: Share) -> AffinityGroup:
         if any(cpu not in os.sched_getaffinity(0) for cpu in share.cpus):
             raise IsolationError(
-                f"isolation: {name} requested CPUs {share.cpus}, but this process may not use all of them."
+                f"isolation: {name} requested CPUs {share.cpus}, but this process may not use all of them. "
+                "Start mnb where it may (taskset, cpuset), or use fewer tenants."
             )
         group = AffinityGroup(name, share, self._guardian, self._owners)
         self._groups.append(group)

@@ -88,7 +88,7 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
 
 def _known(points: Sequence[Point]) -> str:
     lacking = [point.name for point in points if point.interval is None]
-    known = "the 95 % interval of its ratio"
+    known = "the 95% interval of its ratio"
     if not lacking:
         return known
     return f"{known} (none is known of {', '.join(lacking)})"

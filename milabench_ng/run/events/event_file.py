@@ -46,7 +46,8 @@ class EventFile:
             return tuple(self._decoder.decode_lines(whole))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InputError(
-                f"{plain(self._path)}: not the events of a run, or those of another version: {error}"
+                f"{plain(self._path)}: not the events of a run, or those of another version: {error}. Use the mnb "
+                "that wrote them"
             ) from None
 
     def follow(self, rest: Callable[[float], None] = time.sleep) -> Iterator[Stamped]:

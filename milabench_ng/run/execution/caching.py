@@ -45,7 +45,8 @@ def make_ready(data: PreparedFiles, cache: Cache) -> Data:
     except OSError as error:
         gone = "" if os.path.isdir(place.path) else ", like its whole folder"
         raise DataError(
-            f"dataset {place.name} in {place.path}: {error.filename or place.path}: {error.strerror}{gone}"
+            f"dataset {place.name} in {place.path}: {error.filename or place.path}: {error.strerror}{gone}. Restore "
+            "it, or run mnb prepare"
         ) from None
     return Data(
         name=place.name,

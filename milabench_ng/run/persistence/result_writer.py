@@ -70,7 +70,10 @@ class ResultWriter:
                 f"{folder.path}: another mnb is writing to it. Wait until it ends, or name another folder"
             ) from None
         except OSError as error:
-            raise InputError(f"{folder.ledger}: {error.strerror}. No result can be added to this folder") from None
+            raise InputError(
+                f"{folder.ledger}: {error.strerror}. No result can be added to this folder. Start a new run in "
+                "another one"
+            ) from None
 
     def promise(self, manifest: bytes, *events: AnyLedgerEvent) -> None:
         """Write the manifest if there is none. Raises InputError if that fails.

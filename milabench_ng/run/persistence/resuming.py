@@ -133,7 +133,9 @@ def _fetch(writer: ResultWriter, spool: Path, found: Mapping[str, bytes]) -> Non
     chain = check_chain(content + lines)
     if chain.problems or chain.torn:
         raise InputError(
-            f"--spool {spool}: this spool belongs to another run, or to an earlier state of {writer.folder.path}"
+            f"--spool {spool}: this spool belongs to another run, or to an earlier state of {writer.folder.path}. "
+            "Name the "
+            "spool of its last session"
         )
     sums = {event.file: event.sha256 for event in chain.events if isinstance(event, Recorded | Sampled)}
     for name, one in found.items():

@@ -125,7 +125,7 @@ def make_folder(path: Path) -> ResultFolder:
         folder = ResultFolder(path.resolve())
         folder.logs.mkdir(exist_ok=True)
     except OSError as error:
-        raise InputError(f"-o {path}: {error.strerror}") from None
+        raise InputError(f"-o {path}: {error.strerror}. Name another folder") from None
     return folder
 
 

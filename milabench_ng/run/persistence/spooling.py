@@ -103,7 +103,9 @@ def _saved(place: Path) -> dict[str, bytes]:
                 one = _decoder.decode(line)
                 found[one.mnb_file] = found.get(one.mnb_file, b"") + one.content
             except (msgspec.MsgspecError, ValueError) as error:
-                raise InputError(f"--spool {place}: a line is incomplete: {error}") from None
+                raise InputError(
+                    f"--spool {place}: a line is incomplete: {error}. Save all that the run printed"
+                ) from None
     if not found:
-        raise InputError(f"--spool {place}: no saved results found in this file")
+        raise InputError(f"--spool {place}: no saved results found in this file. Save all that the run printed")
     return found

@@ -68,7 +68,10 @@ def _hidden(gpus: Sequence[Gpu], visible: str) -> str:
 
 def _first(chosen: Sequence[Gpu], tenants: int | None) -> tuple[Device, ...]:
     if tenants is not None and tenants > len(chosen):
-        raise InputError(f"--tenants {tenants}: there are only {len(chosen)} GPUs, and each tenant needs one")
+        raise InputError(
+            f"--tenants {tenants}: there are only {len(chosen)} GPUs, and each tenant needs one. Try --tenants "
+            f"{len(chosen)}"
+        )
     return tuple(
         Device(
             index=gpu.index,
@@ -84,5 +87,7 @@ def _first(chosen: Sequence[Gpu], tenants: int | None) -> tuple[Device, ...]:
 
 def _partitions(tenants: int | None, cpus: int) -> tuple[Device, ...]:
     if (tenants or 1) > cpus:
-        raise InputError(f"--tenants {tenants}: this node has only {cpus} CPUs, and each tenant needs one")
+        raise InputError(
+            f"--tenants {tenants}: this node has only {cpus} CPUs, and each tenant needs one. Try --tenants {cpus}"
+        )
     return tuple(Device(index=index, kind="cpu") for index in range(tenants or min(CPU_TENANTS, cpus)))

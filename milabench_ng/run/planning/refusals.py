@@ -155,4 +155,4 @@ def refuse_unset(names: Collection[str]) -> None:
     """Raise InputError for a variable that the workers are to get and that there is not."""
     unset = sorted(set(names) - os.environ.keys())
     if unset:
-        raise InputError(f"--pass-env {unset[0]}: this variable is not set")
+        raise InputError(f"--pass-env {unset[0]}: this variable is not set. Set it, or leave the option out")

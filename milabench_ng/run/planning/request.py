@@ -293,6 +293,7 @@ def required_isolation(request: RunRequest, tests: Mapping[str, Test]) -> Isolat
         return request.isolation
     if request.isolation not in ("auto", "full"):
         raise InputError(
-            f"--isolation {request.isolation}: test {required[0]!r} of {request.profile.source} requires full isolation"
+            f"--isolation {request.isolation}: test {required[0]!r} of {request.profile.source} requires full "
+            "isolation. Leave --isolation out, or choose other tests with --name"
         )
     return "full"

@@ -24,7 +24,9 @@ def restored(network: Network, file: str) -> Network:
         try:
             network.load_state_dict(_weights(Path(file)))
         except (OSError, pickle.UnpicklingError, RuntimeError, TypeError, AttributeError) as error:
-            raise InputError(f"--checkpoint {file}: not the weights of this network: {short(error)}") from None
+            raise InputError(
+                f"--checkpoint {file}: not the weights of this network: {short(error)}. Name a file that fits it"
+            ) from None
     return network
 
 

@@ -26,7 +26,9 @@ GATHERED = f"tables * {HOT} * width * 4"
 def equal_shares(*, tables: int, devices: int) -> None:
     """Raise InputError unless the tables are those of the clicks, and as many on each device."""
     if tables % devices or tables > FEATURES:
-        raise InputError(f"--tables {tables}: a multiple of the devices ({devices}), at most {FEATURES}")
+        raise InputError(
+            f"--tables: expected a multiple of the number of devices ({devices}), at most {FEATURES}, got {tables}"
+        )
 
 
 @workload(

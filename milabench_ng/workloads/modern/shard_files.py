@@ -37,7 +37,7 @@ def load(path: Path, content: Tensor) -> None:
         while rest:
             count = file.readinto(rest)
             if not count:
-                raise DataError(f"{path}: {len(rest):,} bytes are missing at its end")
+                raise DataError(f"{path}: {len(rest):,} bytes are missing at its end. Is the disk full?")
             rest = rest[count:]
 
 

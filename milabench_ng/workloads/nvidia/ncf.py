@@ -33,7 +33,7 @@ class DeviceEpochs:
         samples = len(ratings) * (1 + negatives)
         if batch_size > samples:
             raise InputError(
-                f"--batch-size {batch_size}: an epoch has {samples} samples; choose at most as many, or a larger "
+                f"--batch-size {batch_size}: an epoch has {samples} samples. Use at most as many, or a larger "
                 "data scale"
             )
 

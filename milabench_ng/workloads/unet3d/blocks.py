@@ -96,6 +96,6 @@ def check_fit(volume: Volume, sides: Mapping[str, int]) -> None:
     for (name, side), whole in zip(sides.items(), volume.shape, strict=True):
         if side > whole:
             raise InputError(
-                f"--{name.replace('_', '-')} {side}: the volume in {volume.file} has {voxels} voxels; "
-                f"choose at most {whole}, or a larger data scale"
+                f"--{name.replace('_', '-')} {side}: the volume in {volume.file} has {voxels} voxels. "
+                f"Use at most {whole}, or a larger data scale"
             )
