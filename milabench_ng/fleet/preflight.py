@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated
 
 import msgspec
 
@@ -39,8 +40,12 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is not ready."""
 
 
+_Text = Annotated[str, msgspec.Meta(max_length=200)]
+
+
 class _Versions(msgspec.Struct, frozen=True):
-    versions: dict[str, str]
+    versions: Annotated[dict[_Text, _Text], msgspec.Meta(max_length=1000)]
+    """All of them are printed where nodes differ."""
 
 
 class _OtherMnb(msgspec.Struct, frozen=True):

@@ -49,6 +49,8 @@ _SAMPLE_S = 0.1
 _MOST = 500
 """Exchanges of a sample."""
 _BLOCK_MIB: Mapping[str, float] = {"gloo": 8.0, "nccl": 64.0}
+_TOLD = 600
+"""Bytes of a line that variables may take: Slurm breaks lines of 1,024."""
 _LOOK_S = 0.2
 
 
@@ -61,10 +63,19 @@ def main(host: str, port: str, node: str) -> int:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # CUDA cannot be used after a fork once it is asked
     interface = os.environ.setdefault("GLOO_SOCKET_IFNAME", _interface(host, int(port)))
     devices = torch.cuda.device_count()
-    hello = LinkHello(node=node, devices=devices, interface=interface, variables=of_messages(os.environ))
+    variables = short_enough(of_messages(os.environ))
+    hello = LinkHello(node=node, devices=devices, interface=interface, variables=variables)
     _print(hello)
     children = [_fork(partial(_rank, host, int(port), hello, place)) for place in range(max(1, devices))]
     return _watch(_store(host, int(port), timedelta(seconds=30)), node, children)
+
+
+def short_enough(variables: Mapping[str, str]) -> dict[str, str]:
+    """``variables`` without the longest, so that the others fit into one line. Pure."""
+    kept = dict(variables)
+    while len(msgspec.json.encode(kept)) > _TOLD:
+        del kept[max(kept, key=lambda name: len(kept[name]))]
+    return kept
 
 
 def _watch(store: TCPStore, node: str, children: list[int]) -> int:

@@ -110,6 +110,14 @@ def test_nodes_meet_at_an_address_of_ipv6(tmp_path: Path) -> None:
     assert [one.problem for one in pairs_seen(meeting)] == [""]
 
 
+def test_variables_that_would_break_the_line_are_not_told() -> None:
+    from milabench_ng.worker.links import short_enough
+
+    few = {"NCCL_DEBUG": "WARN", "UCX_TLS": "rc"}
+    assert short_enough(few) == few
+    assert short_enough({**few, "NCCL_TOPO_FILE": "x" * 600}) == few
+
+
 def test_a_group_that_failed_to_begin_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch.distributed as dist
 

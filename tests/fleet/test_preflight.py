@@ -105,3 +105,10 @@ def test_versions_of_another_mnb_are_read_although_the_rest_is_not() -> None:
         facts_of(content, "a")
     with pytest.raises(InputError, match="a: not JSON"):
         versions_of(b"bash: mnb: not found", "a")
+
+
+@pytest.mark.parametrize("versions", [{"mnb": "9" * 1000}, {f"p{number}": "1" for number in range(1001)}])
+def test_versions_that_would_fill_the_screen_are_not_read(versions: dict[str, str]) -> None:
+    content = json.dumps({"inventory": {"versions": versions}}).encode()
+    with pytest.raises(InputError, match="length <= "):
+        versions_of(content, "a")
