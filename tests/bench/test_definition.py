@@ -100,10 +100,10 @@ def other_note(bench: Bench, *, size: Annotated[int, "positive"] = 2) -> None: .
         (wrong_default, "size is 0.5; it takes int"),
         (wrong_choice, "size is 'm'; it takes one of s, l"),
         (out_of_range, "default: size is 0; it takes int >= 1"),
-        (of_words, "a range is one Meta"),
-        (other_meta, "a range is one Meta"),
-        (two_metas, "a range is one Meta"),
-        (other_note, "a range is one Meta"),
+        (of_words, "Write a range as one Meta"),
+        (other_meta, "Write a range as one Meta"),
+        (two_metas, "Write a range as one Meta"),
+        (other_note, "Write a range as one Meta"),
     ],
 )
 def test_what_cannot_be_an_option_is_named(function: Callable[..., None], message: str) -> None:

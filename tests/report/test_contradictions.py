@@ -57,13 +57,13 @@ REFUSED: dict[str, tuple[Change, str]] = {
         lambda row: row.update(repeats={"0": 1e-320}, log_perf=None),
         "impossible rate: 1e-320 items/s",
     ),
-    "no repeats": (lambda row: row["log_perf"].update(n=0), ">= 1"),
+    "no repeats": (lambda row: row["log_perf"].update(n=0), "at least 1."),
     "one repeat that spreads": (lambda row: row["log_perf"].update(n=1), "1 repeats with a standard deviation"),
     "no spread of three": (lambda row: row["log_perf"].update(std=None), "3 repeats with no standard deviation"),
-    "a mean beyond all rates": (lambda row: row["log_perf"].update(mean=800.0), "<= 35"),
-    "a mean below all rates": (lambda row: row["log_perf"].update(mean=-800.0), ">= -35"),
-    "a spread beyond all rates": (lambda row: row["log_perf"].update(std=1e300), "<= 50"),
-    "a negative spread": (lambda row: row["log_perf"].update(std=-1.0), ">= 0"),
+    "a mean beyond all rates": (lambda row: row["log_perf"].update(mean=800.0), "at most 35"),
+    "a mean below all rates": (lambda row: row["log_perf"].update(mean=-800.0), "at least -35"),
+    "a spread beyond all rates": (lambda row: row["log_perf"].update(std=1e300), "at most 50"),
+    "a negative spread": (lambda row: row["log_perf"].update(std=-1.0), "at least 0"),
 }
 
 

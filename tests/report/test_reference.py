@@ -167,7 +167,7 @@ def test_weights_name_the_reference_and_pin_it(tmp_path: Path) -> None:
         ({"sha256": "1" * 64}, WEIGHTS, "reference paper with SHA-256 111111111111: "),
         ({"reference": "nobody"}, WEIGHTS, "no such file next to the weights, and no such shipped baseline"),
         ({"reference": "../paper"}, WEIGHTS, "expected the name of a file next to the weights, without a folder"),
-        ({"name": "x"}, WEIGHTS, 'expected {"*": {"reference"'),
+        ({"name": "x"}, WEIGHTS, 'Expected {"*": {"reference"'),
         ({}, {"s.a": 1.0, "s.c": 1.0}, "reference paper has no rate of s.c. Leave its weight out"),
     ],
 )

@@ -150,9 +150,6 @@ def _isolation(report: Report) -> Iterator[Fact]:
 def _indications(report: Report) -> Iterator[Fact]:
     """Which comparisons are only indicative, over which tests, and why."""
     for other in report.comparisons:
-        if other.same_run:
-            text = f"{brief(other)} is this run itself: all ratios to it are 1, and say nothing"
-            yield Fact("same run", text, "fair")
         if other.estimates:
             why = f", {_on_estimates(other)}"
         elif other.indicative and other.counted:

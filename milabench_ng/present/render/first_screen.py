@@ -186,6 +186,8 @@ def _versus(report: Report, other: Comparison) -> Answer:
     against = "" if other.devices == ours else f" ({counted(ours, word)} vs. {other.devices})"
     margin = unusual(other.margin)
     verdict = other.effect.verdict if known else ESTIMATED if other.estimates else "no interval"
+    if other.same_run:
+        verdict = "the run itself"
     return Answer(
         name=name,
         parts=(
