@@ -49,6 +49,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     numa_node: int | None = None
     part: float | msgspec.UnsetType = msgspec.UNSET
     """The part of its GPU's compute slices that a MIG instance has; omitted if unknown, and for other devices."""
+    capability: float | msgspec.UnsetType = msgspec.UNSET
+    """The compute capability of an NVIDIA GPU, such as 9.0; omitted if unknown."""
 
     @property
     def known_part(self) -> float:

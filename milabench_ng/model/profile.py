@@ -144,6 +144,9 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     no weight."""
     least_memory: MemoryNeed | None = None
     """Where ``memory_fraction`` of a tenant's memory is less, the test is not planned, and has no weight."""
+    least_capability: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    """The compute capability that each device must have, such as 8.9, or 0 for any GPU: without it, the test is not
+    planned, and has no weight."""
     instead_of: str | None = None
     """A larger test: where that is planned, this one is not."""
     require: Literal["full"] | None = None

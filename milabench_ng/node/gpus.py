@@ -45,6 +45,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """UUID of the GPU that a MIG instance is cut from."""
     slices: tuple[int, int] | None = None
     """The compute slices of a MIG instance, and how many its GPU has; None if the driver does not tell."""
+    capability: float | None = None
+    """The compute capability, such as 9.0; None if the driver does not tell."""
 
     @property
     def profile(self) -> str | None:
@@ -263,6 +265,7 @@ def _read_devices(reader: GpuReader, sysfs: Path) -> tuple[list[Gpu], str | None
 
 def _read_device(reader: GpuReader, uuid: str, bus_id: str, sysfs: Path) -> Gpu:
     memory = reader.ask("memory", "MemoryInfo")
+    capability = reader.ask("capability", "CudaComputeCapability")
     return Gpu(
         index=-1,
         uuid=uuid,
@@ -270,6 +273,7 @@ def _read_device(reader: GpuReader, uuid: str, bus_id: str, sysfs: Path) -> Gpu:
         pci_bus_id=bus_id,
         numa_node=numa_node(sysfs, bus_id),
         memory_bytes=None if memory is None else memory.total,
+        capability=None if capability is None else capability[0] + capability[1] / 10,
     )
 
 

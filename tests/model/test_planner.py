@@ -206,6 +206,22 @@ def test_on_the_cpu_the_smallest_share_decides(gib: int, planned: set[str]) -> N
         assert made.not_planned["s.large"] == told
 
 
+def test_what_needs_a_later_gpu_is_not_planned_on_an_earlier_one_nor_on_the_cpu() -> None:
+    made = profile(any={}, gpu={"least_capability": 0}, fp8={"least_capability": 8.9})
+    options = {name: ResolvedOptions({}) for name in made.tests}
+
+    def not_planned(*devices: Device) -> dict[str, str]:
+        return dict(make_plan(made, options, devices, 1).not_planned)
+
+    h200 = Device(index=0, kind="gpu", uuid="GPU-0", name="H200", capability=9.0)
+    a100 = Device(index=1, kind="gpu", uuid="GPU-1", name="A100", capability=8.0)
+    assert not_planned(h200) == {}
+    assert not_planned(h200, a100) == {"s.fp8": "it needs compute capability 8.9, but device 1 (A100) has 8.0"}
+    assert not_planned(Device(index=0, kind="gpu", uuid="GPU-0")) == {}  # unknown: it is tried
+    told = "it needs GPUs, but the tenants are CPU partitions"
+    assert not_planned(Device(index=0, kind="cpu")) == {"s.gpu": told, "s.fp8": told}
+
+
 def test_the_memory_of_the_device_decides_where_it_has_one() -> None:
     card = DeviceMemory("device 0 (a GPU)", 80 << 30)
     assert tenant_memory(card, [1 << 30]) == card

@@ -80,6 +80,7 @@ def _first(chosen: Sequence[Gpu], tenants: int | None) -> tuple[Device, ...]:
             name=gpu.name,
             numa_node=gpu.numa_node,
             part=gpu.part or msgspec.UNSET,
+            capability=gpu.capability or msgspec.UNSET,
         )
         for gpu in chosen[:tenants]
     )
