@@ -69,7 +69,10 @@ def plan(
         How long one repeat of the profile takes, such as 15min (default: half a minute for each test).
     """
     if not 1 <= devices <= 1000 or not 4 <= nodes <= 100_000:
-        raise InputError(f"--nodes {nodes} --devices {devices}: expected 4 to 100,000 nodes of 1 to 1,000 devices")
+        raise InputError(
+            f"--nodes {nodes} --devices {devices}: expected 4 to 100,000 nodes of 1 to 1,000 devices. Of fewer nodes, "
+            "nothing says which are slow"
+        )
     for name, share in (
         ("slow", slow),
         ("bad", bad),

@@ -15,6 +15,8 @@ from milabench_ng.fleet.nodes import SCREEN, NodeName
 from milabench_ng.fleet.summaries import SessionSummary
 from milabench_ng.fleet.verdicts.measured import Kind, Measured, NodeSample, kind_of, measured
 from milabench_ng.model.bounds import SMALLEST
+from milabench_ng.model.errors import InputError
+from milabench_ng.verification.absurd import computing_from
 
 _RETEST = "retest-"
 
@@ -72,10 +74,15 @@ def results_of(fleet: FleetFolder, found: Iterable[SessionSummary], scale: Scale
     sessions: list[SessionOfNode] = []
     unread: dict[tuple[str, str], str] = {}
     for one in found:
+        session = one.session
         if one.summary is None:
-            unread[one.session.node, one.session.session] = one.problem
-        else:
-            sessions.append(_reduced(one.session.node, one.session.session, one.summary, scale))
+            unread[session.node, session.session] = one.problem
+            continue
+        try:
+            with computing_from(session.name):
+                sessions.append(_reduced(session.node, session.session, one.summary, scale))
+        except InputError as error:
+            unread[session.node, session.session] = str(error)
     lost, pending = _without(fleet, {one.node for one in sessions if one.session == SCREEN}, unread)
     there = [one for one in sessions if one.node not in pending and one.node not in lost]
     judged = [one for one in there if one.session == SCREEN or one.session.startswith(_RETEST)]

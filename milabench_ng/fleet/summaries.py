@@ -22,6 +22,7 @@ from milabench_ng.fleet.ledger import Collected
 from milabench_ng.model.errors import InputError
 from milabench_ng.records.folder import UNBOUNDED
 from milabench_ng.records.names import whole_content
+from milabench_ng.verification.absurd import computing_from
 from milabench_ng.verification.opening import opened
 
 _FEW = 4
@@ -62,7 +63,7 @@ def kept_content(session: NodeSession, collected: Collected | None) -> bytes | N
 def encoded(session: NodeSession) -> tuple[bytes | None, str]:
     """The summary of a session's records as JSON, since that is cheaper to hand on, or why there is none."""
     try:
-        with opened(session.path, UNBOUNDED) as there:
+        with computing_from(session.path), opened(session.path, UNBOUNDED) as there:
             return encode_summary(there.summary).encode(), ""
     except InputError as error:
         return None, str(error)

@@ -12,9 +12,12 @@ import msgspec
 import pytest
 from made_folders import session_folder, write_fleet, write_frame
 
+from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.analysis.summary.folder import encode_summary
+from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
 from milabench_ng.cli.fleet_report import make_fleet_report
+from milabench_ng.fleet import measuring
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import Collected, NodeLost
 from milabench_ng.fleet.measuring import SessionOfNode
@@ -182,6 +185,21 @@ def test_results_that_cannot_be_read_make_a_node_lost(read: Read, tmp_path: Path
     code, printed, _ = read(fleet)
     assert (code, printed.splitlines()[0].split(maxsplit=1)[1]) == (1, "1 lost, 5 pass")
     assert "its results cannot be read" in printed
+
+
+def test_numbers_that_nothing_follows_from_cost_their_node_only(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_fleet(tmp_path / "fleet", ("a", "b"))
+    reduced = measuring._reduced
+
+    def absurd(node: str, session: str, summary: Summary, scale: Scale) -> SessionOfNode:
+        return reduced(node, session, summary, scale) if node == "b" else reduced(node, session, 1 / 0, scale)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(measuring, "_reduced", absurd)
+    code, printed, _ = read(folder)
+    assert (code, "1 lost, 1 inconclusive" in printed) == (1, True)
+    assert "a screen: it has values that nothing can be computed from (ZeroDivisionError" in " ".join(printed.split())
 
 
 def test_a_summary_that_came_with_its_session_counts_by_its_hash(tmp_path: Path) -> None:
