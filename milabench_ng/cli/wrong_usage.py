@@ -37,7 +37,7 @@ def explained(error: CycloptsError) -> str:
     if isinstance(error, MissingArgumentError) and error.keyword is not None:
         return f"{command}: {_valueless(error.keyword, error.root_input_tokens or (), command)}"
     if isinstance(error, CoercionError) and error.token and error.token.keyword and error.target_type is float:
-        return f"{command}: {error.token.keyword}: expected a number, got {short(error.token.value)!r}"
+        return f"{command}: {error.token.keyword}: expected a number without a unit, got {short(error.token.value)!r}"
     if isinstance(error, UnusedCliTokensError):
         return f"{command}: {' '.join(map(plain, error.unused_tokens or ()))}: too many arguments. See {command} --help"
     if isinstance(error, UnknownCommandError):

@@ -22,6 +22,7 @@ import msgspec
 
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, read_content, read_text, require_file
+from milabench_ng.model.known_files import named
 from milabench_ng.model.plain import plain, short
 from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.records.ledger import digest
@@ -52,6 +53,8 @@ def _last_line(folder: Path) -> bytes:
 
     Raises InputError if there is none, or if the chain is broken.
     """
+    if folder.is_file():
+        raise InputError(f"{plain(folder)}: this is {named(folder) or 'a file'}. Give the folder that `mnb jobs` wrote")
     if not (folder / LEDGER).is_file():
         raise InputError(f"{folder}: no ledger.jsonl. Give the folder that `mnb jobs` wrote")
     chain = read_ledger(folder)

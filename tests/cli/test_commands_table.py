@@ -284,7 +284,7 @@ jobs quick -v | 2 | mnb jobs: unknown option -v. See mnb jobs --help
 jobs quick --name vae -- batch_size=64 | 2 | mnb: batch_size=64: workload options begin with dashes. Write --
 jobs quick --nam vae | 2 | mnb jobs: unknown option --nam (did you mean '--name'?)
 jobs quick --window 0 | 2 | mnb: --window: expected 0.5 to 3600 seconds, got 0
-jobs quick --window long | 2 | mnb jobs: --window: expected a number, got 'long'
+jobs quick --window long | 2 | mnb jobs: --window: expected a number without a unit, got 'long'
 jobs quick --io-read | 2 | mnb jobs: --io-read: value missing. See mnb jobs --help
 jobs quick --io-read fast | 2 | mnb: --io-read: expected a bandwidth
 jobs quick --io-write 1B/s | 2 | mnb: --io-write: '1B/s'
@@ -301,7 +301,7 @@ jobs quick --dataroot notes.txt | 2 | mnb: data root
 jobs quick --nonce x --order file | 2 | mnb: --nonce: must not be empty, and needs --order random
 jobs quick --target-ci 2% | 2 | mnb: --target-ci needs more than 6 repeats, and --repeat 1 is the
 jobs quick --repeat 8 --target-ci 0% | 2 | mnb: --target-ci: expected a share above 0% and up to 100%, got
-jobs quick --repeat 8 --target-ci 2 | 2 | mnb: --target-ci: expected a share above 0% and up to 100%, got '2'
+jobs quick --repeat 8 --target-ci 2 | 2 | mnb: --target-ci: expected a share above 0% and up to 100%, got '2'. Did
 jobs quick --repeat 8 --target-ci -2% | 2 | mnb jobs: --target-ci: expected a value of at least 0, got -2%
 jobs quick --repeat 8 --target-ci wide | 2 | mnb: --target-ci: expected a percentage, got 'wide'. Try 2%
 jobs quick --budget 30min | 2 | mnb: --budget needs several repeats, and --repeat is the upper limit. Try --repeat 10
@@ -350,12 +350,12 @@ run vae -o res/run.json | 2 | mnb: -o
 run vae -o base.json | 2 | mnb: -o
 rerun | 2 | mnb rerun: RECORD is missing. See the example in mnb rerun --help
 rerun nowhere.json | 2 | mnb: nowhere.json: no such file. Give a file of a result folder, such as
-rerun res | 2 | mnb: res: a folder, not a file; give a record in it, such as res/quick.
+rerun res | 2 | mnb: res: a folder, not a file. Give a record in it, such as res/quick.
 rerun notes.txt | 2 | mnb: notes.txt: not a readable record: not JSON: Expecting value (line 1, column 1)
 prepare | 2 | mnb prepare: PROFILE is missing. See the example in mnb prepare --help
 prepare quik | 2 | mnb: quik: no such file, and no shipped profile has that name (did
 prepare quick --data-scal 1 | 2 | mnb prepare: unknown option --data-scal (did you mean '--data-scale'?)
-prepare quick --data-scale big | 2 | mnb prepare: --data-scale: expected a number, got 'big'
+prepare quick --data-scale big | 2 | mnb prepare: --data-scale: expected a number without a unit, got 'big'
 list quik | 2 | mnb: quik: no such file, and no shipped profile has that name (did
 list notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 list nowhere.json | 2 | mnb: nowhere.json: no such file, and no shipped profile has that

@@ -93,6 +93,7 @@ def test_jobs_in_two_sessions_begins_afresh_for_each(folder: Path, here: Mnb) ->
     done = here("jobs", "trial.json", "-o", "two", "--sessions", "2", "--session-gap", "1s", *QUICK)
     assert done.returncode == 0, done.stderr
     assert "UTC, in 1.0 s; to start it at another time, press Ctrl-C and run" in done.stdout
+    assert re.search(r"session 2 begins \d.* after the last launch of the one before: they count as one", done.stderr)
     made = [json.loads(path.read_text()) for path in (folder / "two").glob("trial.*.json")]
     assert sorted((one["mnb"]["launch"]["run"], one["mnb"]["session"]) for one in made) == [(0, 1), (1, 2)]
     assert len({one["mnb"]["isolation"]["0"]["group"] for one in made}) == 2, "each has its own fence"

@@ -25,7 +25,7 @@ def one_study(parts: Sequence[Summary]) -> Summary:
         both = [name_of_row(label) for label in rows.keys() & other.tests.keys()]
         if both:
             raise InputError(
-                f"{other.provenance.source}: another folder has {', '.join(sorted(both)[:3])} too; name folders of "
+                f"{other.provenance.source}: another folder has {', '.join(sorted(both)[:3])} too. Name folders of "
                 "different victims"
             )
         rows |= other.tests

@@ -32,8 +32,8 @@ def profile_of(record: Path) -> Again:
     """The profile that repeats the launch of ``record``. A launch over K devices again uses K devices."""
     if record.is_dir():
         known = next((path for path in sorted(record.glob("*.J*.json"))), None)
-        instead = f"; give a record in it, such as {plain(known)}" if known else ""
-        raise InputError(f"{plain(record)}: a folder, not a file{instead}")
+        instead = f"Give a record in it, such as {plain(known)}" if known else _WANTED
+        raise InputError(f"{plain(record)}: a folder, not a file. {instead}")
     require_file(record, _WANTED)
     content = read_content(record, LARGE)
     found = read_record(content, str(record))

@@ -19,8 +19,8 @@ def equal_work(*, experts: int, active: int, batch_size: int, length: int) -> No
     """Raise InputError unless all experts get the same number of tokens."""
     if experts % active or batch_size * length % (experts // active):
         raise InputError(
-            f"--experts {experts} --active {active} --batch-size {batch_size} --length {length}: experts must be a "
-            "multiple of active, and the tokens of a step of experts / active, so that all experts have the same work"
+            f"--experts {experts} --active {active} --batch-size {batch_size} --length {length}: --experts must be a "
+            "multiple of --active, and --batch-size times --length one of experts / active. Then all have the same work"
         )
 
 
