@@ -264,7 +264,7 @@ def require_file(path: Path, advice: str, option: str = "") -> None:
 
 def nearest(path: Path) -> Path:
     """The path, or the nearest folder above it that exists."""
-    return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    return next(place for place in (path.absolute(), *path.absolute().parents) if os.path.exists(place))
 
 
 def why_unwritable(folder: Path) -> str:

@@ -32,7 +32,7 @@ def check_target(path: Path, option: str, *, force: bool = False) -> None:
         if not force:
             raise InputError(f"{option} {short(path)}: the file exists. Name another one, or pass --force")
     folder = Path(os.path.realpath(path)).parent
-    if not folder.exists():
+    if not os.path.exists(folder):  # which no name makes raise
         raise InputError(f"{option} {short(path)}: {absent(path)}. Create it, or name another file")
     if why := why_unwritable(folder):
         raise InputError(f"{option} {short(path)}: {plain(folder)} is not writable ({why}). Name another file")
@@ -42,7 +42,7 @@ def check_target_folder(path: Path, option: str) -> None:
     """Raise InputError if ``path``, which ``option`` names, is no folder that files can be written into, nor a new
     one."""
     there = nearest(path)
-    if not there.is_dir():
+    if not os.path.isdir(there):
         what = "this" if there == path.absolute() else plain(there)
         raise InputError(f"{option} {short(path)}: {what} is not a folder. Name another one")
     if why := why_unwritable(there):

@@ -53,9 +53,9 @@ def _last_line(folder: Path) -> bytes:
 
     Raises InputError if there is none, or if the chain is broken.
     """
-    if folder.is_file():
+    if os.path.isfile(folder):
         raise InputError(f"{plain(folder)}: this is {named(folder) or 'a file'}. Give the folder that `mnb jobs` wrote")
-    if not (folder / LEDGER).is_file():
+    if not os.path.isfile(folder / LEDGER):
         raise InputError(f"{folder}: no ledger.jsonl. Give the folder that `mnb jobs` wrote")
     chain = read_ledger(folder)
     if chain.problems or not chain.entries:

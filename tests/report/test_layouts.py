@@ -111,7 +111,7 @@ def test_a_report_without_the_suite() -> None:
 
 
 def test_other_forms() -> None:
-    with pytest.raises(InputError, match="--layout unet3d --format json: a suite's layout is a table, csv or markdown"):
+    with pytest.raises(InputError, match="--layout unet3d --format json: a suite's layout has no JSON form"):
         written(report_on(load_baseline("unet3d-v100")), "json")
     assert "Quadro" not in (shown := written(report_on(load_baseline("unet3d-v100")), "table"))
     assert "V100" in shown

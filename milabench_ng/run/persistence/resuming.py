@@ -50,7 +50,7 @@ class SessionDifference(msgspec.Struct, frozen=True):
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a result folder. Raises InputError if there is none that can be resumed."""
-    if folder.is_file():
+    if os.path.isfile(folder):
         refuse(folder, f"this is {named(folder) or 'a file'}. Name the folder of a run")
     path = ResultFolder(folder).manifest
     try:
