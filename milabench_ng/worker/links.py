@@ -40,6 +40,7 @@ from milabench_ng.records.links import (
 from milabench_ng.records.worker_variables import of_messages
 from milabench_ng.worker.groups import leave
 from milabench_ng.worker.over_nodes import over_nodes
+from milabench_ng.worker.rank import size_thread_pools
 
 _TRIPS, _FIRST_TRIPS = 50, 5
 """Round trips that the latency is the median of, after some that do not count."""
@@ -115,7 +116,8 @@ def _fork(work: Callable[[], None]) -> int:
 
 
 def _rank(host: str, port: int, hello: LinkHello, place: int) -> None:
-    """All rounds of one device."""
+    """All rounds of one device, with its part of the threads that torch would use on the node."""
+    size_thread_pools(max(1, torch.get_num_threads() // max(1, hello.devices)))
     node = hello.node
     store = _store(host, port, timedelta(seconds=30))
     plan = msgspec.json.decode(store.get("plan"), type=MeetingPlan)

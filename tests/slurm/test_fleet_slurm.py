@@ -52,7 +52,8 @@ def stand_in(tmp_path: Path) -> StandIn:
 
 def mnb(made: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "milabench_ng", "fleet", *words]
-    return subprocess.run(command, env=made.environment, capture_output=True, text=True, timeout=600, check=False)
+    environment = {**made.environment, "OMP_NUM_THREADS": "1"}  # all nodes share the CPUs of one machine
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
 def states(made: Cluster, folder: Path) -> dict[str, Any]:
