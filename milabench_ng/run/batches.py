@@ -194,7 +194,8 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     finally:
         busy = await gone(tenants)
         known |= {tenant.worker.process for tenant in tenants if tenant.worker}
-        strays = end_strays(known, (*context.below, *context.starter.families), context.foreign)
+        foreign = (*context.foreign, *context.sampler.families)
+        strays = end_strays(known, (*context.below, *context.starter.families), foreign)
         logs = _close_logs(tenants, context)
     pace_after = await read_host_pace(shares, work_at_once)
     observed = BatchObservation(

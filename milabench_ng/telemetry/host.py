@@ -15,11 +15,16 @@ import msgspec
 from milabench_ng.model.units import KIB, MIB
 from milabench_ng.node.cpu_totals import cpu_totals
 from milabench_ng.node.held_file import HeldFile, number_of
+from milabench_ng.telemetry.host_power import MeteredEnergy, Rapl, find_meter
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SECTOR_BYTES = 512
 """Of these counters, whatever the disk's own sectors are."""
+
+
+_ENERGIES = ("cpu_energy_j", "wall_w", "wall_energy_j")
+"""Of the processor packages; at the wall, which only meters of power show."""
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +45,20 @@ class HostSource:
     values = (
         *("cpu_busy_pct", "cpu_steal_pct", "load_1min", "memory_available_mib"),
         *("disk_read_mib_per_s", "disk_write_mib_per_s"),
+        *_ENERGIES,
     )
-    unsupported: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def __init__(self, procfs: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> None:
+    def __init__(self, procfs: Path = Path("/proc"), sysfs: Path = Path("/sys"), devices: Path = Path("/dev")) -> None:
         self._stat = HeldFile(procfs / "stat")
         self._meminfo = HeldFile(procfs / "meminfo")
         self._disks = tuple(HeldFile(disk / "stat") for disk in whole_disks(sysfs))
+        self._rapl = Rapl(sysfs)
+        meter = find_meter(sysfs, devices)
+        self._wall = None if meter is None else MeteredEnergy(meter)
+        self.unsupported = tuple(
+            name for name, there in zip(_ENERGIES, (self._rapl.works, meter, meter), strict=True) if not there
+        )
         self._before = self.counters()
 
     def read(self) -> Iterator[tuple[str, dict[str, float]]]:
@@ -59,7 +70,14 @@ class HostSource:
         available_kib = number_of(self._meminfo.read(), b"MemAvailable:")
         if available_kib is not None:
             values["memory_available_mib"] = available_kib * KIB / MIB
-        yield HOST_KEY, values
+        yield HOST_KEY, values | self._energies()
+
+    def _energies(self) -> dict[str, float]:
+        """What the processors used since this began, and what the node draws and used, as far as they are metered."""
+        cpu_j = self._rapl.joules()
+        wall = self._wall.read(time.monotonic()) if self._wall else None
+        known = zip(_ENERGIES, (cpu_j, *(wall or (None, None))), strict=True)
+        return {name: value for name, value in known if value is not None}
 
     def counters(self) -> Counters:
         """The counters now."""

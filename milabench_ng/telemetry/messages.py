@@ -21,6 +21,11 @@ def telemetry_key(source: SourceName, key: str) -> str:
     return f"{source}:{key}"
 
 
+def is_counter(quantity: str) -> bool:
+    """Whether it is a counter (joules, seconds) since the driver loaded or the group was created; others are levels."""
+    return quantity.endswith(("_j", "_s")) and not quantity.endswith("_per_s")
+
+
 class Watch(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="order"):
     """Sample a tenant's cgroup from now on, under ``key``. Files of cgroup v1 and v2 are told apart by their content.
 

@@ -10,7 +10,15 @@ from collections.abc import Iterable, Mapping
 from milabench_ng.model.bounds import Spread
 from milabench_ng.records.record import Gauge, Gauge2020
 from milabench_ng.records.series import KeySeries, rounded
-from milabench_ng.telemetry.messages import Dropped, Sample, SamplerReport, SourceName, Supported, telemetry_key
+from milabench_ng.telemetry.messages import (
+    Dropped,
+    Sample,
+    SamplerReport,
+    SourceName,
+    Supported,
+    is_counter,
+    telemetry_key,
+)
 
 # 2020's gauge, the value that it shows, and the factor: load was a fraction, memory MiB, temperature degrees Celsius.
 _GAUGES_2020: tuple[tuple[Gauge2020, str, float], ...] = (
@@ -21,6 +29,8 @@ _GAUGES_2020: tuple[tuple[Gauge2020, str, float], ...] = (
 _NO_SAMPLE = -1.0
 LOADS = 2400
 """Twenty minutes at 2 Hz."""
+FAR_S = 2.0
+"""Between samples that are further apart, a counter is not known."""
 
 
 class Series:
@@ -60,6 +70,17 @@ class Series:
         }
         return {name: samples for name, samples in found.items() if samples}
 
+    def at(self, name: str, time_s: float) -> float | None:
+        """A counter at a moment: on the line between the samples around it. None if they are not there, or far away."""
+        before, after = bisect_right(self._times, time_s) - 1, bisect_left(self._times, time_s)
+        column = self._columns.get(name)
+        if column is None or before < 0 or after == len(self._times):
+            return None
+        low, high, apart_s = column[before], column[after], self._times[after] - self._times[before]
+        if apart_s > FAR_S or math.isnan(low + high):
+            return None
+        return low + (high - low) * (time_s - self._times[before]) / apart_s if apart_s > 0 else low
+
     def columns(self, start_s: float, end_s: float) -> KeySeries:
         """The samples in [start_s, end_s] as they are kept in a file."""
         first, last = bisect_left(self._times, start_s), bisect_right(self._times, end_s)
@@ -93,11 +114,18 @@ class Recorder:
     def spreads(self, source: SourceName, key: str, start_s: float, end_s: float) -> dict[str, Spread]:
         """Spread of each value of one key over the samples in [start_s, end_s]; a value without samples is left out.
 
-        For a value that only grows, such as energy, ``max`` minus ``min`` is its increase in ``span_s`` seconds.
+        For a value that only grows, such as energy, ``max`` minus ``min`` is its increase in ``span_s`` seconds,
+        between the edges if it is known there, otherwise from the first sample inside to the last.
         """
         series = self._series.get((source, key))
-        taken = series.between(start_s, end_s) if series else {}
-        return {name: spread(samples) for name, samples in taken.items()}
+        if series is None:
+            return {}
+        found = {name: spread(samples) for name, samples in series.between(start_s, end_s).items()}
+        for name in filter(is_counter, found):
+            first, last = series.at(name, start_s), series.at(name, end_s)
+            if first is not None and last is not None and first <= last:
+                found[name] = Spread(found[name].n, first, found[name].mean, last, end_s - start_s)
+        return found
 
     def series(self, keys: Iterable[tuple[SourceName, str]], start_s: float, end_s: float) -> dict[str, KeySeries]:
         """The samples of several keys in [start_s, end_s], named ``source:key``; keys without any are left out."""

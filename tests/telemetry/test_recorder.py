@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from milabench_ng.model.bounds import Spread
 from milabench_ng.records.record import Gauge
 from milabench_ng.telemetry.messages import Dropped, Sample, Supported
@@ -27,6 +29,27 @@ def test_spreads_are_of_the_samples_inside_both_ends_included() -> None:
         "utilization_pct": Spread(3, 20, 50, 90, 1.0),
         "memory_used_mib": Spread(3, 100, 200, 400, 1.0),
     }
+
+
+def test_a_counter_is_read_at_the_edges_between_the_samples_around_them() -> None:
+    """100 J a second, then 700: 10.2 s is at 10 + 0.4 of a half second, 11.9 s at 11.5 + 0.8 of one."""
+    filled = Recorder()
+    for time_s, joules in ((10.0, 1000), (10.5, 1050), (11.0, 1400), (11.5, 1750), (12.0, 2100)):
+        filled.feed(gpu_sample(time_s, energy_j=joules, power_w=1))
+    found = filled.spreads("gpu", UUID, 10.2, 11.9)["energy_j"]
+    assert (found.n, found.span_s) == (3, pytest.approx(1.7))
+    assert (found.min, found.max) == (pytest.approx(1020), pytest.approx(2030))
+    assert filled.spreads("gpu", UUID, 10.2, 11.9)["power_w"] == Spread(3, 1, 1, 1, 1.0)
+    assert filled.spreads("gpu", UUID, 10.0, 12.0)["energy_j"] == Spread(5, 1000, 1460, 2100, 2.0)
+
+
+def test_a_counter_without_samples_around_the_edges_is_that_of_the_samples_inside() -> None:
+    filled = Recorder()
+    for time_s, joules in ((10.0, 1000), (12.5, 1050), (13.0, 1400), (13.5, 1750), (14.0, 2100)):
+        filled.feed(gpu_sample(time_s, energy_j=joules))
+    inside = Spread(3, 1050, 1400, 1750, 1.0)
+    assert filled.spreads("gpu", UUID, 12.0, 13.7)["energy_j"] == inside  # 2.5 s without a sample
+    assert filled.spreads("gpu", UUID, 12.5, 15.0)["energy_j"] == Spread(4, 1050, 1575, 2100, 1.5)
 
 
 def test_a_value_that_was_read_once_counts_once() -> None:

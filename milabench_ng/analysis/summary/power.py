@@ -1,8 +1,8 @@
 """The power of a launch's devices, and what the figure rests on. Pure.
 
-If a GPU has an energy counter, its mean power is the counter's increase between the first and last samples inside the
-averaging window, over the time between them. If it has none, or if the power samples contradict it, the mean power is
-the mean of those samples.
+If a GPU has an energy counter, its mean power is the counter's increase between the edges of the averaging window over
+the time between them (in records of earlier versions, between the first and last samples inside). If it has none, or
+if the power samples contradict it, the mean power is the mean of those samples.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _power(seen: Mapping[str, Spread], sampled: SamplingSpan | None) -> DevicePo
     if sampled is None:
         return None
     gauge = seen.get("power_w")
-    watts = _counted(seen.get("energy_j"), sampled)
+    watts = counted_w(seen.get("energy_j"), sampled)
     if gauge is None:
         return None if watts is None else DevicePower(watts, "energy counter")
     if watts is not None and abs(watts - gauge.mean) <= _AGREEMENT * gauge.mean:
@@ -72,7 +72,7 @@ def _power(seen: Mapping[str, Spread], sampled: SamplingSpan | None) -> DevicePo
     return DevicePower(gauge.mean, "samples" if enough else "few samples")
 
 
-def _counted(counter: Spread | None, sampled: SamplingSpan) -> float | None:
+def counted_w(counter: Spread | None, sampled: SamplingSpan) -> float | None:
     """Watts by an energy counter; None unless it ran for enough of the sampled time, and no longer."""
     if counter is None or counter.max <= counter.min or not _is_sane(sampled):
         return None

@@ -15,6 +15,7 @@ from milabench_ng.records.folder import Folder
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.reading import ReadRecord
+from milabench_ng.telemetry.messages import is_counter
 
 
 class SampledQuantity(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,11 +75,6 @@ def details_of(folder: Folder) -> FolderDetails:
         sampled=tuple(_sampled(*key, values) for key, values in readings.items()),
         manifests=tuple(read.manifest for read in folder.manifests),
     )
-
-
-def is_counter(quantity: str) -> bool:
-    """Whether it is a counter (joules, seconds) since the driver loaded or the group was created; others are levels."""
-    return quantity.endswith(("_j", "_s")) and not quantity.endswith("_per_s")
 
 
 def _sampled(label: str, source: str, quantity: str, readings: list[Spread]) -> SampledQuantity:

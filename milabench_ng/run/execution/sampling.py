@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from milabench_ng.fence.kernel.processes import Family, identify
 from milabench_ng.model.events import Lines
 from milabench_ng.run.execution.waiting import end
 from milabench_ng.telemetry.messages import AnyReport, Watch, encode
@@ -52,6 +53,12 @@ class Sampler:
     def pid(self) -> int:
         """The process id."""
         return self._process.pid
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """The process and what it starts, such as a program that reads a meter; none if it is gone."""
+        process = identify(self.pid)
+        return () if process is None else (Family(process),)
 
     def tell(self, order: Watch) -> None:
         """Send it an order; one that it does not take is lost, and the records lack its samples."""
