@@ -55,6 +55,7 @@ def report(
     *folders: Path,
     compare: Baselines = (),
     price: Money | None = None,
+    tariff: Money | None = None,
     rules: RulesFile = None,
     weights: WeightsOption = None,
     full: Switch = False,
@@ -107,6 +108,8 @@ def report(
         With --rules: certificates of the trusted time-stamping authorities (PEM).
     price
         Price in dollars. RPP is the price divided by the score.
+    tariff
+        Price of a kWh in dollars, for example 0.20. Adds what the measured power costs, with points per kWh.
     price_per
         Whether the price is for the node (default) or for one GPU.
     penalize_variance
@@ -127,7 +130,7 @@ def report(
         given = {"--compare": baselines, "--rules": rules, "--nonce": nonce, "--layout": layout, "--tables": tables}
         given |= {"--allowed-signers": allowed_signers, "--tsa-certs": tsa_certs}
         switches = {"--price-per": price_per, "--per-gpu": per_gpu, "--full": full}
-        switches |= {"--no-penalize-variance": not penalize_variance}
+        switches |= {"--no-penalize-variance": not penalize_variance, "--tariff": tariff is not None}
         _refuse_of_fleet(folders[0], [option for option, value in (*given.items(), *switches.items()) if value])
         of_fleet = make_fleet_report(folders[0], weights=weights, price=price, groups=groups, margin=margin)
         return print_fleet_report(of_fleet, form=form, html=html, output=output, force=force)
@@ -143,6 +146,7 @@ def report(
     options = ReportOptions(
         price=price,
         price_per=price_per or "node",
+        tariff=tariff,
         penalize_variance=penalize_variance,
         margin=MARGIN if margin is None else parse_share(margin, "--margin"),
         per_gpu=per_gpu,

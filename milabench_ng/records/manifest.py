@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from milabench_ng.model.bounds import Amount
 from milabench_ng.model.builtin import Declared
 from milabench_ng.model.plain import whole_json
 from milabench_ng.model.plan import Plan
@@ -41,6 +42,17 @@ class FenceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What the last-level caches were divided from; omitted where they were not."""
 
 
+class IdlePower(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node drew before the first launch group, when mnb had opened its GPUs and nothing worked."""
+
+    seconds: Amount
+    gpus_w: dict[str, Amount] = {}
+    """By UUID of the run's devices; a MIG instance has the power of its GPU."""
+    cpu_w: Amount | None = None
+    """Of the processor packages."""
+    wall_w: Amount | None = None
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The manifest of a run. ``job_id`` is null so that readers of 2020 skip it."""
 
@@ -61,6 +73,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     storage: dict[str, Storage]
     """Storage of the data root and of the result folder."""
     fence: FenceSummary
+    idle: IdlePower | msgspec.UnsetType = msgspec.UNSET
+    """Omitted where nothing tells it."""
     shares: dict[str, Share] = {}
     """By slot."""
     request: dict[str, Any] = {}

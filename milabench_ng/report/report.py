@@ -7,6 +7,7 @@ import msgspec
 from milabench_ng.analysis.scoring.choices import Choices
 from milabench_ng.analysis.scoring.comparison import ComparedTest, Comparison
 from milabench_ng.analysis.scoring.cost import Price
+from milabench_ng.analysis.scoring.energy_cost import EnergyCost
 from milabench_ng.analysis.scoring.failure_rate import FailureRate
 from milabench_ng.analysis.scoring.lost_cells import LostCell
 from milabench_ng.analysis.scoring.neighbours import FenceGain, Slowdown
@@ -69,6 +70,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the per-device matrices were requested."""
     scaling: tuple[ScalingCurve, ...] = ()
     price: Price | None
+    energy_costs: tuple[EnergyCost, ...] = ()
+    """What the work of the score draws, by boundary; empty if that is not known, and for several suites."""
+    tariff: float | None = None
+    """Price of a kWh; None if none was given."""
     neighbours: tuple[Slowdown, ...] = ()
     """What neighbours cost; empty if no test ran alone."""
     lost_cells: tuple[LostCell, ...] = ()

@@ -14,6 +14,7 @@ from milabench_ng.analysis.scoring.choices import choices
 from milabench_ng.analysis.scoring.compare import compare
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.cost import PricePer, cost
+from milabench_ng.analysis.scoring.energy_cost import energy_costs
 from milabench_ng.analysis.scoring.failure_rate import failure_rate
 from milabench_ng.analysis.scoring.lost_cells import lost_cells
 from milabench_ng.analysis.scoring.neighbours import Slowdown, fence_gains, slowdowns
@@ -48,6 +49,8 @@ class ReportOptions(msgspec.Struct, frozen=True, kw_only=True):
     price: float | None = None
     """Of what ``price_per`` says, in dollars or whatever currency."""
     price_per: PricePer = "node"
+    tariff: float | None = None
+    """Price of a kWh, in the same currency."""
     penalize_variance: bool = True
     """Whether each test is charged for the spread of its launches."""
     margin: float = MARGIN
@@ -210,6 +213,13 @@ def build_report(
         price=None
         if options.price is None
         else cost(options.price, options.price_per, own, summary.distinct_devices, comparisons),
+        energy_costs=energy_costs(
+            [(summary.tests[row.test], row.weight or 0.0) for row in scored.values()],
+            summary.devices,
+            own,
+            options.tariff,
+        ),
+        tariff=options.tariff,
         neighbours=(cells := slowdowns(summary.tests)),
         lost_cells=lost_cells(summary.tests),
         fence_gains=fence_gains(cells, _unfenced(summary, [other for _, other in baselines])),

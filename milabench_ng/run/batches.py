@@ -173,7 +173,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     unfit = unread | {test: one.unfit for test, one in found.items() if one.unfit}
     shares = {slot: context.facts.planned.shares[slot].cpus for one in batch.launches for slot in one.slot_ids}
     pace_before = await context.interrupted.unless(read_host_pace(shares, work_at_once))
-    before = await context.interrupted.unless(context.node.conditions(context.own_pids))
+    before = context.sampler.with_energy(await context.interrupted.unless(context.node.conditions(context.own_pids)))
     around = _surroundings(shares, context)
     await context.node.xids()
     context.progress.begin(work)
@@ -189,7 +189,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
         with contextlib.suppress(Interrupted):  # the runner sees it too, and the launches get their records
             await context.interrupted.unless(_probe_io(runner, context))
         timeline = await runner.run()
-        after = await context.node.conditions(context.own_pids)
+        after = context.sampler.with_energy(await context.node.conditions(context.own_pids))
         around_after = _surroundings(shares, context)
     finally:
         busy = await gone(tenants)

@@ -36,6 +36,7 @@ from milabench_ng.run.events.bus import Bus
 from milabench_ng.run.events.run_events import RunBegins, RunEnds
 from milabench_ng.run.execution.edges import Machinery
 from milabench_ng.run.execution.environment import PYCACHE, site_hooks, worker_environment
+from milabench_ng.run.execution.idling import measure_idle
 from milabench_ng.run.execution.interruption import Interrupted, interruptions
 from milabench_ng.run.execution.node_reader import NodeReader, nvml_session
 from milabench_ng.run.execution.preparing import needed, prepare_all
@@ -67,6 +68,7 @@ from milabench_ng.run.planning.planned_run import PlannedRun, fenceable, find_pl
 from milabench_ng.run.planning.refusals import refuse_undecodable, refuse_unset, tests_ahead
 from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.run.proving import Proving, prove
+from milabench_ng.telemetry.host_power import is_metered
 
 Ahead = Callable[[PlannedRun], Iterable[str]]
 """What to tell the user of a run before it begins."""
@@ -142,6 +144,11 @@ async def jobs(
         sampler = await stack.enter_async_context(sampling(planned, environment))
         fence, claim = stack.enter_context(fenced(planned, places.resources, name.group, bus))
         manifest = await interrupted.unless(in_thread(lambda: make_manifest(planned, name.run_id, fence, command_line)))
+        uuids = [device.uuid for device in planned.plan.devices if device.uuid]
+        if not request.resume and (uuids or is_metered()):
+            bus.stage("measuring the idle power")
+            idle = await interrupted.unless(measure_idle(sampler, uuids))
+            manifest = msgspec.structs.replace(manifest, idle=idle)
         begun = begin(request, writer, manifest, name, command_line)
         writer.keep((), *proofs)
         context = RunContext(

@@ -6,8 +6,7 @@ from typing import Literal
 
 import msgspec
 
-HOURS_PER_YEAR = 8766
-"""365.25 days."""
+from milabench_ng.analysis.scoring.energy_cost import HOURS_PER_YEAR
 
 Boundary = Literal["given", "GPUs only, measured"]
 

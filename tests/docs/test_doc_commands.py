@@ -203,6 +203,7 @@ TABLE: dict[str, Check] = {
     "mnb report results --compare base.json --format json -o report.json": RUN,
     "mnb report results --compare base.json v100 --margin 3% --per-gpu": RUN,
     "mnb report results --compare v100 --price 200000": RUN,
+    "mnb report results --price 200000 --tariff 0.20": RUN,
     "mnb report results --compare v100 --price 200000 --html report.html": RUN,
     "mnb report results-acme --weights tests/docs/third_party/acme-weights.json": BY_PACKAGE,
     "mnb verify results-acme": BY_PACKAGE,

@@ -13,6 +13,7 @@ from milabench_ng.analysis.launch.host_paces import paces
 from milabench_ng.analysis.statistics.intervals import session_stat
 from milabench_ng.analysis.summary.company import company_of, pressing_of
 from milabench_ng.analysis.summary.ending import between_sessions, interrupted, left_s
+from milabench_ng.analysis.summary.energy import energies, idle_w, run_kwh
 from milabench_ng.analysis.summary.flags import flags, slow_repeats
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.one_node import check_one_node
@@ -122,6 +123,8 @@ def summarise(folder: ReducedFolder) -> Summary:
         unplanned={label: why for manifest in folder.manifests for label, why in manifest.plan.not_planned.items()},
         notes=(*notes_of(folder, models), *_cut_off(cut)),
         host_pace=paces(paces_seen(folder)),
+        energy_kwh=run_kwh(folder.results),
+        idle_w=idle_w(folder.manifests),
         tests={
             label: msgspec.structs.replace(
                 _test(
@@ -319,6 +322,7 @@ def _test(
         power_w=mean([power.watts for power in powers]) if powers else None,
         power_basis=distinct(power.basis for power in powers),
         power_launches=len(powers),
+        energy=energies(good, _width(results, absent) if scheme.spreads else devices),
         telemetry_dropped=max((mnb.sampled.dropped for mnb in ours if mnb.sampled), default=0),
         gpu_load=repeats([one for one in good if one.gpu_load is not None], runs, lambda one: one.gpu_load or 0.0),
         bottleneck=_bottleneck(good),

@@ -144,6 +144,29 @@ class Pressing(msgspec.Struct, frozen=True, kw_only=True):
     busy: Amount
 
 
+Boundary = Literal["GPU", "GPU + CPU", "CPU", "wall"]
+"""What is inside an energy: the GPUs; with the processor packages; those alone, where no GPU works; all of the node."""
+
+
+class Energy(msgspec.Struct, frozen=True, kw_only=True):
+    """What the launches of a test took, within a boundary."""
+
+    boundary: Boundary
+    watts: Amount
+    """Mean power of all that works on the test at the same time."""
+    joules_per_item: Amount | None
+    """None if the windows of all launches are shorter than `energy.LEAST_S` together."""
+    seconds: Amount
+    """Length of those windows."""
+    basis: tuple[str, ...]
+    """What it rests on, in words."""
+
+    @property
+    def items_per_joule(self) -> float | None:
+        """Also the rate per watt."""
+        return 1 / self.joules_per_item if self.joules_per_item else None
+
+
 class StepTally(msgspec.Struct, frozen=True, kw_only=True):
     """How many steps a launch did: the median over the launches of a row."""
 
@@ -226,6 +249,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What ``power_w`` rests on, in words; empty if unknown."""
     power_launches: Tally | None = None
     """How many launches have a known power; None if not counted."""
+    energy: tuple[Energy, ...] = ()
+    """By boundary; empty if nothing is known, and in summaries of earlier versions."""
     telemetry_dropped: Tally = 0
     """Telemetry samples lost in the launch that lost the most."""
     gpu_load: dict[str, Amount] = {}
@@ -335,6 +360,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     host_pace: Paces | None = None
     """None if it was not measured."""
+    energy_kwh: dict[str, Amount] = {}
+    """What the run used, by boundary; one that is not known is left out."""
+    idle_w: dict[str, Amount] = {}
+    """What the node drew before the run, by boundary."""
     tests: dict[str, TestSummary]
     problems: tuple[Problem, ...] = ()
     """Files that should have been records but could not be assigned to a row: each counts as a failed launch."""

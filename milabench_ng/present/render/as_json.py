@@ -56,6 +56,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "host_pace": summary.host_pace,
         "scaling": report.scaling,
         "price": msgspec.structs.asdict(report.price) if report.price else None,
+        "energy": _energy(report),
         "neighbours": _neighbours(report),
         "fence": _fence(report),
         "shared_devices": report.shared_devices,
@@ -101,6 +102,19 @@ def _suite(report: Report) -> dict[str, Any]:
         "baselines": [_baseline(other, report.score_unit) for other in report.comparisons],
         "sub_scores": report.sub_scores,
         "price": msgspec.structs.asdict(report.price) if report.price else None,
+        "energy": _energy(report),
+    }
+
+
+def _energy(report: Report) -> dict[str, Any]:
+    """What the run used and the work of the score draws, by boundary; empty where nothing is known."""
+    return {
+        "kwh": report.summary.energy_kwh,
+        "idle_w": report.summary.idle_w,
+        "costs": [
+            msgspec.structs.asdict(one) | {"per_hour": one.per_hour, "per_point_year": one.per_point_year}
+            for one in report.energy_costs
+        ],
     }
 
 
@@ -153,6 +167,7 @@ def _test(line: Line) -> dict[str, Any]:
         "power_w": row.power_w,
         "power_basis": row.power_basis,
         "power_launches": row.power_launches,
+        "energy": [msgspec.structs.asdict(one) | {"items_per_joule": one.items_per_joule} for one in row.energy],
         "telemetry_dropped": row.telemetry_dropped,
         "data": row.work.data,
         "precision": row.work.precision,

@@ -11,7 +11,7 @@ import msgspec
 from milabench_ng.analysis.scoring.comparison import ComparedTest
 from milabench_ng.analysis.statistics.effects import unusual
 from milabench_ng.analysis.statistics.intervals import Interval
-from milabench_ng.analysis.summary.summary import TestSummary
+from milabench_ng.analysis.summary.summary import Boundary, TestSummary
 from milabench_ng.present.render.cells import (
     Cell,
     Tone,
@@ -98,6 +98,7 @@ def file_columns(report: Report) -> tuple[TestColumn, ...]:
         _FLAGS,
         *_latency_columns(report),
         *_derived_columns(report),
+        *_efficiency_columns(report),
         Column("isolation", value=lambda _: report.isolation),
         Column("score status", value=lambda at: status.get(at.scored.test)),
     )
@@ -113,7 +114,8 @@ def _load_columns(report: Report) -> tuple[TestColumn, ...]:
     """How busy the GPUs were, and what that took."""
     rows = [line.row for line in report.lines]
     busy = (_GPU,) if any(row.gpu_load for row in rows) else ()
-    return (*busy, _POWER, _ENERGY) if any(row.power_w is not None for row in rows) else busy
+    power = (_POWER,) if any(row.power_w is not None for row in rows) else ()
+    return (*busy, *power, *(column for boundary, column in _ENERGIES.items() if _known(report, boundary)))
 
 
 def _bottlenecks(report: Report) -> tuple[TestColumn, ...]:
@@ -125,10 +127,30 @@ def _load(row: TestSummary) -> float | None:
     return mean(row.gpu_load.values()) if row.gpu_load else None
 
 
-def _energy(line: Line) -> Cell:
-    """Joules of one device per item."""
-    watts, rate = line.row.power_w, line.scored.perf
-    return watts / rate if watts is not None and rate else None
+def _known(report: Report, boundary: Boundary) -> bool:
+    return any(_energy(boundary, line) is not None for line in report.lines)
+
+
+def _energy(boundary: Boundary, line: Line) -> float | None:
+    """Joules per item. Stored results of earlier versions have the power of the GPUs, and their rate."""
+    row = line.row
+    if boundary == "GPU" and not row.energy:
+        return row.power_w / line.scored.perf if row.power_w is not None and line.scored.perf else None
+    return next((one.joules_per_item for one in row.energy if one.boundary == boundary), None)
+
+
+def _items_per_joule(boundary: Boundary, line: Line) -> Cell:
+    joules = _energy(boundary, line)
+    return 1 / joules if joules else None
+
+
+def _efficiency_columns(report: Report) -> list[TestColumn]:
+    """Items per joule, by boundary."""
+    return [
+        Column(f"work per {boundary} energy", "unit/J", number, True, value=partial(_items_per_joule, boundary))
+        for boundary in _ENERGIES
+        if _known(report, boundary)
+    ]
 
 
 def _latency_columns(report: Report) -> tuple[TestColumn, ...]:
@@ -284,7 +306,18 @@ _NODE: TestColumn = Column("node total", "unit/s", number, True, spare=16, value
 _WAIT: TestColumn = Column("data wait", "%", one_decimal, True, spare=6, value=lambda at: percent(at.row.wait_share))
 _GPU: TestColumn = Column("GPU", "%", whole, True, spare=5, value=lambda at: percent(_load(at.row)))
 _POWER: TestColumn = Column("power", "W", whole, True, spare=12, value=lambda at: at.row.power_w)
-_ENERGY: TestColumn = Column("energy", "J/unit", number, True, spare=11, value=_energy)
+
+
+def _energy_column(boundary: Boundary, spare: int, key: str = "") -> TestColumn:
+    return Column(f"{boundary} energy", "J/unit", number, True, spare=spare, key=key, value=partial(_energy, boundary))
+
+
+_ENERGIES: dict[Boundary, TestColumn] = {
+    "GPU": _energy_column("GPU", 11, "energy (J/unit)"),
+    "GPU + CPU": _energy_column("GPU + CPU", 19),
+    "CPU": _energy_column("CPU", 19),
+    "wall": _energy_column("wall", 20),
+}
 _MEMORY: TestColumn = Column(
     "peak GPU memory", "MiB", whole, True, spare=15, key="peak (MiB)", value=lambda at: at.row.peak_memory or None
 )

@@ -25,6 +25,7 @@ from milabench_ng.model.units import counted
 from milabench_ng.present.render.alarms import alarms
 from milabench_ng.present.render.cells import Fact, Tone, brief, covered, device_word, four_digits, money, unit_told
 from milabench_ng.present.render.columns import span
+from milabench_ng.present.render.energy_told import points_per_kwh
 from milabench_ng.present.render.look_at import look_at
 from milabench_ng.present.render.next_step import next_step
 from milabench_ng.present.render.ratio_statements import span_of_money, why_no_ratio
@@ -142,6 +143,8 @@ def _answers_on_score(report: Report) -> Iterator[Answer]:
         yield _versus(report, other)
     if report.price is not None:
         yield _price(report)
+    if report.tariff is not None:
+        yield _electricity(report)
 
 
 def _score(report: Report) -> Answer:
@@ -220,6 +223,20 @@ def _price(report: Report) -> Answer:
     unit = unit_told(report.score_unit).removesuffix("s")
     width = f" [{four_digits(price.interval.low)}, {four_digits(price.interval.high)}]" if price.interval else ""
     return Answer(name="Price", parts=(amount, f"${four_digits(price.rpp)} per {unit}{width}", *worths))
+
+
+def _electricity(report: Report) -> Answer:
+    """What the work of the score costs, within the widest boundary that is metered."""
+    if not report.energy_costs:
+        return Answer(name="Energy", parts=("the power of the weighted tests is not known",), tone="fair")
+    at = report.energy_costs[-1]
+    parts = [f"{at.kilowatts:.3g} kW ({at.boundary})", *points_per_kwh(report, at)]
+    if at.per_hour is not None:
+        parts.append(f"${at.per_hour:.3g} per hour")
+    if at.per_point_year is not None:
+        unit = unit_told(report.score_unit).removesuffix("s")
+        parts.append(f"${four_digits(at.per_point_year)} per {unit} and year")
+    return Answer(name="Energy", parts=tuple(parts))
 
 
 def _worth(price: PerReference, name: str) -> str:

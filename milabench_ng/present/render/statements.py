@@ -15,6 +15,7 @@ from milabench_ng.model.stats import median
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.choices_told import choices_told
+from milabench_ng.present.render.energy_told import energy_told
 from milabench_ng.present.render.ratio_statements import charged_ratios, ratios
 from milabench_ng.present.render.traces_told import told
 from milabench_ng.records.record import kind_word
@@ -87,6 +88,7 @@ def _conditions(report: Report) -> Iterator[Fact]:
     rows = {line.scored.test: line.row for line in report.lines}
     yield from (Fact("telemetry", text, "fair") for text in lost_samples(rows))
     yield from (Fact("power", text, "fair") for text in power_doubts(rows))
+    yield from energy_told(report)
     yield from _reference(report)
 
 

@@ -11,8 +11,9 @@ import msgspec
 
 from milabench_ng.fence.kernel.processes import Family, identify
 from milabench_ng.model.events import Lines
+from milabench_ng.node.conditions import Conditions
 from milabench_ng.run.execution.waiting import end
-from milabench_ng.telemetry.messages import AnyReport, Watch, encode
+from milabench_ng.telemetry.messages import HOST_KEY, AnyReport, Watch, encode
 from milabench_ng.telemetry.recorder import Recorder
 from milabench_ng.worker.requests import python_command
 
@@ -60,6 +61,10 @@ class Sampler:
         process = identify(self.pid)
         return () if process is None else (Family(process),)
 
+    def with_energy(self, seen: Conditions) -> Conditions:
+        """Conditions with what the host used so far: its counters begin again within minutes, and only we see that."""
+        return with_energy(seen, self.recorder.latest("host", HOST_KEY))
+
     def tell(self, order: Watch) -> None:
         """Send it an order; one that it does not take is lost, and the records lack its samples."""
         try:
@@ -89,3 +94,10 @@ class Sampler:
     def _give_up(self, problem: str) -> None:
         self.problem = self.problem or problem
         asyncio.get_running_loop().remove_reader(self._reports)
+
+
+def with_energy(seen: Conditions, sampled: Mapping[str, float]) -> Conditions:
+    """Conditions with the energies of a sample of the host, as far as it has them. Pure."""
+    cpu_j, wall_j = (sampled.get(name) for name in ("cpu_energy_j", "wall_energy_j"))
+    host = msgspec.structs.replace(seen.host, cpu_energy_j=cpu_j, wall_energy_j=wall_j)
+    return msgspec.structs.replace(seen, host=host)
