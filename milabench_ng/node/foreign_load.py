@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from milabench_ng.model.bounds import Spread
 from milabench_ng.node.conditions import cpu_seconds
 
-FOREIGN_LIMIT = 0.15
-"""Of the busy CPU time: idle nodes have 4 to 12 %, for the kernel and mnb itself."""
 LEAST_CPUS = 0.02
 """Of the node's CPUs: below this, other programs are daemons that harm nobody, however idle the tenants are."""
 LEAST_S = 2.0

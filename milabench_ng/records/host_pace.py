@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from milabench_ng.model.bounds import Amount, WholeNumber
+from milabench_ng.model.limits import most
 from milabench_ng.model.stats import median
 
-PACE_LIMIT = 0.05
+PACE_LIMIT = most("host pace")
 """Relative difference beyond which two host paces count as different."""
 
 _ROUNDED = 0.011

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from milabench_ng.model.limits import most
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.window import SliceRow, Window, worked_off
 
-LIMIT = 0.02
-"""Share of a window's items. A batch more or less in a short window is no mark."""
+LIMIT = most("prefetched items")
 
 
 def prefetched(ranks: Iterable[tuple[str, Sequence[SliceRow]]], window: Window | None) -> Iterator[Mark]:

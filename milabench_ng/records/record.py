@@ -209,6 +209,8 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     isolation: dict[str, Isolation]
     """Isolation by slot: a launch over K devices has K shares."""
     conditions: dict[Edge, Conditions]
+    xids: dict[str, tuple[int, ...]] | msgspec.UnsetType = msgspec.UNSET
+    """Errors that the driver reported meanwhile, by UUID of the physical GPU; omitted in records of before 0.4."""
     surroundings: dict[Edge, Surroundings] | msgspec.UnsetType = msgspec.UNSET
     """CPU quotas, other runs and mnb itself; omitted in records of before 0.4."""
     host_pace: dict[str, dict[Edge, HostPace]]

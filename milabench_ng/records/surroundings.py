@@ -9,10 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from milabench_ng.model.limits import most
 from milabench_ng.records.marks import Mark
-
-THROTTLE_LIMIT = 0.005
-"""Part of the time for which clocks or CPUs may be held back."""
 
 
 class CpuLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,5 +76,6 @@ def marks_of_surroundings(before: Surroundings, after: Surroundings) -> Iterator
     if quota is not None:
         yield Mark(kind="CPU quota", what=quota.group, value=quota.cpus, limit=after.cpus)
     group, fraction = held_back(before, after)
-    if fraction > THROTTLE_LIMIT:
-        yield Mark(kind="held back by a CPU quota", what=group, value=fraction, limit=THROTTLE_LIMIT)
+    limit = most("held back by a CPU quota")
+    if fraction > limit:
+        yield Mark(kind="held back by a CPU quota", what=group, value=fraction, limit=limit)

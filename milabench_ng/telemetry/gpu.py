@@ -48,6 +48,8 @@ _BOARD: dict[str, _Read] = {
     "energy_j": lambda gpu: _scaled(gpu.ask("energy_j", "TotalEnergyConsumption"), 1e-3),
     "sm_clock_mhz": lambda gpu: gpu.ask("sm_clock_mhz", "ClockInfo", _SM),
     "memory_clock_mhz": lambda gpu: gpu.ask("memory_clock_mhz", "ClockInfo", _MEMORY),
+    "pcie_generation": lambda gpu: gpu.ask("pcie_generation", "CurrPcieLinkGeneration"),
+    "pcie_width": lambda gpu: gpu.ask("pcie_width", "CurrPcieLinkWidth"),
 }
 
 

@@ -13,6 +13,7 @@ from milabench_ng.model.catalogue import Scalar
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import convert_json, parse_json, read_content
 from milabench_ng.model.known_files import refuse_other
+from milabench_ng.model.limits import ConditionKind
 from milabench_ng.model.plain import plain
 from milabench_ng.model.shipped import find, names
 from milabench_ng.node.storage import StorageKind as StorageKind
@@ -132,6 +133,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R22) Kinds of marks that are accepted all the same, each up to a value in the unit of its kind, or at any."""
     doubts_refused: tuple[str, ...] = ()
     """Names of doubts (docs/reference/doubts.md) that are refused like broken rules."""
+    conditions_refused: tuple[ConditionKind, ...] = ()
+    """(R39) Kinds of conditions that no launch may have beyond their limits (docs/methodology/limits.md)."""
     every_gpu: bool = False
     """(R23)"""
     gpus: WholeNumber | None = None

@@ -11,6 +11,7 @@ import pytest
 
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.sharing.layout import lay_out
+from milabench_ng.model.bounds import Spread
 from milabench_ng.model.catalogue import Catalogue
 from milabench_ng.model.events import Done, Ready
 from milabench_ng.model.plan import Device, Launch, Plan
@@ -144,6 +145,15 @@ def _throttled(after: Conditions, held: Mapping[str, float]) -> Conditions:
         for uuid, state in after.gpus.items()
     }
     return msgspec.structs.replace(after, gpus=states)
+
+
+def test_clocks_that_were_held_down_in_the_window_only_mark_the_launch() -> None:
+    """0.09 s of a window of 9 s are 1%, of the launch group of 100 s they are 0.09%."""
+    counter = Spread(n=18, min=5.0, mean=5.0, max=5.09, span_s=9.0)
+    telemetry = {"gpu:GPU-1": {"sw_thermal_s": counter, "sw_power_cap_s": counter}, "host:node": {"load_1min": counter}}
+    (mark,) = marks(facts(), seen(1, held={"GPU-1": 0.09}, telemetry=telemetry))
+    assert (mark.kind, mark.device, mark.what, mark.limit) == ("throttled", "1", "sw_thermal", 0.005)
+    assert mark.value == pytest.approx(0.01)
 
 
 def test_clocks_that_were_held_down_mark_the_launches_on_that_gpu_only() -> None:

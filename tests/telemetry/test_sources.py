@@ -61,7 +61,9 @@ def test_gpu() -> None:
             "read_errors": 0,
         }
     }
-    assert source.unsupported == ("hw_power_brake_s", "hw_thermal_s", "memory_clock_mhz", "sw_thermal_s")
+    assert source.unsupported == (
+        *("hw_power_brake_s", "hw_thermal_s", "memory_clock_mhz", "pcie_generation", "pcie_width", "sw_thermal_s"),
+    )
 
 
 def test_what_is_not_supported_is_asked_once_and_what_breaks_is_counted() -> None:

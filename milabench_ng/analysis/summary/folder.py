@@ -12,6 +12,7 @@ import msgspec
 from milabench_ng.analysis.launch.traces import ReferenceTrace, compare, compare_first_loss, load_traces, traced
 from milabench_ng.analysis.summary.contradictions import contradictions
 from milabench_ng.analysis.summary.deviations import with_deviations
+from milabench_ng.analysis.summary.launch_conditions import with_conditions
 from milabench_ng.analysis.summary.launches import LaunchResult, reduce_record
 from milabench_ng.analysis.summary.provenance import ReducedFolder
 from milabench_ng.analysis.summary.summarise import summarise
@@ -95,7 +96,7 @@ def reduce_folder(folder: Folder) -> ReducedFolder:
     return ReducedFolder(
         source=folder.source,
         events=events,
-        results=with_deviations(against_traces(results, manifests, own), manifests),
+        results=with_conditions(with_deviations(against_traces(results, manifests, own), manifests), manifests),
         manifests=tuple(_asked(manifest, events) for manifest in manifests),
         problems=folder.problems,
         going_on=folder.going_on,

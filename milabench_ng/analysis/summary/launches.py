@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from milabench_ng.analysis.conditions.condition import Condition
 from milabench_ng.analysis.launch.bottleneck import Bottleneck, cpu_use, io_stalled, measured_bottleneck
 from milabench_ng.analysis.launch.host_paces import PaceSeen, launch_paces
 from milabench_ng.analysis.launch.odd_slices import far_slice, stock
@@ -88,6 +89,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     """None if it is unknown or the device shares its GPU."""
     marks: tuple[Mark, ...] = ()
     """Those of its record, and those that follow from the slices, the manifest and the reference traces."""
+    conditions: tuple[Condition, ...] = ()
+    """Those that are known, within their limits and beyond."""
     reference: str = ""
     """Whether it was compared with reference traces, in words; empty if unknown (2020)."""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from milabench_ng.analysis.conditions.condition import worst
 from milabench_ng.analysis.launch.bottleneck import Bottleneck
 from milabench_ng.analysis.launch.host_paces import paces
 from milabench_ng.analysis.statistics.intervals import session_stat
@@ -336,6 +337,7 @@ def _test(
         tiers=distinct(_tier(result) for result in readable),
         kernels=distinct(kernel for mnb in ours for rank in mnb.ranks for kernel in _kernels(rank)),
         marks=merged(mark for result in readable for mark in result.marks),
+        conditions=worst(one for result in readable for one in result.conditions),
         reference=distinct(result.reference for result in good if result.reference),
     )
 

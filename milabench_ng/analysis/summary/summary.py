@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from milabench_ng.analysis.conditions.condition import Condition
 from milabench_ng.analysis.launch.bottleneck import Bottleneck
 from milabench_ng.analysis.launch.host_paces import Paces
 from milabench_ng.analysis.statistics.intervals import LogStat
@@ -276,6 +277,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What of torch's libraries worked, such as ``attention flash``; empty if nothing of it was seen."""
     marks: tuple[Mark, ...] = ()
     """The worst mark of each kind on each device."""
+    conditions: tuple[Condition, ...] = ()
+    """Of each kind the worst; beyond their limits, of each subject. Empty in summaries of earlier versions."""
     reference: tuple[str, ...] = ()
     """Whether its launches were compared with reference traces, in words; empty if unknown."""
     origin: Origin | None = None

@@ -173,4 +173,5 @@ def _test(line: Line) -> dict[str, Any]:
         "precision": row.work.precision,
         "isolation": row.tiers,
         "marks": row.marks,
+        "conditions": row.conditions,
     }

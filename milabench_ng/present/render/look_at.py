@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
 
+from milabench_ng.analysis.conditions.condition import Condition, worst
 from milabench_ng.analysis.launch.bottleneck import contradicts
 from milabench_ng.analysis.launch.host_paces import PACE_UNIT, Paces
 from milabench_ng.analysis.scoring.device_gaps import SLOWER_BY
 from milabench_ng.analysis.scoring.slow_devices import MOST_REPEATS, SOUGHT, Behind, GpuComparison
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.analysis.summary.summary import Summary, flag_word, name_of_row
+from milabench_ng.model.grouping import grouped
 from milabench_ng.model.plain import names_of
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Fact, device_word
+from milabench_ng.records.marks import MarkKind
 from milabench_ng.report.report import Report
 
+_TOLD_ELSEWHERE = {*get_args(MarkKind), "host pace", "stall"}
+"""Kinds of conditions that are also marks or flags."""
 _NAMED = 4
 """How many tests are named; the rest are counted."""
 
@@ -29,8 +35,23 @@ def look_at(report: Report) -> Iterator[Fact]:
         told = "; ".join(f"{lost.test} ({lost.why})" for lost in report.lost_cells)
         yield Fact("neighbors", f"no slowdown computed: {told}", "bad")
     yield from _odd_launches(report)
+    yield from _conditions(report)
     if report.summary.host_pace is not None:
         yield from _processors(report.summary.host_pace, device_word(report.summary))
+
+
+def _conditions(report: Report) -> Iterator[Fact]:
+    """What was beyond its limit, unless a warning or an anomaly says so."""
+    rows = [(line.scored.test, one) for line in report.lines for one in line.row.conditions]
+    beyond = [(test, one) for test, one in rows if one.beyond and one.kind not in _TOLD_ELSEWHERE]
+    found = grouped(beyond, lambda pair: (pair[1].kind, pair[1].what))
+    if found:
+        told = (f"{worst(one for _, one in pairs)[0].text} ({_tests(pairs)})" for pairs in found.values())
+        yield Fact("conditions", f"beyond their limits: {'; '.join(told)}", "fair")
+
+
+def _tests(pairs: Iterable[tuple[str, Condition]]) -> str:
+    return names_of([name_of_row(test) for test in dict.fromkeys(test for test, _ in pairs)], _NAMED)
 
 
 def devices_compared(report: Report, found: GpuComparison) -> Fact:

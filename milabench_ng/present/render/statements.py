@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import get_args
 
 from milabench_ng.analysis.launch.traces import COMPARED
 from milabench_ng.analysis.summary.power import lost_samples, power_doubts
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.model.grouping import grouped
+from milabench_ng.model.limits import LIMITS, ON_HOST
 from milabench_ng.model.stats import median
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Fact
@@ -18,9 +20,12 @@ from milabench_ng.present.render.choices_told import choices_told
 from milabench_ng.present.render.energy_told import energy_told
 from milabench_ng.present.render.ratio_statements import charged_ratios, ratios
 from milabench_ng.present.render.traces_told import told
+from milabench_ng.records.marks import MarkKind
 from milabench_ng.records.record import kind_word
 from milabench_ng.report.report import Report
 
+_ONLY_IF_FOUND = {*get_args(MarkKind), "stall"}
+"""Conditions that a launch has only beyond their limit."""
 _ON_FIRST_SCREEN = ("processors", "memory")
 
 
@@ -89,7 +94,27 @@ def _conditions(report: Report) -> Iterator[Fact]:
     yield from (Fact("telemetry", text, "fair") for text in lost_samples(rows))
     yield from (Fact("power", text, "fair") for text in power_doubts(rows))
     yield from energy_told(report)
+    yield from _limits(report)
     yield from _reference(report)
+
+
+def _limits(report: Report) -> Iterator[Fact]:
+    """How many kinds of conditions are known, and which are not; `look_at` has those beyond their limits."""
+    seen = [one for line in report.lines for one in line.row.conditions]
+    known, over = {one.kind for one in seen}, {one.kind for one in seen if one.beyond}
+    if not known:
+        return
+    on_gpus = known - ON_HOST - _ONLY_IF_FOUND
+    judged = [kind for kind in LIMITS if kind != "power cap" and kind not in _ONLY_IF_FOUND]
+    unknown = [kind for kind in judged if kind not in known and (on_gpus or kind in ON_HOST)]
+    of = len(known - {"power cap"})
+    told = f"{of - len(over)} of {of} kinds within their limits"
+    more = f"; not known: {', '.join(unknown)}" if unknown else ""
+    yield Fact("conditions", f"{told}{more}", "fair" if over else "plain")
+    caps = [one.value for one in seen if one.kind == "power cap" and one.value]
+    if caps:
+        share = f"{min(1.0, max(caps)):.0%} of a window"
+        yield Fact("conditions", f"at the power limit for up to {share}, which is normal under load")
 
 
 def _reference(report: Report) -> Iterator[Fact]:

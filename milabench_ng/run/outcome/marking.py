@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.model.catalogue import AUTO
+from milabench_ng.model.limits import most
 from milabench_ng.model.plan import Launch
 from milabench_ng.node.conditions import CLOCK_LIMIT_S, clock_set_by_s, throttled_fraction
-from milabench_ng.node.foreign_load import FOREIGN_LIMIT
+from milabench_ng.node.gpu_conditions import FAULTS, held_down
 from milabench_ng.node.storage import Storage, in_memory
 from milabench_ng.records.isolation import Tier, handicaps
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import layers_fit
 from milabench_ng.records.prefetched import prefetched
 from milabench_ng.records.record import SKIPPED_LIMIT
-from milabench_ng.records.surroundings import THROTTLE_LIMIT, marks_of_surroundings
+from milabench_ng.records.surroundings import marks_of_surroundings
 from milabench_ng.records.window import WindowRule
 from milabench_ng.run.outcome.observation import Observation, SessionFacts
 from milabench_ng.run.outcome.skipped import skipped
 from milabench_ng.run.planning.planned_run import PlannedRun
 from milabench_ng.telemetry.messages import HOST_KEY, telemetry_key
 
-FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
-"""Throttle reasons that are faults of the node or its cooling; the power cap is normal at full load."""
 CACHE_LIMIT = 0.1
 """Page cache that one tenant is charged more than another: that much less of its share is left for its own work."""
 PAUSED_LIMIT_S = 3.0
@@ -119,8 +118,8 @@ def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     set_by_s = clock_set_by_s(*seen.conditions)
     if abs(set_by_s) > CLOCK_LIMIT_S:
         yield Mark(kind="clock set", value=round(set_by_s, 1), limit=CLOCK_LIMIT_S)
-    if seen.foreign_cpu is not None and seen.foreign_cpu > FOREIGN_LIMIT:
-        yield Mark(kind="foreign CPU load", value=round(seen.foreign_cpu, 3), limit=FOREIGN_LIMIT)
+    if seen.foreign_cpu is not None and seen.foreign_cpu > most("foreign CPU load"):
+        yield Mark(kind="foreign CPU load", value=round(seen.foreign_cpu, 3), limit=most("foreign CPU load"))
     if seen.window and not seen.telemetry.get(telemetry_key("host", HOST_KEY), True):
         yield Mark(kind="telemetry missing", what=seen.sampler_problem or "no sample in the averaging window")
 
@@ -128,7 +127,7 @@ def _of_batch(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
 def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
     """Precision, skipped steps and clocks of each device of the launch; a MIG instance has its board's clocks."""
     requested = str(seen.launch.arguments["precision"])
-    throttled = throttled_fraction(*seen.conditions)
+    edges = throttled_fraction(*seen.conditions)
     ranks = zip(seen.launch.slot_ids, seen.ranks, strict=True)
     yield from prefetched(((slot, rank.slices) for slot, rank in ranks), seen.window)
     for slot, rank in zip(seen.launch.slot_ids, seen.ranks, strict=True):
@@ -151,6 +150,9 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
         board = seen.conditions[0].gpus.get(facts.boards.get(slot, ""))
         if board and board.foreign_pids:  # of after it, some may be workers that are still ending
             yield Mark(kind="GPU used by others", device=slot, what=", ".join(map(str, board.foreign_pids)))
-        for reason, fraction in throttled.get(facts.boards.get(slot, ""), {}).items():
-            if reason in FAULTS and fraction > THROTTLE_LIMIT:
-                yield Mark(kind="throttled", device=slot, what=reason, value=fraction, limit=THROTTLE_LIMIT)
+        over_all = edges.get(facts.boards.get(slot, ""), {})
+        in_window = held_down(seen.telemetry.get(telemetry_key("gpu", facts.planned.devices[slot].uuid or ""), {}))
+        for reason in FAULTS:
+            fraction = max(over_all.get(reason, 0.0), in_window.get(reason, 0.0))
+            if fraction > most("throttled"):
+                yield Mark(kind="throttled", device=slot, what=reason, value=fraction, limit=most("throttled"))

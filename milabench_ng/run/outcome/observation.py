@@ -84,5 +84,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """Why the sampler gives no more samples."""
     foreign_cpu: float | None = None
     """Share of the busy CPU time in the window that no tenant of the batch used; None if unknown."""
+    xids: Mapping[str, Sequence[int]] = {}
+    """Errors that the driver reported, by UUID of the physical GPU."""
     paused_s: float = 0.0
     """How long the orchestrator stood still during the batch."""

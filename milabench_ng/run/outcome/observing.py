@@ -168,6 +168,7 @@ def _seen(
         data=observed.data.get(launch.test),
         environment=tenant.task.environment,
         conditions=observed.conditions,
+        xids=observed.xids,
         surroundings=observed.surroundings,
         strays=observed.strays,
         cache_spread=cache_spread(evidence.values()),

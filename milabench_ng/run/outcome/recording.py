@@ -149,6 +149,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         neighbours=seen.neighbours,
         isolation=_isolation(facts, seen),
         conditions=edges(*seen.conditions),
+        xids=_xids(facts, seen),
         surroundings={"before": seen.surroundings[0], "after": seen.surroundings[1]},
         host_pace={at: {"before": first, "after": last} for at, (first, last) in seen.host_pace.items()},
         telemetry=seen.telemetry,
@@ -158,6 +159,12 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         exit_status=seen.exit_status,
         marks=marks(facts, seen),
     )
+
+
+def _xids(facts: SessionFacts, seen: Observation) -> dict[str, tuple[int, ...]]:
+    """Those of its own GPUs."""
+    boards = {facts.boards[slot] for slot in seen.launch.slot_ids if slot in facts.boards}
+    return {board: tuple(numbers) for board, numbers in seen.xids.items() if board in boards}
 
 
 def _phases(seen: Observation) -> dict[str, float]:

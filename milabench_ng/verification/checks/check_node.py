@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from milabench_ng.analysis.baselines.peaks import peak
 from milabench_ng.model.units import counted
 from milabench_ng.node.conditions import Conditions, throttled_fraction
-from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
+from milabench_ng.node.gpu_conditions import FAULTS, GpuSettings, GpuState
 from milabench_ng.records.ledger import Resumed
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.verification.checks.changed_settings import (
@@ -20,8 +20,6 @@ from milabench_ng.verification.checks.counters import falling_counters
 from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import OFF, Finding, judged, unknown
 
-_FAULTS = ("sw_thermal", "hw_thermal", "hw_power_brake")
-"""Throttling reasons that are faults; the power cap is normal at full load."""
 _NO_GPU = "the node has no GPU"
 
 
@@ -194,7 +192,7 @@ def _throttled(evidence: Evidence) -> Iterator[str]:
             continue
         own = {boards.get(device.uuid, device.uuid) for device in record.mnb.devices}
         for uuid, reasons in throttled_fraction(before, after).items():
-            for reason in _FAULTS if uuid in own else ():
+            for reason in FAULTS if uuid in own else ():
                 if reason not in reasons:
                     yield f"{name}: {uuid} does not tell for how long {reason} held its clocks down"
                 elif reasons[reason] > cap:

@@ -74,7 +74,9 @@ def _of_gpus(evidence: Evidence) -> Iterator[str]:
         yield from (f"{kept.name}: {why}" for why in _unsampled(evidence, kept.record.mnb))
 
 
-_ALL = {name for name in GpuState.__struct_fields__ if name != "throttled_ns"} | THROTTLE_FIELDS.keys()
+_TOGETHER = {"throttled_ns", "links"}
+"""Values of several kinds: each of them may be lacking."""
+_ALL = {name for name in GpuState.__struct_fields__ if name not in _TOGETHER} | THROTTLE_FIELDS.keys()
 _SAMPLED = {"power_w": "power_w", "sm_clock_mhz": "sm_clock_mhz", "energy_mj": "energy_j"}
 """State of a GPU -> its telemetry; the time for which clocks were held down is told in seconds."""
 
@@ -104,5 +106,5 @@ def _states(evidence: Evidence) -> Iterator[tuple[str, Edge, str, Conditions, Gp
 
 
 def _told(state: GpuState) -> set[str]:
-    values = {name: getattr(state, name) for name in GpuState.__struct_fields__ if name != "throttled_ns"}
+    values = {name: getattr(state, name) for name in GpuState.__struct_fields__ if name not in _TOGETHER}
     return {name for name, value in (values | state.throttled_ns).items() if value is not None}

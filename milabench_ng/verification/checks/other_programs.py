@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.node.foreign_load import FOREIGN_LIMIT, foreign_share
+from milabench_ng.model.limits import most
+from milabench_ng.node.foreign_load import foreign_share
 from milabench_ng.records.reading import ReadRecord
 from milabench_ng.telemetry.messages import HOST_KEY, telemetry_key
 from milabench_ng.verification.evidence import Evidence
@@ -20,7 +21,7 @@ def untold_load(evidence: Evidence) -> Iterator[str]:
     for (number, _), batch in evidence.batches().items():
         whole = len(batch) == planned.get(number) and all(kept.record.success for kept in batch)
         share = _taken(batch, evidence.manifest.inventory.cpus.threads) if whole else None
-        if share is None or share <= FOREIGN_LIMIT + _SURE:
+        if share is None or share <= most("foreign CPU load") + _SURE:
             continue
         for kept in batch:
             if all(mark.kind != "foreign CPU load" for mark in kept.record.mnb.marks):

@@ -10,6 +10,7 @@ from milabench_ng.verification.absurd import ABSURD, incomputable
 from milabench_ng.verification.checks import (
     check_arguments,
     check_ceiling,
+    check_conditions,
     check_fence,
     check_files,
     check_items,
@@ -76,6 +77,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R36", "recomputed", "stopped when the slices are complete", stops.stops),
     Rule("R37", "recomputed", "item counts match options and workload", check_items.items),
     Rule("R38", "recomputed", "every launch ran as planned", check_arguments.as_planned),
+    Rule("R39", "self-reported", "conditions within their limits", check_conditions.conditions),
 )
 
 

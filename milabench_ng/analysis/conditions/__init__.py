@@ -1,0 +1,1 @@
+"""Conditions of a launch against their limits (`model.limits`): one module a source. Pure."""
