@@ -15,6 +15,7 @@ from made_folders import session_folder, write_fleet
 from milabench_ng.cli import call
 from milabench_ng.fleet.bundling import opened_fleet
 from milabench_ng.fleet.folder import FleetFolder
+from milabench_ng.model.shipped import find
 from milabench_ng.records.names import file_digest
 
 NODES = tuple(f"gpu{number}" for number in range(1, 6))
@@ -107,7 +108,7 @@ def test_plain_folders_are_packed_as_nodes_do(fleet: Path, tmp_path: Path, capsy
 
 
 def test_weights_are_not_for_a_fleet(fleet: Path, say: Say) -> None:
-    code, _, told = say("bundle", fleet, "--weights", "x.json")
+    code, _, told = say("bundle", fleet, "--weights", str(find("weights", "quick")))
     assert (code, "--weights: not for a fleet" in told) == (2, True)
 
 

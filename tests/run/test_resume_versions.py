@@ -53,14 +53,16 @@ def test_both_commands_go_on_with_the_same_request(folder: Path, monkeypatch: py
     made: list[object] = []
     monkeypatch.setattr("milabench_ng.cli.resume.execute", lambda request, weights, _: made.append((request, weights)))
     monkeypatch.setattr("milabench_ng.cli.resume.require_weights", lambda *_: None)
-    options = f"--retry 2 --spool {folder}/spool --weights w.json --accept-difference software --accept-difference node"
+    (folder / "w.json").write_text("{}")
+    options = f"--retry 2 --spool {folder}/spool --weights {folder}/w.json"
+    options += " --accept-difference software --accept-difference node"
     for command in (["resume"], ["jobs", "--resume"]):
         assert call([*command, str(folder), *options.split()]) == 0
     first, second = made
     assert first == second
     request, weights = first  # type: ignore[misc]
     assert (request.retry, request.spool, request.accept) == (2, folder / "spool", ("software", "node"))
-    assert weights == Path("w.json")
+    assert weights == folder / "w.json"
 
 
 def test_the_request_of_another_version_is_understood_once_the_difference_is_accepted(folder: Path) -> None:
