@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from milabench_ng.cli.options import FormOption, Fraction, Switch, WeightsOption
 from milabench_ng.fleet.accepting import Promise
 from milabench_ng.fleet.bundling import is_fleet_source, opened_fleet
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain
 from milabench_ng.model.shipped import names
 from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, one_decimal, text
 from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
@@ -85,6 +87,8 @@ def accept(
     explain
         Also print the probability of each verdict for nodes with a known true ratio.
     """
+    if os.path.realpath(bid) == os.path.realpath(delivered):
+        raise InputError(f"{plain(bid)}: given as the bid and as the delivery. Each needs its own measurement")
     asked = Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=tsa_certs)
     if is_fleet_source(Path(delivered)):
         if explain:

@@ -140,7 +140,7 @@ def same_runs(results: Mapping[str, CheckedResults]) -> dict[str, str]:
         for name in names if len(names) > 1 else ():
             others = " and ".join(short(other) for other in names if other != name)
             same = f"{short(name)} is the same run as {others}: they have {trait}"
-            found.setdefault(name, f"{same}. Each bid needs its own measurement")
+            found.setdefault(name, f"{same}. Each needs its own measurement")
     return found
 
 

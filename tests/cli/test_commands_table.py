@@ -228,6 +228,7 @@ accept res again --guarantee 97% | 4 | verdict INCONCLUSIVE: cannot tell whether
 accept res again --guarantee 0.97 | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
 accept res again --guarantee 97 | 2 | mnb: --guarantee: expected a share above 0% and up to 100%, got '97'
 accept res again --guarantee much | 2 | mnb: --guarantee: expected a percentage, got 'much'. Try 2%
+accept res ./res | 2 | mnb: res: given as the bid and as the delivery. Each needs its own measurement
 accept res nowhere | 2 | mnb: nowhere: no such file or folder, and no shipped baseline has
 accept res.tar.gz base.json | 2 | mnb: delivered is the same run as bid: they have the run id
 accept res | 2 | mnb accept: DELIVERED is missing. See the example in mnb accept --help

@@ -140,7 +140,7 @@ def test_a_delivery_is_no_copy_of_the_bid(change: Tamper, trait: str, place: Pat
     assert same_runs({"bid": bid, "delivered": other}) == {}
     sides = {"bid": bid, "delivered": copied}
     assert trait in same_runs(sides)["delivered"]
-    with pytest.raises(InputError, match="Each bid needs its own measurement"):
+    with pytest.raises(InputError, match="Each needs its own measurement"):
         require_different(sides)
 
 
