@@ -18,6 +18,7 @@ from milabench_ng.model.files import (
     MIB,
     RECORD,
     convert_json,
+    in_words,
     is_locked,
     parse_json,
     read_content,
@@ -129,7 +130,7 @@ def read_record(content: bytes, name: str) -> Found | None:
     except InputError as error:
         return problem(name, f"not a readable {kind}: {_reason(error)}")
     except msgspec.ValidationError as error:
-        return problem(name, f"not a readable {kind}: {error}; {_made_by(content)}")
+        return problem(name, f"not a readable {kind}: {in_words(error)}; {_made_by(content)}")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return problem(name, f"not a readable {kind}: {error}")
 

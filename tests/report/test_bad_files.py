@@ -102,10 +102,10 @@ def refused(*_: object) -> NoReturn:
 def test_of_a_folder_that_may_not_be_read_nothing_is_reported(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_records.write_run(tmp_path / "run", make_records.plan("standard", {"vae": PER_GPU}, 2, 1))
+    for name in ("run", "other"):
+        make_records.write_run(tmp_path / name, make_records.plan("standard", {"vae": PER_GPU}, 2, 1))
     monkeypatch.setattr(os, "scandir", refused)
-    folders = [str(tmp_path / "run")] * (2 if command == "accept" else 1)
-    assert call([command, *folders]) == 2
+    assert call([command, str(tmp_path / "run"), *([str(tmp_path / "other")] if command == "accept" else [])]) == 2
     assert f"{tmp_path / 'run'}: Permission denied\n" in capsys.readouterr().err
 
 
