@@ -32,6 +32,7 @@ from milabench_ng.bench.notes import Notes
 from milabench_ng.bench.options import CommonOptions
 from milabench_ng.bench.precision import MODES
 from milabench_ng.bench.trace import TraceRecorder
+from milabench_ng.bench.verifier import Verifier
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.datasets.budget import Budget, Budgeted
 from milabench_ng.model.events import Phase
@@ -96,6 +97,8 @@ class Bench:
         self._feeds: list[feeding.Feed] = []
         self.notes = Notes(device)
         """What the workload notes of its steps; formulas of derived units know the mean per step, by name."""
+        self.verifier = Verifier(channel, rank)
+        """Compares what its steps come to with what they must come to."""
         self._built_since = time.monotonic()
         self._pid = os.getpid()
         self.seed = options.seed
@@ -268,7 +271,7 @@ class Bench:
             rank=self.rank,
             clock=time.monotonic,
             synchronize=ahead.synchronize,
-            on_slice=self._trace.report,
+            on_slice=self._report,
             sample_duration=self._options.sample_duration,
             max_count=self._options.max_count,
             rule=self._rule,
@@ -296,7 +299,7 @@ class Bench:
             ahead.step()
             meter.step(items(batch), waited, backlog)
         ahead.synchronize()
-        self._trace.report()
+        self._report()
         self._channel.send(
             done_event(self._precision, self._trace, self._layer_type, self._kernels, meter, self._budget)
         )
@@ -338,6 +341,11 @@ class Bench:
         Raises InputError if the storage has too little room for all tenants.
         """
         return storage.folder(needed, self._tenants)
+
+    def _report(self) -> None:
+        """Tell what was computed since the last slice, and what of it was verified."""
+        self._trace.report()
+        self.verifier.report()
 
     def _tell(self, phase: str, since: float) -> None:
         """Tell the seconds of a part of ``build`` apart, once the device is done with it."""

@@ -31,6 +31,7 @@ Cause = Literal[
     "timeout",
     "data_error",
     "nan",
+    "mismatch",
     "short",
     "interrupted",
     "harness_error",
@@ -122,6 +123,34 @@ class Digest(Event, frozen=True, kw_only=True):
     sha256: str
 
 
+WorkUnit = Literal["TFLOP", "GB"]
+"""What verified work is counted in: 1e12 operations, 1e9 bytes read, written or copied."""
+
+
+class Checked(Event, frozen=True, kw_only=True):
+    """Results compared with what they must be, from the first step to the end of the slice just reported."""
+
+    unit: WorkUnit
+    values: str
+    """The data that it was done on, in words."""
+    checks: WholeNumber
+    work: Amount
+    """Everything that went into the results compared."""
+    wrong: WholeNumber
+    """Checks whose result was another."""
+
+
+class Mismatch(Event, frozen=True, kw_only=True):
+    """A result that is not the one that it must be; the first few of a launch are told."""
+
+    what: str
+    """What was compared, such as ``product``."""
+    check: WholeNumber
+    """Which check of it: the first is 1."""
+    time_s: Moment
+    """When it was read, at the end of a slice."""
+
+
 class Full(Event, frozen=True, kw_only=True):
     """The count is done and the averaging window is full; the worker continues until it is told to stop."""
 
@@ -174,7 +203,22 @@ class Stop(Command, frozen=True):
     """End it after the current step."""
 
 
-AnyEvent = Entered | Phase | Ready | Slice | Loss | GradientNorm | Skips | Digest | Full | Done | Peak | Failed
+AnyEvent = (
+    Entered
+    | Phase
+    | Ready
+    | Slice
+    | Loss
+    | GradientNorm
+    | Skips
+    | Digest
+    | Checked
+    | Mismatch
+    | Full
+    | Done
+    | Peak
+    | Failed
+)
 AnyCommand = Start | Stop
 
 

@@ -24,6 +24,7 @@ from milabench_ng.records.marks import Mark
 from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.records.precision_seen import PrecisionSeen
 from milabench_ng.records.surroundings import Surroundings
+from milabench_ng.records.verified import Verified
 from milabench_ng.records.window import SliceRow, Window, WindowRule
 
 
@@ -150,6 +151,8 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     kernels: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     """What of torch's libraries worked: by what they do, such as ``attention`` (`bench.library_kernels`);
     omitted without any."""
+    verified: Verified | msgspec.UnsetType = msgspec.UNSET
+    """What was verified of its work; omitted if its workload verifies nothing."""
 
 
 class SamplingSpan(msgspec.Struct, frozen=True, kw_only=True):

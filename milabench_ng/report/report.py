@@ -18,11 +18,13 @@ from milabench_ng.analysis.scoring.scored import ScoredTest
 from milabench_ng.analysis.scoring.shared_devices import SharedDevice
 from milabench_ng.analysis.scoring.slow_devices import GpuComparison
 from milabench_ng.analysis.scoring.subsets import SubScore
+from milabench_ng.analysis.summary.answers import KnownAnswers
 from milabench_ng.analysis.summary.derived_rates import DerivedRate
 from milabench_ng.analysis.summary.marked import Marked, count_marks
 from milabench_ng.analysis.summary.summary import FailedLaunch, LaunchFlag, Summary, TestSummary
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.series import BatchSeries
+from milabench_ng.records.verified import VerifiedWork, totals
 from milabench_ng.verification.findings import Verification
 
 NOT_RECORDED = "not recorded"
@@ -82,6 +84,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What the fence is worth; empty without a baseline of the same study without it."""
     shared_devices: tuple[SharedDevice, ...] = ()
     """Runs with different numbers of tenants on each device, side by side; empty without two of them."""
+    known_answers: tuple[KnownAnswers, ...] = ()
+    """Baselines of verified work with the same software on the same kind of device."""
     choices: Choices = Choices()
     """Inputs that are not the shipped ones."""
     verification: Verification | None = None
@@ -153,6 +157,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return self.failure_rate.left
 
     @property
+    def verified(self) -> tuple[VerifiedWork, ...]:
+        """What was verified of the work of all its tests."""
+        return totals(part for row in self.summary.tests.values() for part in row.verified)
+
+    @property
+    def mismatches(self) -> int:
+        """How many results were wrong, by themselves, by a vote or by known answers."""
+        outvoted = sum(failed.cause == "mismatch" for _, failed in self.failed)
+        other = sum(len(known.other) for known in self.known_answers)
+        return max(sum(part.wrong for part in self.verified), outvoted) + other
+
+    @property
     def flags(self) -> tuple[tuple[str, LaunchFlag], ...]:
         """Every odd launch with its test."""
         return tuple((line.scored.test, flag) for line in self.lines for flag in line.row.flags)
@@ -164,9 +180,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0: all well, so far; 1: a launch failed or is left, an ended run has no valid score, a rule is broken, or the
-        bundle is damaged."""
+        """0: all well, so far; 1: a launch failed or is left, an ended run has no valid score, a rule is broken, the
+        bundle is damaged, or verified work has another result than a baseline's."""
         scores = [part.score for part in self.scored if part.score is not None]
         invalid = any(score.status == "invalid" for score in scores) and not self.summary.going_on
         broken = self.verification is not None and not self.verification.passed
-        return int(invalid or broken or bool(self.damage) or self.failure_rate.fail > 0 or self.not_tried > 0)
+        wrong = bool(self.damage) or self.mismatches > 0
+        return int(invalid or broken or wrong or self.failure_rate.fail > 0 or self.not_tried > 0)

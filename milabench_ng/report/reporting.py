@@ -28,6 +28,7 @@ from milabench_ng.analysis.scoring.slow_devices import side_by_side
 from milabench_ng.analysis.scoring.subsets import sub_scores
 from milabench_ng.analysis.scoring.weights import Weights, planned_weights
 from milabench_ng.analysis.statistics.effects import MARGIN
+from milabench_ng.analysis.summary.answers import known_answers
 from milabench_ng.analysis.summary.derived_rates import derived_rates
 from milabench_ng.analysis.summary.ending import left_pending
 from milabench_ng.analysis.summary.folder import load
@@ -223,6 +224,7 @@ def build_report(
         neighbours=(cells := slowdowns(summary.tests)),
         lost_cells=lost_cells(summary.tests),
         fence_gains=fence_gains(cells, _unfenced(summary, [other for _, other in baselines])),
+        known_answers=known_answers(summary, baselines),
         shared_devices=shared_devices([summary, *(other for _, other in baselines)]),
     )
 

@@ -170,7 +170,7 @@ def test_a_test_is_known_by_the_name_that_reports_print() -> None:
         whole.select(["p.loader"])
 
 
-OVER_SEVERAL = ("scaling", "collectives", "dlrm", "llm_fsdp", "cv_train_ddp")
+OVER_SEVERAL = ("scaling", "collectives", "burn_links", "dlrm", "llm_fsdp", "cv_train_ddp")
 """Workloads of one launch over several devices."""
 
 

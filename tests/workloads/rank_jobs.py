@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ from recording import Recording, bench_on
 from torch.nn.parallel import DistributedDataParallel
 
 from milabench_ng.datasets.tables.clicks import Clicks
-from milabench_ng.model.events import Done, Loss, Slice
+from milabench_ng.model.events import Checked, Done, Loss, Mismatch, Slice
 from milabench_ng.workloads.cv.cv_train_ddp import cv_train_ddp
 from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
 from milabench_ng.workloads.modern.collectives import collectives
 from milabench_ng.workloads.modern.dlrm import dlrm
+from milabench_ng.workloads.stress.burn_links import burn_links
 
 SMALL_DLRM = {
     "batch_size": 16,
@@ -44,6 +46,36 @@ def messages(steps: int, rank: int) -> Recording:
 def talk(rank: int) -> tuple[int, list[dict[str, float]]]:
     channel = messages(2, rank)
     return channel.one(Done).count, [event.notes for event in channel.all(Slice)]
+
+
+def travelling(steps: int, rank: int) -> tuple[int, list[tuple[str, int]], Checked]:
+    channel = Recording(last=steps)
+    bench = bench_on(channel)
+    bench.rank = rank
+    burn_links(bench, mib=1, pulse_hz=0.0)
+    found = [(one.what, one.check) for one in channel.all(Mismatch)]
+    return channel.one(Done).count, found, channel.all(Checked)[-1]
+
+
+def travel(rank: int) -> tuple[int, list[tuple[str, int]], Checked]:
+    """Words go from rank to rank, and nothing happens to them."""
+    return travelling(2, rank)
+
+
+def damage(rank: int) -> tuple[int, list[tuple[str, int]], Checked]:
+    """A bit of what rank 1 receives first, in the second step, has flipped: it is of rank 0's words."""
+    exchange, count = dist.all_to_all_single, itertools.count()
+
+    def badly(out: torch.Tensor, sent: torch.Tensor) -> None:
+        exchange(out, sent)
+        if next(count) == 16 and rank == 1:
+            out[0, 5] ^= 1 << 40
+
+    dist.all_to_all_single = badly  # type: ignore[assignment]
+    try:
+        return travelling(3, rank)
+    finally:
+        dist.all_to_all_single = exchange
 
 
 def lie(rank: int) -> None:

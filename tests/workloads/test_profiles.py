@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -40,6 +41,7 @@ FIELD_SUITES = (
     "modern",
     "modern-lite",
     "procurement",
+    "stress",
     "unet3d",
 )
 """Suites other than that of 2020, whose scores rest on a reference, not on the weights of 2020."""
@@ -153,6 +155,27 @@ def test_models_of_modern_lite_fit_into_8_gib() -> None:
             keys = {one.name for one in msgspec.structs.fields(Dimensions)} & {*entry.arguments}
             size = msgspec.convert({**defaults, **{key: entry.arguments[key] for key in keys}}, Dimensions)
             assert 16 * size.parameters() < 4 * GIB, name
+
+
+@pytest.mark.parametrize(
+    ("kind", "capability", "count", "planned"),
+    [
+        ("gpu", 9.0, 8, "bf16 fp8 tf32 memory bus pulse links collectives cpu ram disk"),
+        ("gpu", 8.0, 1, "bf16 tf32 memory bus pulse cpu ram disk"),
+        ("gpu", 7.5, 1, "memory bus cpu ram disk"),
+        ("cpu", None, 2, "cpu ram disk"),
+    ],
+)
+def test_stress_is_planned_as_far_as_the_devices_can(
+    kind: Literal["gpu", "cpu"], capability: float | None, count: int, planned: str
+) -> None:
+    profile = read_profile(ROOT / "profiles" / "stress.json")
+    options = {name: ResolvedOptions({}) for name in profile.tests}
+    devices = [
+        Device(index=at, kind=kind, uuid=f"GPU-{at}" if kind == "gpu" else None, capability=capability or msgspec.UNSET)
+        for at in range(count)
+    ]
+    assert make_plan(profile, options, devices, 1).labels == tuple(f"stress.{name}" for name in planned.split())
 
 
 def test_smoke_touches_every_workload_of_the_standard_suite(catalogue: Catalogue) -> None:

@@ -245,6 +245,8 @@ def _failure(record: Record, perf: float) -> tuple[str | None, str]:
     failure = record.mnb.failure
     if failure is not None:
         return failure.cause, failure.detail
+    if any(rank.verified.wrong for rank in record.mnb.ranks if rank.verified):
+        return "mismatch", "a result is not the one that it must be"
     if not record.success:
         return "exit", "the record says that the launch failed, but not why"
     bad = [name for name, value in record.metrics.items() if value is None]

@@ -12,6 +12,7 @@ from milabench_ng.analysis.conditions.condition import worst
 from milabench_ng.analysis.launch.bottleneck import Bottleneck
 from milabench_ng.analysis.launch.host_paces import paces
 from milabench_ng.analysis.statistics.intervals import session_stat
+from milabench_ng.analysis.summary.answers import answers
 from milabench_ng.analysis.summary.company import company_of, pressing_of
 from milabench_ng.analysis.summary.ending import between_sessions, interrupted, left_s
 from milabench_ng.analysis.summary.energy import energies, idle_w, run_kwh
@@ -70,6 +71,7 @@ from milabench_ng.records.reading import Problem
 from milabench_ng.records.record import Mnb, Rank
 from milabench_ng.records.retried import Good, Tried, made_up_for, superseded
 from milabench_ng.records.separate_sessions import session_at, session_starts
+from milabench_ng.records.verified import totals
 from milabench_ng.records.work import Work
 
 
@@ -101,6 +103,7 @@ def summarise(folder: ReducedFolder) -> Summary:
     rows, runs = grouped(results, lambda result: result.label), runs_of(results)
     promised = Counter(launch.label for launch in planned.values())
     together = side_by_side(folder.manifests)
+    keys = {manifest.run_id: manifest.software_key for manifest in folder.manifests}
     noted = {(one.label, one.job_id): one.file for one in recorded(folder.events) if one.cause not in NOT_TRIED}
     return Summary(
         suite=named_suite(folder),
@@ -136,6 +139,7 @@ def summarise(folder: ReducedFolder) -> Summary:
                     folder.going_on,
                     together[label] or devices,
                     noted,
+                    keys,
                 ),
                 company=company.get(label),
                 company_units={name: units[name] for name in company.get(label) or () if name in units},
@@ -278,10 +282,12 @@ def _test(
     going_on: bool,
     devices: int,
     noted: Mapping[LaunchKey, str],
+    keys: Mapping[str, str],
 ) -> TestSummary:
     """Summarise one row of a folder of ``runs``.
 
-    ``noted``: the files in which the ledger says that launches have their results.
+    ``noted``: the files in which the ledger says that launches have their results. ``keys``: the software key of each
+    run, by id.
     """
     earlier = measured_again(results)
     kept = [result for result in results if result not in earlier]
@@ -331,6 +337,8 @@ def _test(
         wait_share=mean(waits) if waits else None,
         latency=Latency.of(latency.merged(result.latencies for result in good)),
         notes=_notes(good),
+        verified=totals(rank.verified for mnb in ours for rank in mnb.ranks if rank.verified),
+        answers=answers(good, keys),
         steps=_steps([result.steps for result in good if result.steps is not None]),
         items_per_step=mean(of_steps) if of_steps else None,
         started_utc=min((mnb.started_utc for mnb in ours), default=None),

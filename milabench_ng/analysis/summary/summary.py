@@ -25,6 +25,7 @@ from milabench_ng.records.ledger import NOT_TRIED
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.reading import Problem
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
+from milabench_ng.records.verified import VerifiedWork
 from milabench_ng.records.work import Work
 
 SUMMARY_SCHEMA = 2
@@ -266,6 +267,10 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """None except for inference."""
     notes: dict[str, Amount] = {}
     """What its workload noted of its steps, for the formulas of derived units: means per step and launch, by name."""
+    verified: tuple[VerifiedWork, ...] = ()
+    """What was verified of the work of all its launches, also of those that failed; empty if it verifies nothing."""
+    answers: dict[str, str] = {}
+    """The result of the first step of work that is verified, by all that decides it (`analysis.summary.answers`)."""
     steps: StepTally | None = None
     """None if not recorded."""
     items_per_step: Amount | None = None

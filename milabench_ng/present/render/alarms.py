@@ -10,7 +10,8 @@ from milabench_ng.analysis.scoring.failure_rate import FAILURE_LIMIT
 from milabench_ng.analysis.scoring.score import Score
 from milabench_ng.analysis.scoring.scored import ONE_AFTER_ANOTHER
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
-from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.analysis.summary.summary import Summary, name_of_row
+from milabench_ng.model.plain import plain
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import counted, format_seconds
 from milabench_ng.present.render.cells import Fact, brief, covered, device_word
@@ -22,6 +23,8 @@ _NO_PLAN = (
     "there is no run.json, so it is unknown what was planned and whether the results are comparable. Give the whole "
     "result folder"
 )
+_NAMED = 4
+"""How many launches with wrong results are named; the rest are counted."""
 
 
 def alarms(report: Report) -> tuple[Fact, ...]:
@@ -68,11 +71,28 @@ def _run(report: Report) -> Iterator[Fact]:
         yield Fact("RULES BROKEN", found.sentence, "bad")
     for doubt in found.doubts if found is not None else ():
         yield Fact("doubt", f"{doubt.title}: {doubt.reasons[0]}; {doubt.ask}", "fair")
+    yield from _mismatches(report)
     yield from _failures(report)
     if report.unplanned:
         yield Fact("NO PLAN", _NO_PLAN, "fair")
     if report.summary.going_on:
         yield Fact("running", _progress(report.summary), "fair")
+
+
+def _mismatches(report: Report) -> Iterator[Fact]:
+    """Results that are not what they must be, with their devices."""
+    found = [(test, failed.detail) for test, failed in report.failed if failed.cause == "mismatch"]
+    for test, detail in found[:_NAMED]:
+        yield Fact("MISMATCH", f"{name_of_row(test)}: {plain(detail)}", "bad")
+    if len(found) > _NAMED:
+        yield Fact("MISMATCH", f"in {counted(len(found) - _NAMED, 'more launch')}", "bad")
+    for known in report.known_answers:
+        if known.other:
+            rows = ", ".join(map(name_of_row, known.other))
+            text = (
+                f"{rows}: another result than in {plain(known.name)}, from the same work, software and kind of device"
+            )
+            yield Fact("MISMATCH", text, "bad")
 
 
 def _marks(report: Report) -> Iterator[Fact]:

@@ -23,12 +23,14 @@ from milabench_ng.analysis.scoring.subsets import OF_GROUP
 from milabench_ng.analysis.statistics.effects import unusual
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.alarms import alarms
+from milabench_ng.present.render.answer import Answer
 from milabench_ng.present.render.cells import Fact, Tone, brief, covered, device_word, four_digits, money, unit_told
 from milabench_ng.present.render.columns import span
 from milabench_ng.present.render.energy_told import points_per_kwh
 from milabench_ng.present.render.look_at import look_at
 from milabench_ng.present.render.next_step import next_step
 from milabench_ng.present.render.ratio_statements import span_of_money, why_no_ratio
+from milabench_ng.present.render.stress_answers import stress_answers
 from milabench_ng.report.report import NOT_RECORDED, Report
 
 NO_POINTS = "no score: only some tests ran"
@@ -37,19 +39,6 @@ _BOUND_BY = "bound by "
 BY_BOTTLENECK = "By bottleneck"
 DETAILS = "details"
 """The line with the command that prints everything."""
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one question; the first part is what one looks for."""
-
-    name: str
-    parts: tuple[str, ...]
-    tone: Tone = "plain"
-
-    @property
-    def fact(self) -> Fact:
-        """The answer as one statement."""
-        return Fact(self.name, "   ".join(self.parts), self.tone)
 
 
 class KindRatio(msgspec.Struct, frozen=True):
@@ -124,6 +113,7 @@ def _answers(report: Report) -> Iterator[Answer]:
         yield Answer(
             name="Isolation benefit", parts=(f"{worth.value:.2f}x{_times(worth)}", counted(worth.cells, "test"))
         )
+    yield from stress_answers(report)
     yield _valid(report)
 
 

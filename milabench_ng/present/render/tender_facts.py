@@ -10,8 +10,8 @@ from milabench_ng.analysis.statistics.intervals import RANKED_FROM, SESSIONS_FRO
 from milabench_ng.analysis.summary.marked import Marked
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.model.shipped import names
+from milabench_ng.present.render.answer import Answer
 from milabench_ng.present.render.cells import Fact, figure
-from milabench_ng.present.render.first_screen import Answer
 from milabench_ng.present.render.ratio_statements import span_of_money
 from milabench_ng.tender.leave_one_out import LeaveOneOut
 from milabench_ng.tender.stability import Stability

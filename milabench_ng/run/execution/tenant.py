@@ -21,6 +21,7 @@ from milabench_ng.model import events
 from milabench_ng.model.bounds import LARGEST
 from milabench_ng.model.events import (
     AnyEvent,
+    Checked,
     Command,
     Digest,
     Done,
@@ -30,6 +31,7 @@ from milabench_ng.model.events import (
     GradientNorm,
     Lines,
     Loss,
+    Mismatch,
     Peak,
     Phase,
     Ready,
@@ -38,6 +40,7 @@ from milabench_ng.model.events import (
 )
 from milabench_ng.model.files import LARGE, MIB
 from milabench_ng.model.plan import Launch
+from milabench_ng.records.verified import MOST_TOLD, Mismatched
 from milabench_ng.records.window import SliceRow
 from milabench_ng.run.execution.logs import Log
 from milabench_ng.run.execution.starting import StartedWorker, Starter
@@ -72,6 +75,10 @@ class RankLog:
     skips: list[Skips] = dataclasses.field(default_factory=list)
     """One entry after each slice, and one at the end."""
     digests: dict[str, str] = dataclasses.field(default_factory=dict)
+    checked: Checked | None = None
+    """What it had verified of its work when it last told."""
+    mismatches: list[Mismatched] = dataclasses.field(default_factory=list)
+    """The first of them."""
     phases: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -263,6 +270,11 @@ class Tenant:
                 rank.skips.append(event)
             case Digest():
                 rank.digests[str(event.step)] = event.sha256
+            case Checked():
+                rank.checked = event
+            case Mismatch():
+                if len(rank.mismatches) < MOST_TOLD:
+                    rank.mismatches.append(Mismatched(event.what, event.check, event.time_s))
             case Full():
                 rank.full_s = event.time_s
                 if all(other.full_s for other in self.ranks) and not self.full.done():

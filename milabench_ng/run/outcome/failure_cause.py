@@ -8,7 +8,7 @@ import msgspec
 
 from milabench_ng.fence import isolation_check as fence_evidence
 from milabench_ng.fence.entry import EXIT_REFUSED
-from milabench_ng.model.events import Failed
+from milabench_ng.model.events import Checked, Failed
 from milabench_ng.records.record import Failure
 from milabench_ng.records.window import MIN_STEPS, Window
 from milabench_ng.run.execution.group_evidence import GroupEvidence
@@ -33,6 +33,10 @@ class LaunchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What kept it from working, if that was mnb itself."""
     broken_protocol: str
     failures: Sequence[Failed]
+    device_names: Sequence[str] = ()
+    """Those of the ranks, in words."""
+    start_s: float | None = None
+    """When it began to work (monotonic)."""
 
 
 def judge(
@@ -47,7 +51,8 @@ def judge(
     outside = ("isolation_lost", "oom", "host_oom", "pids_limit")
     if by_fence and by_fence.cause in outside:
         return by_fence
-    return outcome.device or _by_orchestrator(outcome) or _by_worker(outcome) or by_fence or _by_numbers(outcome, ranks)
+    wrong = outcome.device or _by_verified_work(outcome, ranks)
+    return wrong or _by_orchestrator(outcome) or _by_worker(outcome) or by_fence or _by_numbers(outcome, ranks)
 
 
 def _by_fence(seen: GroupEvidence, limit_bytes: int, outcome: LaunchOutcome) -> Failure | None:
@@ -68,6 +73,26 @@ def _by_fence(seen: GroupEvidence, limit_bytes: int, outcome: LaunchOutcome) -> 
         lost=lost,
     )
     return Failure(cause=verdict.cause, detail=verdict.detail) if verdict else None
+
+
+def _by_verified_work(outcome: LaunchOutcome, ranks: Sequence[RankLog]) -> Failure | None:
+    """A result that was not the one that it must be, on the first device that had one, however the launch ended."""
+    for number, rank in enumerate(ranks):
+        seen = rank.checked
+        if seen is not None and seen.wrong:
+            told = _mismatches(seen, rank, outcome.start_s)
+            return Failure(cause="mismatch", detail=f"{outcome.device_names[number]}: {told}")
+    return None
+
+
+def _mismatches(seen: Checked, rank: RankLog, start_s: float | None) -> str:
+    """``"2 of 1,204 results are wrong, the first (product, check 12) 34.2 s after the start"``."""
+    told = f"{seen.wrong:,} of {seen.checks:,} results {'is' if seen.wrong == 1 else 'are'} wrong"
+    if not rank.mismatches:
+        return told
+    first = rank.mismatches[0]
+    when = "" if start_s is None else f" {first.time_s - start_s:.1f} s after the start"
+    return f"{told}, the first ({first.what}, check {first.check}){when}"
 
 
 def _by_orchestrator(outcome: LaunchOutcome) -> Failure | None:

@@ -29,6 +29,7 @@ from milabench_ng.run.execution.tenant import Tenant
 from milabench_ng.run.outcome.failure_cause import LaunchOutcome, judge
 from milabench_ng.run.outcome.observation import Observation
 from milabench_ng.run.outcome.run_context import RunContext
+from milabench_ng.run.outcome.votes import Ballot, outvoted
 from milabench_ng.run.persistence.run_progress import BatchWork
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 from milabench_ng.telemetry.recorder import Recorder
@@ -65,7 +66,38 @@ def observe(observed: BatchObservation, context: RunContext) -> list[Observation
     for tenant in tenants:
         _note_readers(tenant, observed.runner)
     failures = {tenant.launch.job_id: _failure(tenant, observed, context) for tenant in tenants}
+    for job_id, why in outvoted(_ballots(tenants, context)).items():
+        failures[job_id] = failures[job_id] or Failure(cause="mismatch", detail=why)
     return [_seen(tenant, observed, failures, context) for tenant in tenants if tenant.launch in observed.work.wanted]
+
+
+def _ballots(tenants: Iterable[Tenant], context: RunContext) -> list[Ballot]:
+    """The results of all processes that verify their work."""
+    found = []
+    for tenant in tenants:
+        launch = tenant.launch
+        for number, rank in enumerate(tenant.ranks):
+            if rank.checked is not None:
+                name = context.facts.planned.devices[launch.slot_ids[number]].name
+                threads = rank.entered.torch_threads if rank.entered else 0
+                work = tuple(sorted((option, str(value)) for option, value in launch.arguments.items()))
+                found.append(
+                    Ballot(
+                        job_id=launch.job_id,
+                        device=_device_in_words(launch.slot_ids[number], context),
+                        alike=(launch.workload, work, number, name, threads),
+                        digests=rank.digests,
+                    )
+                )
+    return found
+
+
+def _device_in_words(slot: str, context: RunContext) -> str:
+    """``"GPU 3 (NVIDIA H200, GPU-1234)"``, ``"CPU partition 0"``."""
+    device = context.facts.planned.devices[slot]
+    if device.uuid is None:
+        return f"CPU partition {slot}"
+    return f"GPU {slot} ({device.name}, {device.uuid})"
 
 
 def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
@@ -97,6 +129,8 @@ def _failure(tenant: Tenant, observed: BatchObservation, context: RunContext) ->
         device=_device(tenant, observed, context),
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,
+        device_names=[_device_in_words(slot, context) for slot in tenant.launch.slot_ids],
+        start_s=observed.timeline.start_s,
     )
     limits = {slot: context.facts.planned.shares[slot].memory_bytes for slot in tenant.launch.slot_ids}
     found = judge(outcome, tenant.ranks, observed.runner.evidence[tenant.launch.job_id], limits)

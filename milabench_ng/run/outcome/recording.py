@@ -23,6 +23,7 @@ from milabench_ng.records.record import (
     Timing,
     timing_name,
 )
+from milabench_ng.records.verified import Verified
 from milabench_ng.records.window import SliceRow, Window, backlog_edges
 from milabench_ng.run.execution.tenant import RankLog
 from milabench_ng.run.outcome.marking import marks
@@ -191,6 +192,22 @@ def _rank(facts: SessionFacts, seen: Observation, number: int, rank: RankLog) ->
         torch_threads=rank.entered.torch_threads if rank.entered else None,
         peak_device_bytes=rank.done.peak_device_bytes if rank.done else None,
         kernels=(rank.done.kernels if rank.done else None) or msgspec.UNSET,
+        verified=_verified(rank),
+    )
+
+
+def _verified(rank: RankLog) -> Verified | msgspec.UnsetType:
+    """What it verified of its work."""
+    seen = rank.checked
+    if seen is None:
+        return msgspec.UNSET
+    return Verified(
+        unit=seen.unit,
+        values=seen.values,
+        checks=seen.checks,
+        work=seen.work,
+        wrong=seen.wrong,
+        first=tuple(rank.mismatches),
     )
 
 
