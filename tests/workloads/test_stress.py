@@ -190,6 +190,16 @@ def field_trial(moments: random.Random) -> tuple[str, bool]:
     return "memory", bool(field.wrong())
 
 
+def test_changes_of_a_row_up_and_down_do_not_cancel_out() -> None:
+    chain = Chain(CPU, 64, 1)
+    matrix = torch.randn(64, 64)
+    known = chain.digest(matrix)
+    words = matrix.view(torch.int32)
+    words[5, 7] += 1
+    words[5, 9] -= 1
+    assert chain.digest(matrix) != known
+
+
 @pytest.mark.timeout(300)
 def test_of_ten_thousand_flips_at_least_99_percent_are_found() -> None:
     """All of memory and inputs. Of products, those are missed that change a value by its last bit or less.

@@ -30,7 +30,8 @@ class Chain:
         self.start = (torch.randn(side, side, device=device) * self.spread).to(self.dtype)
         self.factor = (torch.randn(side, side, device=device) * self.factor_spread()).to(self.dtype)
         self._turns = [torch.empty_like(self.start) for _ in range(2)]
-        self._weights = torch.arange(side, device=device).mul_(2).add_(1)
+        words = side * self.start.element_size() // 4
+        self._weights = torch.randint(-(1 << 62), 1 << 62, (words,), device=device).mul_(2).add_(1)
 
     def factor_spread(self) -> float:
         """The standard deviation of the factor's values: a product then has the spread of what it multiplied."""
@@ -51,8 +52,12 @@ class Chain:
         return current
 
     def digest(self, matrix: Tensor) -> Tensor:
-        """The sum of all words, modulo 2^64, with an odd factor for each row: int64 [1]. It reads the memory once."""
-        return (matrix.view(torch.int32).sum(1, dtype=torch.int64) * self._weights).sum(0, keepdim=True)
+        """The sums of all columns, each times a random odd number, modulo 2^64: int64 [1]. It reads the memory once.
+
+        An error stays in its row, where it changes the last bits of many values up and down. In a sum of the row they
+        would often cancel out.
+        """
+        return (matrix.view(torch.int32).sum(0, dtype=torch.int64) * self._weights).sum(0, keepdim=True)
 
     def inputs(self) -> Tensor:
         """Digests of both matrices that all laps begin with: int64 [2]."""
