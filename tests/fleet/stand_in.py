@@ -67,7 +67,8 @@ class StandIn(msgspec.Struct, frozen=True):
 
     def over_the_network(self, there: Path, fleet: Path) -> tuple[str, ...]:
         """Options of `mnb fleet run` for nodes that have it, work in ``there``, and meet."""
-        return ("--mnb", self.command, "--node-folder", str(there), "-o", str(fleet), "--network", "--over-nodes")
+        brief = ("--network", "--over-nodes", "--jobs", "--window 1")
+        return ("--mnb", self.command, "--node-folder", str(there), "-o", str(fleet), *brief)
 
     @property
     def command(self) -> str:

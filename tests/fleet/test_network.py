@@ -464,6 +464,10 @@ def test_a_fleet_whose_nodes_have_still_to_meet_is_undecided(
     (folder / FLEET_MANIFEST).write_bytes(encode_fleet_manifest(asked))
     assert call(("report", str(folder))) == 3
     assert "nodes have still to meet (screen, retest): mnb fleet resume" in capsys.readouterr().out
+    call(("fleet", "status", str(folder)))
+    *_, met, following = capsys.readouterr().out.splitlines()
+    assert met.split(maxsplit=1) == ["network", "nodes have still to meet (screen, retest)"]
+    assert following.split(maxsplit=1) == ["next", f"mnb fleet resume {folder}"]
 
 
 def test_a_node_that_is_screened_after_a_meeting_has_all_meet_again(tmp_path: Path) -> None:

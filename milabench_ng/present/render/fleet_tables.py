@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from milabench_ng.fleet.burn_in import burn_in
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.manifest import ADOPT_AGAIN, ADOPTED
+from milabench_ng.fleet.network.meetings import meetings_left
 from milabench_ng.fleet.nodes import SCREEN
 from milabench_ng.fleet.retesting import missing_nodes
 from milabench_ng.model.plain import plain
@@ -40,7 +41,10 @@ def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
     count = len(found.manifest.nodes)
     told = [("fleet", plain(found.path)), ("complete", f"{count - len(missing)} of {counted(count, 'node')}")]
     told += [("burn-in", line) for line in _burn_in(found)]
-    if missing and not found.going_on:
+    unmet = meetings_left(found)
+    if unmet:
+        told.append(("network", f"nodes have still to meet ({', '.join(unmet)})"))
+    if (missing or unmet) and not found.going_on:
         again = f"mnb fleet resume {shlex.quote(plain(found.path))}"
         told.append(("next", ADOPT_AGAIN if found.manifest.launcher == ADOPTED else again))
     parts: tuple[Part, ...] = (*([nodes] if rows else []), facts("", told))
