@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from cyclopts import Parameter
 
 from milabench_ng.cli.named_files import RulesFile, WeightsPath
-from milabench_ng.cli.node_options import NodeOptions, not_negative
+from milabench_ng.cli.node_options import NodeOptions, lasting_rule, not_negative
 from milabench_ng.cli.options import (
     FAILURES,
     MEASURING,
@@ -54,6 +55,7 @@ def jobs(
     session_gap: Annotated[str | None, REPEATS] = None,
     target_ci: Annotated[Fraction | None, REPEATS] = None,
     budget: Annotated[str | None, REPEATS] = None,
+    lasting: Annotated[str | None, Parameter(name="--for", group=REPEATS.group)] = None,
     order: Annotated[Order | None, ORDER] = None,
     nonce: Annotated[str | None, ORDER] = None,
     neighbors: Annotated[Several, ORDER] = (),
@@ -84,6 +86,9 @@ def jobs(
         for ±2%. --repeat is the upper limit. Tender rules may refuse this and --budget (stopping).
     budget
         Stop before a repeat that would finish after this time, such as 30min. At least one repeat runs.
+    lasting
+        Let each launch work this long, such as 30min, and average over its last seconds. The report compares the last
+        ten minutes with the first.
     sessions
         Repeat the run this many times, each with new processes and new isolation. Sessions without --session-gap count
         as one. With 3 or more that are 6 h apart, intervals also cover other days.
@@ -112,9 +117,22 @@ def jobs(
         With --resume: continue although the node, software or isolation differs, and record it. May be repeated.
     """
     if resume is not None:
-        given = (flags, name, repeat, target_ci, budget, sessions, session_gap, order, nonce, neighbors, dry_run)
-        usual = ((), (), 1, None, None, 1, None, None, None, (), False)
-        if given != usual or node != NodeOptions(spool=node.spool):
+        given = (
+            flags,
+            name,
+            repeat,
+            target_ci,
+            budget,
+            lasting,
+            sessions,
+            session_gap,
+            order,
+            nonce,
+            neighbors,
+            dry_run,
+        )
+        usual = ((), (), 1, None, None, None, 1, None, None, None, (), False)
+        if given != usual or lasting is not None or node != NodeOptions(spool=node.spool):
             raise InputError(NOT_AGAIN)
         return go_on(resume, profile, retry, accept_difference, node.spool, weights, rules)
     _refuse_loose(flags, name)
@@ -138,6 +156,7 @@ def jobs(
         stopping=_stopping(target_ci, budget),
         sessions=sessions,
         session_gap_s=parse_seconds(session_gap, "--session-gap") if session_gap else 0.0,
+        rule=asked.rule if lasting is None else lasting_rule(asked.rule, parse_seconds(lasting, "--for")),
         flags=flags,
         order=order or ("random" if nonce is not None else "interleaved"),
         nonce=secrets.token_hex(8) if order == "random" and nonce is None else nonce,

@@ -216,3 +216,10 @@ def window_rule(seconds: float | None) -> WindowRule:
         settle_s=MEASURED_BY.settle_s * part,
         margin_s=MEASURED_BY.margin_s * part,
     )
+
+
+def lasting_rule(rule: WindowRule, seconds: float) -> WindowRule:
+    """The rule of launches that work for so many ``seconds``: all of them before the window are for settling."""
+    if seconds < rule.total_s:
+        raise InputError(f"--for: a launch works for at least {rule.total_s:g} s anyway, got {seconds:g} s")
+    return msgspec.structs.replace(rule, settle_s=seconds - rule.length_s - rule.margin_s)

@@ -18,6 +18,7 @@ from milabench_ng.model.plan import Device, Launch, Role
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.edge import Edge
 from milabench_ng.records.batch_search import BatchSearch
+from milabench_ng.records.endurance import Endurance
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation
 from milabench_ng.records.marks import Mark
@@ -223,6 +224,10 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     gpu_load: dict[str, list[tuple[Moment, Amount]]] | msgspec.UnsetType = msgspec.UNSET
     """Samples from start to stop, by GPU: time (monotonic) and utilisation, 0 to 1; omitted without any."""
     sampled: SamplingSpan | None
+    power_fraction: dict[str, Amount] | msgspec.UnsetType = msgspec.UNSET
+    """Mean power of each GPU in the window as a part of the limit in force, by slot; omitted if unknown."""
+    endurance: Endurance | msgspec.UnsetType = msgspec.UNSET
+    """Both ends of a launch that was to work for long (``--for``); omitted for others."""
     failure: Failure | None
     exit_status: int | None
     """0 to 255, or the negative number of the signal."""

@@ -87,7 +87,7 @@ def test_options_that_belong_together_are_a_group(page) -> None:  # type: ignore
     whole = page("jobs --help-all")
     repeats = whole[whole.index("Repeats:") + 1 :]
     options = [line.split()[0] for line in repeats[: repeats.index("")] if line.startswith("  --")]
-    assert options == ["--sessions", "--session-gap", "--target-ci", "--budget"]
+    assert options == ["--sessions", "--session-gap", "--target-ci", "--budget", "--for"]
 
 
 def test_a_page_names_choices_and_defaults_that_say_something(page) -> None:  # type: ignore[no-untyped-def]

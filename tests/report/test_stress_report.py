@@ -127,7 +127,31 @@ def test_answers_of_other_software_devices_or_seeds_are_not_compared(tmp_path: P
     assert report.mismatches == 0
 
 
+def test_the_power_that_was_reached_and_the_last_minutes_are_told(tmp_path: Path) -> None:
+    def spread(mean: float) -> dict[str, Any]:
+        return {"n": 1200, "min": mean, "mean": mean, "max": mean, "span_s": 600.0}
+
+    def lasted(mnb: dict[str, Any]) -> None:
+        device = mnb["launch"]["devices"][0]
+        mnb["power_fraction"] = {str(device): 0.99 - 0.02 * device if mnb["label"] == "stress.burn" else 0.6}
+        ends = {"first": (100.0, 1455.0, 61.0), "last": (98.0 if device else 99.9, 1440.0, 66.0)}
+        mnb["endurance"] = {
+            name: {
+                "start_s": at,
+                "end_s": at + 600,
+                "rate": rate,
+                "telemetry": {f"gpu:GPU-{device}": {"sm_clock_mhz": spread(clock), "temperature_c": spread(heat)}},
+            }
+            for at, (name, (rate, clock, heat)) in zip((1002.0, 2200.0), ends.items(), strict=True)
+        }
+
+    found = answers(make_report(folder(tmp_path / "run", lasted)))
+    assert found["Burned"] == ("97% of the power limit in burn, on the GPU that took least",)
+    told = "burn -2.0% (GPU 1), SM clock 1455 to 1440 MHz, 61 to 66 °C; 10.0 min each"
+    assert found["Last vs first"] == (told, "most of 2 tests")
+
+
 def test_a_run_that_verifies_nothing_says_nothing_of_it(tmp_path: Path) -> None:
     make_records.write_run(tmp_path / "run", make_records.plan("quick", {"vae": PER_GPU}, 2, 1))
     found = answers(make_report(tmp_path / "run"))
-    assert "Verified" not in found
+    assert {"Verified", "Burned", "Last vs first"} & found.keys() == set()

@@ -47,6 +47,7 @@ from milabench_ng.analysis.summary.repeats import (
     sessions_by_repeat,
     stat_of,
 )
+from milabench_ng.analysis.summary.stress import power_fraction, worst_drift
 from milabench_ng.analysis.summary.summary import (
     FailedLaunch,
     Latency,
@@ -338,6 +339,8 @@ def _test(
         latency=Latency.of(latency.merged(result.latencies for result in good)),
         notes=_notes(good),
         verified=totals(rank.verified for mnb in ours for rank in mnb.ranks if rank.verified),
+        power_fraction=power_fraction(one.mnb for one in good if one.mnb is not None),
+        drift=worst_drift(one.mnb for one in good if one.mnb is not None),
         answers=answers(good, keys),
         steps=_steps([result.steps for result in good if result.steps is not None]),
         items_per_step=mean(of_steps) if of_steps else None,

@@ -16,6 +16,7 @@ from milabench_ng.analysis.conditions.condition import Condition
 from milabench_ng.analysis.launch.bottleneck import Bottleneck
 from milabench_ng.analysis.launch.host_paces import Paces
 from milabench_ng.analysis.statistics.intervals import LogStat
+from milabench_ng.analysis.summary.stress import Drift
 from milabench_ng.model.bounds import Amount, Latencies, Utc
 from milabench_ng.model.profile import suite_of
 from milabench_ng.model.stats import mean, population_std
@@ -269,6 +270,10 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What its workload noted of its steps, for the formulas of derived units: means per step and launch, by name."""
     verified: tuple[VerifiedWork, ...] = ()
     """What was verified of the work of all its launches, also of those that failed; empty if it verifies nothing."""
+    power_fraction: Amount | None = None
+    """The part of the power limit that its GPU reached that reached least; None if unknown."""
+    drift: Drift | None = None
+    """The launch whose rate fell most from its first minutes to its last; None if none was to work for long."""
     answers: dict[str, str] = {}
     """The result of the first step of work that is verified, by all that decides it (`analysis.summary.answers`)."""
     steps: StepTally | None = None

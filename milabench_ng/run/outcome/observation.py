@@ -12,6 +12,7 @@ from milabench_ng.model.plan import Launch
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.storage import Storage
 from milabench_ng.records.batch_search import BatchSearch
+from milabench_ng.records.endurance import Endurance
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.isolation import Isolation, Share
 from milabench_ng.records.record import Data, Failure, Gauge, Gauge2020, Neighbours, SamplingSpan
@@ -80,6 +81,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     gpu_load: dict[str, list[tuple[float, float]]]
     """Times and utilisation, 0 to 1, of each GPU from start to stop."""
     sampled: SamplingSpan
+    endurance: Endurance | None = None
+    """Both ends of a launch that was to work for long."""
     sampler_problem: str = ""
     """Why the sampler gives no more samples."""
     foreign_cpu: float | None = None

@@ -16,6 +16,7 @@ from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.faults import device_fault
 from milabench_ng.node.foreign_load import foreign_share
 from milabench_ng.records.batch_search import BatchSearch
+from milabench_ng.records.endurance import Endurance, part, parts_of
 from milabench_ng.records.host_pace import HostPace
 from milabench_ng.records.record import ConcurrentLaunch, Data, Failure, Neighbour, Neighbours, SamplingSpan
 from milabench_ng.records.series import BatchSeries
@@ -216,10 +217,25 @@ def _seen(
             interval_s=INTERVAL_S,
             dropped=recorder.dropped(start_s, stop_s),
         ),
+        endurance=_endurance(tenant, observed, context),
         sampler_problem=context.sampler.problem,
         foreign_cpu=_foreign_cpu(observed.runner.tenants, recorder, window) if window else None,
         paused_s=sum(pause.length_s for pause in observed.runner.pauses),
     )
+
+
+def _endurance(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Endurance | None:
+    """Both ends of the launch, if it was to work for long."""
+    timeline, planned = observed.timeline, context.facts.planned
+    if timeline.start_s is None or timeline.stop_s is None:
+        return None
+    ends = parts_of(timeline.start_s, timeline.stop_s, planned.rule)
+    uuids = [planned.devices[slot].uuid for slot in tenant.launch.slot_ids]
+    keys: list[tuple[SourceName, str]] = [("gpu", uuid) for uuid in uuids if uuid]
+    recorder, slices = context.sampler.recorder, [rank.slices for rank in tenant.ranks]
+    made = [part(end, slices, recorder.telemetry(keys, end.start_s, end.end_s)) for end in ends or ()]
+    first, last = made if made else (None, None)
+    return Endurance(first=first, last=last) if first and last else None
 
 
 def series_of(observed: BatchObservation, context: RunContext) -> BatchSeries:

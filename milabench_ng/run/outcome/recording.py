@@ -29,6 +29,7 @@ from milabench_ng.run.execution.tenant import RankLog
 from milabench_ng.run.outcome.marking import marks
 from milabench_ng.run.outcome.observation import Observation, SessionFacts
 from milabench_ng.run.outcome.skipped import skipped
+from milabench_ng.telemetry.messages import telemetry_key
 
 
 def make_record(facts: SessionFacts, seen: Observation) -> Record:
@@ -156,6 +157,8 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         telemetry=seen.telemetry,
         gpu_load=seen.gpu_load or msgspec.UNSET,
         sampled=seen.sampled,
+        power_fraction=_power_fractions(facts, seen) or msgspec.UNSET,
+        endurance=seen.endurance or msgspec.UNSET,
         failure=seen.failure,
         exit_status=seen.exit_status,
         marks=marks(facts, seen),
@@ -166,6 +169,19 @@ def _xids(facts: SessionFacts, seen: Observation) -> dict[str, tuple[int, ...]]:
     """Those of its own GPUs."""
     boards = {facts.boards[slot] for slot in seen.launch.slot_ids if slot in facts.boards}
     return {board: tuple(numbers) for board, numbers in seen.xids.items() if board in boards}
+
+
+def _power_fractions(facts: SessionFacts, seen: Observation) -> dict[str, float]:
+    """The mean power of each GPU over the limit in force before the batch, by slot; none where either is unknown."""
+    found = {}
+    node = seen.conditions[0].settings
+    for slot in seen.launch.slot_ids if node else ():
+        settings = node.gpus.get(facts.boards.get(slot, "")) if node else None
+        uuid = facts.planned.devices[slot].uuid
+        power = seen.telemetry.get(telemetry_key("gpu", uuid or ""), {}).get("power_w")
+        if settings is not None and settings.enforced_power_limit_w and power is not None:
+            found[slot] = power.mean / settings.enforced_power_limit_w
+    return found
 
 
 def _phases(seen: Observation) -> dict[str, float]:

@@ -177,11 +177,23 @@ def resolve_request(request: RunRequest, catalogue: Catalogue, memory: DeviceMem
                 f"several devices, but workload {test.workload!r} runs in one process. Use per-gpu"
             )
     arguments = {name: _options(request, name, test, catalogue, memory) for name, test in tests.items()}
+    for name in tests:
+        _refuse_early_stop(request, name, arguments[name])
     for name, test in tests.items():
         data_set = catalogue.workloads[test.workload].data_set(arguments[name].arguments)
         if data_set in catalogue.broken_sets:
             raise InputError(f"{_where(request, name)}: {catalogue.broken_sets[data_set]}")
     return ResolvedRequest(request=request, catalogue=catalogue, profile=profile, tests=tests, arguments=arguments)
+
+
+def _refuse_early_stop(request: RunRequest, name: str, options: ResolvedOptions) -> None:
+    """Raise InputError for a test whose ``max_seconds`` would end it before the time that it is to work for."""
+    longest, wanted = options.arguments.get("max_seconds"), request.rule.total_s
+    if request.rule.settle_s > MEASURED_BY.settle_s and isinstance(longest, int | float) and longest <= wanted:
+        raise InputError(
+            f"{_where(request, name)}: --for asks for {wanted:g} s of work, and its max_seconds ends it after "
+            f"{longest:g} s. Add -- --max-seconds {wanted + 600:g}"
+        )
 
 
 def selected(profile: Profile, request: RunRequest) -> dict[str, Test]:
