@@ -71,6 +71,7 @@ REMOVERS = {
     "cli/run_and_report.py:execute_into_file rmtree": "made for this command, under a random name",
     "run/persistence/resuming.py:give_names unlink": f"{RESULT}: what a crash cut short",
     "records/names.py:write_temporary unlink": "a temporary name that a dead writer left, or that is not written whole",
+    "fleet/network/meetings.py:write_meeting unlink": "retests of the links, of a meeting that is held again",
     "records/names.py:give_name replace": "the temporary name becomes the final one of the same file",
     "workloads/modern/shard_files.py:save replace": "a part becomes the whole in the run's own folder",
     "datasets/conversion.py:convert_real rmtree": SET,

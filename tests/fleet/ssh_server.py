@@ -23,7 +23,9 @@ UsePAM no
 PasswordAuthentication no
 PermitRootLogin yes
 MaxStartups 1000
+SetEnv OMP_NUM_THREADS=1
 """
+"""All nodes share the CPUs of this machine."""
 _CLIENT = """\
 Host away
     HostName 127.0.0.1

@@ -63,7 +63,7 @@ def test_a_file_is_read_back_and_is_always_the_same() -> None:
     [
         (b"", "the file is empty"),
         (b"{}", "not a series"),
-        (gzip.compress(b"{}", mtime=0), "missing required field"),
+        (gzip.compress(b"{}", mtime=0), "the key 'run_id' is missing"),
         (encode_series(batch(1, 0.0))[:-9], "not a series"),
         (gzip.compress(b" " * (LARGE + 2), mtime=0), "it holds more than 64 MiB"),
     ],
