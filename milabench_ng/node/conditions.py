@@ -69,9 +69,9 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
     pages_swapped_in: int | None
     pages_swapped_out: int | None
     oom_kills: int | None
-    cpu_energy_j: float | None = None
-    """What the processor packages used since the session began, by the sampler; None if it cannot be read."""
-    wall_energy_j: float | None = None
+    cpu_energy_j: float | msgspec.UnsetType | None = msgspec.UNSET
+    """What the processor packages used since the session began, by the sampler; omitted if it cannot be read."""
+    wall_energy_j: float | msgspec.UnsetType | None = msgspec.UNSET
     """What the whole node used since then, integrated from a meter of its power."""
 
 

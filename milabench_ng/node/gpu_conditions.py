@@ -53,9 +53,9 @@ class GpuSettings(msgspec.Struct, frozen=True, kw_only=True):
     """ECC mode after the next reset."""
     mig_mode: bool | None
     persistence_mode: bool | None
-    max_pcie_generation: int | None = None
-    """What GPU and slot can do together; None in records of earlier versions, like the next."""
-    max_pcie_width: int | None = None
+    max_pcie_generation: int | msgspec.UnsetType | None = msgspec.UNSET
+    """What GPU and slot can do together; omitted in records of earlier versions, like the next."""
+    max_pcie_width: int | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class GpuLinks(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,8 +93,8 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     pcie_width: int | None
     foreign_pids: tuple[int, ...] | None
     """Compute processes that are not ours, with NVML's pids: in a container these may be the host's."""
-    links: GpuLinks | None = None
-    """None in records of earlier versions."""
+    links: GpuLinks | msgspec.UnsetType | None = msgspec.UNSET
+    """Omitted in records of earlier versions."""
 
 
 def read_gpu_settings(gpu: Gpu, reader: GpuReader) -> GpuSettings:

@@ -47,5 +47,5 @@ def test_conditions_get_the_energy_of_the_last_sample() -> None:
     with open_nvml() as nvml:
         bare = read_conditions(nvml, ())
     found = with_energy(bare, {"cpu_energy_j": 12.5, "load_1min": 1.0})
-    assert (found.host.cpu_energy_j, found.host.wall_energy_j) == (12.5, None)
+    assert (found.host.cpu_energy_j, found.host.wall_energy_j) == (12.5, msgspec.UNSET)
     assert found.utc == bare.utc

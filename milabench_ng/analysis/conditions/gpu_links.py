@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.analysis.conditions.condition import Condition, Seen, held, risen
-from milabench_ng.node.gpu_conditions import GpuLinks
+from milabench_ng.node.gpu_conditions import GpuLinks, GpuSettings
 
 
 def links(seen: Seen) -> Iterator[Condition]:
@@ -15,19 +15,20 @@ def links(seen: Seen) -> Iterator[Condition]:
     for slot, uuid in seen.gpus.items():
         own = settings.get(seen.boards.get(uuid, uuid))
         if own is not None:
-            yield from _pcie_speed(seen, slot, uuid, own.max_pcie_generation, own.max_pcie_width)
+            yield from _pcie_speed(seen, slot, uuid, own)
         states = seen.states(uuid)
-        if states is None or states[0].links is None or states[1].links is None:
-            continue
-        yield from _errors(slot, states[0].links, states[1].links, seen.between_s)
-        yield from _down(seen, slot, states[0].links, states[1].links)
+        first, last = (states[0].links, states[1].links) if states is not None else (None, None)
+        if isinstance(first, GpuLinks) and isinstance(last, GpuLinks):
+            yield from _errors(slot, first, last, seen.between_s)
+            yield from _down(seen, slot, first, last)
 
 
-def _pcie_speed(seen: Seen, slot: str, uuid: str, generation: int | None, width: int | None) -> Iterator[Condition]:
+def _pcie_speed(seen: Seen, slot: str, uuid: str, own: GpuSettings) -> Iterator[Condition]:
     """A link saves power when it is idle, so the fastest sample of the window counts."""
-    for what, quantity, most in (("generation", "pcie_generation", generation), ("width", "pcie_width", width)):
-        sampled = seen.sampled(uuid).get(quantity)
-        if sampled is not None and most is not None:
+    maxima = {"generation": own.max_pcie_generation, "width": own.max_pcie_width}
+    for what, most in maxima.items():
+        sampled = seen.sampled(uuid).get(f"pcie_{what}")
+        if sampled is not None and isinstance(most, int):
             slow = sampled.max < most
             yield Condition(kind="PCIe link", slot=slot, what=what, value=sampled.max, limit=most, beyond=slow)
 
@@ -50,8 +51,8 @@ def _errors(slot: str, first: GpuLinks, last: GpuLinks, seconds: float) -> Itera
 def _down(seen: Seen, slot: str, first: GpuLinks, last: GpuLinks) -> Iterator[Condition]:
     """Fewer than before, or than other GPUs of the node: one without any is not connected, and not compared."""
     after = seen.mnb.conditions.get("after")
-    others = [state.links.nvlinks for state in after.gpus.values() if state.links] if after is not None else []
-    compared = [count or 0 for count in others] if last.nvlinks else []
+    others = [state.links for state in after.gpus.values()] if after is not None and last.nvlinks else []
+    compared = [other.nvlinks or 0 for other in others if isinstance(other, GpuLinks)]
     most = max([first.nvlinks or 0, *compared])
     if last.nvlinks is not None and most:
         yield Condition(kind="NVLink down", slot=slot, value=last.nvlinks, limit=most, beyond=last.nvlinks < most)

@@ -158,10 +158,14 @@ def _gpus_j(edge: Conditions) -> dict[str, float | None]:
     return {uuid: None if gpu.energy_mj is None else gpu.energy_mj / 1000 for uuid, gpu in edge.gpus.items()}
 
 
+def _known(joules: float | msgspec.UnsetType | None) -> float | None:
+    return None if joules is msgspec.UNSET else joules
+
+
 _COUNTERS: dict[str, Callable[[Conditions], Mapping[str, float | None]]] = {
     "GPU": _gpus_j,
-    "CPU": lambda edge: {"CPU": edge.host.cpu_energy_j},
-    "wall": lambda edge: {"wall": edge.host.wall_energy_j},
+    "CPU": lambda edge: {"CPU": _known(edge.host.cpu_energy_j)},
+    "wall": lambda edge: {"wall": _known(edge.host.wall_energy_j)},
 }
 
 

@@ -98,6 +98,6 @@ class Sampler:
 
 def with_energy(seen: Conditions, sampled: Mapping[str, float]) -> Conditions:
     """Conditions with the energies of a sample of the host, as far as it has them. Pure."""
-    cpu_j, wall_j = (sampled.get(name) for name in ("cpu_energy_j", "wall_energy_j"))
+    cpu_j, wall_j = (sampled.get(name, msgspec.UNSET) for name in ("cpu_energy_j", "wall_energy_j"))
     host = msgspec.structs.replace(seen.host, cpu_energy_j=cpu_j, wall_energy_j=wall_j)
     return msgspec.structs.replace(seen, host=host)
