@@ -19,6 +19,10 @@ class DataError(InputError):
     """A file of a dataset is missing or damaged."""
 
 
+class WrongResultError(MnbError):
+    """A device or a disk gave something other than it must: a sum, a copy, what was written."""
+
+
 class IsolationError(MnbError):
     """The required isolation is not available on this node."""
 

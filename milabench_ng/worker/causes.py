@@ -6,7 +6,7 @@ import re
 
 import torch
 
-from milabench_ng.model.errors import DataError
+from milabench_ng.model.errors import DataError, WrongResultError
 from milabench_ng.model.events import Cause
 
 OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
@@ -47,6 +47,8 @@ def cause_of(error: Exception) -> Cause:
     """The cause of ``error``, as records name it."""
     if isinstance(error, torch.OutOfMemoryError):
         return "device_oom"
+    if isinstance(error, WrongResultError):
+        return "mismatch"
     if isinstance(error, DataError):
         return "data_error"
     if _is_killed(error):

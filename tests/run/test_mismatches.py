@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from milabench_ng.analysis.summary.folder import load
-from milabench_ng.model.events import Checked, Loss, Mismatch, encode
+from milabench_ng.model.events import Checked, Failed, Loss, Mismatch, encode
 from milabench_ng.records.record import Failure
 from milabench_ng.records.verified import MOST_TOLD, Mismatched
 from milabench_ng.records.window import Window
@@ -142,6 +142,13 @@ def test_a_mismatch_is_told_with_device_test_and_time() -> None:
     found = judge(outcome(), ranks, {}, {})
     told = "2 of 1,204 results are wrong, the first (memory, check 12) 34.2 s after the start"
     assert found == Failure(cause="mismatch", detail=f"GPU 4 (NVIDIA H200, GPU-2): {told}")
+
+
+def test_a_worker_that_raised_for_a_wrong_result_is_told_with_its_device() -> None:
+    raised = Failed(rank=1, kind="mismatch", message="WrongResultError: 1 of 8 bytes came back", traceback="")
+    found = judge(outcome(failures=(raised,)), [RankLog(), RankLog()], {}, {})
+    told = "GPU 4 (NVIDIA H200, GPU-2): WrongResultError: 1 of 8 bytes came back"
+    assert found == Failure(cause="mismatch", detail=told)
 
 
 def test_a_mismatch_stays_one_however_the_launch_ends() -> None:

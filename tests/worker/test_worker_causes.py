@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from milabench_ng.model.errors import DataError
+from milabench_ng.model.errors import DataError, WrongResultError
 from milabench_ng.worker.causes import cause_of, told
 
 
@@ -25,6 +25,7 @@ from milabench_ng.worker.causes import cause_of, told
         (RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: out of memory"), "exception"),
         (MemoryError("out of memory"), "exception"),
         (DataError("dataset mnist in /d: bad"), "data_error"),
+        (WrongResultError("1 of 8 bytes came back other than sent"), "mismatch"),
         (RuntimeError("DataLoader worker (pid 12) is killed by signal: Killed. "), "signal"),
         (RuntimeError("DataLoader worker (pid(s) 12) exited unexpectedly"), "exception"),
         (ValueError("CUDA out of memory"), "exception"),

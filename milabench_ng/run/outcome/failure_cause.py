@@ -113,7 +113,8 @@ def _by_worker(outcome: LaunchOutcome) -> Failure | None:
     """What the worker reported before it ended: of several ranks, the killed one, else the first."""
     killed = [failed for failed in outcome.failures if failed.kind == "signal"]
     for failed in (*killed, *outcome.failures):
-        return Failure(cause=failed.kind, detail=failed.message, traceback=failed.traceback or None)
+        device = f"{outcome.device_names[failed.rank]}: " if failed.kind == "mismatch" else ""
+        return Failure(cause=failed.kind, detail=f"{device}{failed.message}", traceback=failed.traceback or None)
     return None
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, workload
 from milabench_ng.datasets.cache import resident_fraction
-from milabench_ng.model.errors import DataError
+from milabench_ng.model.errors import WrongResultError
 from milabench_ng.model.units import MIB
 from milabench_ng.workloads.modern.shard_files import load, save
 
@@ -96,7 +96,7 @@ class SavedShards:
         save(self._files[number], self._out)
 
     def restore(self, number: int) -> Tensor:
-        """Copy a file to the device; return its digest. Raises DataError if it is not that of the shard.
+        """Copy a file to the device; return its digest. Raises WrongResultError if it is not that of the shard.
 
         Numbers below 0 count from the last.
         """
@@ -104,7 +104,7 @@ class SavedShards:
         load(file, self._in)
         read = self._digest(self._in.to(self._content.device))
         if not torch.equal(read, self.digests[number]):
-            raise DataError(
+            raise WrongResultError(
                 f"{file}: what was read is not what was written: digest {int(read):x} instead of "
                 f"{int(self.digests[number]):x}"
             )

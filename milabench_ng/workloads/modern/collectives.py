@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, workload
-from milabench_ng.model.errors import InputError
+from milabench_ng.model.errors import InputError, WrongResultError
 from milabench_ng.model.units import KIB, MIB
 
 SMALL, LARGE, ROUNDS = 64, 8, 2
@@ -120,13 +120,13 @@ class Exchange:
         self._compare(number)
 
     def require_right(self, number: int) -> None:
-        """Raise RuntimeError if a compared element was wrong in step ``number``, one of the last two; waits for it."""
+        """Raise WrongResultError if a compared element was wrong in step ``number``, one of the last two; waits."""
         counted = self._counted[number % 2]
         if counted is not None:
             counted.synchronize()
         wrong = int(self._wrong[number % 2])
         if wrong:
-            raise RuntimeError(
+            raise WrongResultError(
                 f"rank {self._rank}: {wrong} of the compared results of collective operations are not the known ones"
             )
 

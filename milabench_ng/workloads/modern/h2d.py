@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, workload
-from milabench_ng.model.errors import DataError
+from milabench_ng.model.errors import WrongResultError
 from milabench_ng.model.units import MIB
 
 
@@ -66,7 +66,7 @@ class Copier:
         self._steps += 1
 
     def check(self) -> None:
-        """Raise DataError if what came back last, or what reached the device last, is not what was sent.
+        """Raise WrongResultError if what came back last, or what reached the device last, is not what was sent.
 
         The device must be idle. The first step brings back nothing that was sent.
         """
@@ -78,4 +78,4 @@ class Copier:
     def _compare(self, copied: Tensor, how: str) -> None:
         wrong = torch.count_nonzero(copied != self._sent).item()
         if wrong:
-            raise DataError(f"{wrong:,} of {len(self._sent):,} bytes {how} other than sent")
+            raise WrongResultError(f"{wrong:,} of {len(self._sent):,} bytes {how} other than sent")
