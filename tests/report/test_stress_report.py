@@ -106,7 +106,7 @@ def test_answers_are_compared_with_those_of_an_earlier_run(tmp_path: Path) -> No
     assert (report.mismatches, report.exit_code) == (1, 1)
 
 
-@pytest.mark.parametrize("what", ["software", "device", "seed"])
+@pytest.mark.parametrize("what", ["software", "device", "seed", "processor"])
 def test_answers_of_other_software_devices_or_seeds_are_not_compared(tmp_path: Path, what: str) -> None:
     known = stored(tmp_path / "known.json", folder(tmp_path / "earlier"))
 
@@ -115,6 +115,8 @@ def test_answers_of_other_software_devices_or_seeds_are_not_compared(tmp_path: P
             mnb["ranks"][0]["digests"] = {"1": "b" * 64, "2": "b" * 64}
         if what == "device":
             mnb["devices"][0]["name"] = "Test GPU MIG 1g.10gb"
+        if what == "processor":
+            mnb["bound"] = "cpu"
         if what == "seed":
             mnb["launch"]["arguments"]["seed"] = 4
 
@@ -123,7 +125,7 @@ def test_answers_of_other_software_devices_or_seeds_are_not_compared(tmp_path: P
         manifest = msgspec.json.decode((place / "run.json").read_bytes())
         (place / "run.json").write_bytes(msgspec.json.encode(manifest | {"software_key": "1" * 16}))
     report = make_report(place, compare_to=[str(known)])
-    assert report.known_answers == ()
+    assert (report.known_answers, report.lines[0].row.answers != {}) == ((), True)
     assert report.mismatches == 0
 
 

@@ -17,6 +17,7 @@ from milabench_ng.model.events import Checked, Digest, Mismatch
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.stress import burn as burning
 from milabench_ng.workloads.stress import burn_memory as streaming
+from milabench_ng.workloads.stress import pulse
 from milabench_ng.workloads.stress.burn_bus import Packet
 from milabench_ng.workloads.stress.chain import CHAINS, Chain
 from milabench_ng.workloads.stress.field import ROW, Field
@@ -276,6 +277,17 @@ def test_pulses_are_on_in_the_first_half_of_a_common_period() -> None:
     times = {10.0: 0.0, 10.1: 0.0, 10.3: 0.2, 10.25: 0.25, 10.45: 0.05, 10.5: 0.0}
     for now, off in times.items():
         assert Pulse(2.0, lambda now=now: now).off_s() == pytest.approx(off)  # type: ignore[misc]
+
+
+def test_each_operation_of_a_pulse_waits_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 2 Hz: an operation that is asked for 0.1 s after the middle of a period waits for 0.15 s."""
+    slept: list[float] = []
+    monkeypatch.setattr(pulse.time, "sleep", slept.append)
+    monkeypatch.setattr(pulse.time, "monotonic", lambda: 10.35)
+    chain = Chain(CPU, 8, 3)
+    chain.lap(pulse.waiting(2.0, CPU))
+    chain.lap(pulse.waiting(0.0, CPU))
+    assert slept == pytest.approx([0.15] * 3)
 
 
 def test_memory_is_counted_in_whole_rows() -> None:

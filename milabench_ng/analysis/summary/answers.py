@@ -1,42 +1,45 @@
 """Known answers: what verified work comes to, and all that decides it. Pure.
 
 The same seed gives the same bits on the same kind of device with the same libraries: a run that was sound knows the
-answers of all later ones. So a fault is found that is the same in each step, which no run can find alone.
+answers of all later ones. So a fault is found that is the same in each step, which no run can find alone. The name of a
+GPU decides, which has the size of a MIG instance; of CPUs their model and the number of threads.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.records.record import Mnb, Rank
+from milabench_ng.records.manifest import Manifest
 
 FIRST = "1"
 """The step whose result is known: in work that is verified, all are alike."""
 
 
-def answers(good: Iterable[LaunchResult], keys: Mapping[str, str]) -> dict[str, str]:
-    """The digests of sound launches, by what decides them; ``keys``: the software key of each run, by id."""
+def answers(good: Iterable[LaunchResult], manifests: Iterable[Manifest]) -> dict[str, str]:
+    """The digests of sound launches of these runs, by what decides them."""
+    known = {manifest.run_id: manifest for manifest in manifests}
     found: dict[str, str] = {}
     for result in good:
-        mnb = result.mnb
-        for rank in mnb.ranks if mnb is not None and keys.get(mnb.run_id) else ():
-            if mnb is not None and rank.verified and FIRST in rank.digests:
-                decides = result.work.options_that_change("work", "numbers", "precision")
-                found[_decided_by(mnb, rank, keys[mnb.run_id], decides)] = rank.digests[FIRST]
+        mnb, run = result.mnb, known.get(result.run_id or "")
+        if mnb is None or run is None:
+            continue
+        decides = sorted(result.work.options_that_change("work", "numbers", "precision").items())
+        for number, (rank, device) in enumerate(zip(mnb.ranks, mnb.devices, strict=False)):
+            if rank.verified and FIRST in rank.digests:
+                on_cpu = device.kind == "cpu" or mnb.bound == "cpu"
+                where = (run.inventory.cpus.model, rank.torch_threads) if on_cpu else (device.name,)
+                work = mnb.launch.workload, decides, len(mnb.ranks), number
+                found[_short_hash(run.software_key, where, work)] = rank.digests[FIRST]
     return found
 
 
-def _decided_by(mnb: Mnb, rank: Rank, software_key: str, options: Mapping[str, object]) -> str:
-    """A short hash: software, kind of device (a MIG instance has its size in its name), threads of a CPU, and work."""
-    device = mnb.devices[rank.rank]
-    threads = rank.torch_threads if device.kind == "cpu" or mnb.bound == "cpu" else None
-    source = mnb.launch.workload, len(mnb.ranks), rank.rank, sorted(options.items())
-    return hashlib.sha256(msgspec.json.encode([software_key, device.name, threads, *source])).hexdigest()[:16]
+def _short_hash(*what: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:16]
 
 
 class KnownAnswers(msgspec.Struct, frozen=True):

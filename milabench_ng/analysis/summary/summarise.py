@@ -66,6 +66,7 @@ from milabench_ng.model.units import counted
 from milabench_ng.records import latency
 from milabench_ng.records.isolation import Tier, weakest_tier
 from milabench_ng.records.ledger import NOT_TRIED, LaunchKey, Session, attempts, recorded
+from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.marks import merged
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.reading import Problem
@@ -104,7 +105,6 @@ def summarise(folder: ReducedFolder) -> Summary:
     rows, runs = grouped(results, lambda result: result.label), runs_of(results)
     promised = Counter(launch.label for launch in planned.values())
     together = side_by_side(folder.manifests)
-    keys = {manifest.run_id: manifest.software_key for manifest in folder.manifests}
     noted = {(one.label, one.job_id): one.file for one in recorded(folder.events) if one.cause not in NOT_TRIED}
     return Summary(
         suite=named_suite(folder),
@@ -140,7 +140,7 @@ def summarise(folder: ReducedFolder) -> Summary:
                     folder.going_on,
                     together[label] or devices,
                     noted,
-                    keys,
+                    folder.manifests,
                 ),
                 company=company.get(label),
                 company_units={name: units[name] for name in company.get(label) or () if name in units},
@@ -283,12 +283,11 @@ def _test(
     going_on: bool,
     devices: int,
     noted: Mapping[LaunchKey, str],
-    keys: Mapping[str, str],
+    manifests: Sequence[Manifest],
 ) -> TestSummary:
     """Summarise one row of a folder of ``runs``.
 
-    ``noted``: the files in which the ledger says that launches have their results. ``keys``: the software key of each
-    run, by id.
+    ``noted``: the files in which the ledger says that launches have their results. ``manifests``: those of the folder.
     """
     earlier = measured_again(results)
     kept = [result for result in results if result not in earlier]
@@ -341,7 +340,7 @@ def _test(
         verified=totals(rank.verified for mnb in ours for rank in mnb.ranks if rank.verified),
         power_fraction=power_fraction(one.mnb for one in good if one.mnb is not None),
         drift=worst_drift(one.mnb for one in good if one.mnb is not None),
-        answers=answers(good, keys),
+        answers=answers(good, manifests),
         steps=_steps([result.steps for result in good if result.steps is not None]),
         items_per_step=mean(of_steps) if of_steps else None,
         started_utc=min((mnb.started_utc for mnb in ours), default=None),

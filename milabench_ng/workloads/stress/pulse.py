@@ -16,7 +16,7 @@ Hertz = Annotated[float, Meta(ge=0, le=20)]
 class Pulse:
     """Works in the first half of each period of the node's monotonic clock, which all tenants share."""
 
-    def __init__(self, hertz: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, hertz: float, clock: Callable[[], float]) -> None:
         self._hertz = hertz
         self._clock = clock
 
@@ -30,7 +30,7 @@ def waiting(hertz: float, device: torch.device) -> Callable[[], None]:
     """What is called before each operation, and waits until it is time for it and the one before has ended."""
     if not hertz:
         return lambda: None
-    pulse = Pulse(hertz)
+    pulse = Pulse(hertz, time.monotonic)
 
     def wait() -> None:
         if device.type == "cuda":
