@@ -275,5 +275,6 @@ def test_workloads_are_asked_about_the_devices_of_each_launch(catalogue: Catalog
     assert asked[0].where == "s.json: test 'many'"
     definition, _ = find_workload("dlrm")
     definition.check(asked[0].arguments, asked[0].devices)
-    with pytest.raises(InputError, match=r"^--tables 3: a multiple of the devices \(2\), at most 24$"):
+    told = r"^--tables: expected a multiple of the number of devices \(2\), at most 24, got 3$"
+    with pytest.raises(InputError, match=told):
         definition.check({**asked[0].arguments, "tables": 3}, asked[0].devices)

@@ -175,7 +175,7 @@ def test_sides_and_widths_that_do_not_fit_are_refused(place: Callable[[str], Pat
         ("dit", {"width": 66}, "--width 66: it must be a multiple of 4 and of --heads"),
         ("dit", {"side": 33}, "--side 33: it must be a multiple of 2, at most 64"),
         ("vit", {"side": 40}, "--side 40 of 16"),
-        ("dlrm", {"tables": 25}, "--tables 25: a multiple of the devices"),
+        ("dlrm", {"tables": 25}, "--tables: expected a multiple of the number of devices"),
         ("dlrm", {"batch_size": 8193}, "--batch-size 8193: 1 ranks need 8,193 clicks, there are 8,192"),
     ):
         with pytest.raises(InputError, match=told):
