@@ -52,6 +52,18 @@ def test_there_are_bundles() -> None:
     assert (len(STANDARD), len(MODERN), len(BUNDLES)) == (2, 2, 25)
 
 
+ALARMS = {"host pace", "stall", "foreign CPU load", "prefetched items"}
+"""Conditions that are anomalies or warnings under the same name: what docs/reliability.md counts."""
+
+
+@pytest.mark.parametrize("bundle", BUNDLES, ids=[bundle.name for bundle in BUNDLES])
+def test_no_new_condition_is_beyond_its_limit_in_an_honest_run(bundle: Path) -> None:
+    """But for steal where nothing isolated the tenants from processes that took all CPUs."""
+    rows = make_report(bundle).summary.tests
+    beyond = {one.kind for row in rows.values() for one in row.conditions if one.beyond}
+    assert beyond - ALARMS <= ({"CPU steal"} if bundle.name.startswith("unfenced-") else set())
+
+
 def texts(file: Path) -> Iterator[bytes]:
     """What an archive holds, or the file itself."""
     if not file.name.endswith(".tar.gz"):
