@@ -31,6 +31,8 @@ class TestOfNode(msgspec.Struct, frozen=True, kw_only=True):
     logs: dict[str, float]
     """Mean logarithm of the rate by device."""
     failures: int
+    mismatches: int
+    """Of the failures, those with a wrong result."""
     launches: int
     device_hours: float
 
@@ -89,7 +91,7 @@ def results_of(fleet: FleetFolder, found: Iterable[SessionSummary], scale: Scale
     rows = {label: test for one in reversed(there) for label, test in one.tests.items()}
     return FleetResults(
         sessions=tuple(sessions),
-        measured=measured(_samples(judged), _kinds(judged), _failed(judged), lost),
+        measured=measured(_samples(judged), _kinds(judged), _failed(judged), lost, _wrong(judged)),
         units={label: test.unit for label, test in rows.items()},
         pending=tuple(pending),
         problems=tuple(f"{node} {session}: {why}" for (node, session), why in unread.items()),
@@ -135,6 +137,7 @@ def _test(row: TestSummary) -> TestOfNode:
         kind=kind_of(row.work.bound),
         logs=_logs(row),
         failures=row.failures,
+        mismatches=sum(one.cause == "mismatch" for one in row.failed),
         launches=row.n,
         device_hours=_device_hours(row),
     )
@@ -185,3 +188,13 @@ def _failed(sessions: Iterable[SessionOfNode]) -> dict[str, dict[str, tuple[str,
         if tests:
             failed.setdefault(one.node, {})[one.session] = tests
     return failed
+
+
+def _wrong(sessions: Iterable[SessionOfNode]) -> dict[str, tuple[str, ...]]:
+    """The tests in which a node computed something wrong."""
+    wrong: dict[str, tuple[str, ...]] = {}
+    for one in sessions:
+        tests = [label for label, test in one.tests.items() if test.mismatches]
+        if tests:
+            wrong[one.node] = tuple(dict.fromkeys((*wrong.get(one.node, ()), *tests)))
+    return wrong

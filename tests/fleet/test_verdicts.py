@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from milabench_ng.analysis.summary.summary import FailedLaunch, TestSummary
+from milabench_ng.fleet import measuring
 from milabench_ng.fleet.verdicts.columns import Column, columns_of
 from milabench_ng.fleet.verdicts.judging import judge
 from milabench_ng.fleet.verdicts.limits import Strictness, shares, usual_limits
@@ -153,6 +155,20 @@ def test_failures_have_to_come_again_to_make_a_node_faulty() -> None:
     assert verdict(fleet(as_fast, failed=screen, sessions=RETESTS)).verdict == "pass"
     found = verdict(fleet(as_fast, failed=again, sessions=RETESTS))
     assert (found.verdict, found.failed) == ("faulty", ("a", "b"))
+
+
+def test_a_node_that_computed_something_wrong_is_faulty_whatever_its_retests_say() -> None:
+    failed = fleet(as_fast, failed={"n3": {"screen": ("a",)}}, sessions=RETESTS)
+    assert verdict(failed).verdict == "pass"
+    found = verdict(replace(failed, wrong={"n3": ("a",)}))
+    assert (found.verdict, found.failed) == ("faulty", ("a",))
+    assert found.why == "it computed something wrong, which no sound retest excuses"
+
+
+def test_wrong_results_are_counted_among_the_failures_of_a_test() -> None:
+    failed = tuple(FailedLaunch(job_id="0.0", cause=cause) for cause in ("mismatch", "exception"))
+    found = measuring._test(TestSummary(n=3, failures=2, failed=failed))
+    assert (found.failures, found.mismatches) == (2, 1)
 
 
 def test_a_lost_node_has_its_reason_and_the_others_are_judged() -> None:

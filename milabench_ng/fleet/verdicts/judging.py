@@ -93,6 +93,9 @@ def _node(fleet: _Fleet, place: int, slow: Sequence[int]) -> NodeVerdict:
     node = fleet.measured.nodes[place]
     if why := fleet.measured.lost.get(node, ""):
         return NodeVerdict(node=node, verdict="lost", why=why)
+    if wrong := fleet.measured.wrong.get(node):
+        why = "it computed something wrong, which no sound retest excuses"
+        return NodeVerdict(node=node, verdict="faulty", why=why, failed=wrong)
     failed = fleet.measured.failed.get(node, {})
     if not failed.get(SCREEN) and np.isnan(fleet.found.screen[place]).all():
         return NodeVerdict(node=node, verdict="lost", why="it left no results of the screen")

@@ -65,6 +65,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The tests with failed launches, by node and session."""
     lost: Mapping[str, str] = {}
     """The nodes without results, and why."""
+    wrong: Mapping[str, tuple[str, ...]] = {}
+    """The tests in which a node computed something wrong, in whatever session."""
 
 
 def measured(
@@ -72,6 +74,7 @@ def measured(
     kinds: Mapping[str, Kind],
     failed: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None,
     lost: Mapping[str, str] | None = None,
+    wrong: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Measured:
     """Arrange ``samples``. ``kinds``: of every test. Nodes that only failed or were lost are part of the fleet, too."""
     sums: dict[tuple[str, str, str, str], tuple[float, int]] = {}
@@ -101,6 +104,7 @@ def measured(
         sessions=sessions,
         failed=failed,
         lost=lost,
+        wrong=wrong or {},
     )
 
 
