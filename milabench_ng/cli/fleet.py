@@ -19,6 +19,7 @@ from milabench_ng.cli.fleet_request import (
     script_of,
     words,
 )
+from milabench_ng.cli.fleet_standing import print_standing
 from milabench_ng.cli.options import FormOption, ProfileOption, Whole
 from milabench_ng.fleet.adopting import adopt as adopt_results
 from milabench_ng.fleet.folder import FleetFolder
@@ -28,7 +29,7 @@ from milabench_ng.fleet.launchers.slurm import in_allocation, submit
 from milabench_ng.fleet.manifest import ADOPT_AGAIN, ADOPTED, FleetManifest, new_fleet_id, require_same_variables
 from milabench_ng.fleet.nodes import node_set
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
-from milabench_ng.fleet.retesting import missing_nodes, nodes_left
+from milabench_ng.fleet.retesting import nodes_left
 from milabench_ng.fleet.running import collect as pull_results
 from milabench_ng.fleet.running import resume as go_on
 from milabench_ng.fleet.running import run as run_fleet
@@ -36,9 +37,6 @@ from milabench_ng.fleet.writer import require_new
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, short
 from milabench_ng.model.units import utc_iso, utc_now
-from milabench_ng.present.render.fleet_tables import standing_document
-from milabench_ng.present.render.sections import Form
-from milabench_ng.present.writers import write
 from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.names import file_digest
 from milabench_ng.records.worker_variables import of_messages
@@ -134,7 +132,7 @@ def adopt(folder: Path, /, *, hosts: str | None = None) -> int:
         The nodes that should be there: one without results is lost.
     """
     expected = node_set(hosts, f"--hosts {short(hosts)}") if hosts else ()
-    return _ended(adopt_results(folder, expected, tuple(sys.argv)))
+    return print_standing(adopt_results(folder, expected, tuple(sys.argv)))
 
 
 @fleet.command
@@ -180,7 +178,7 @@ def collect(folder: Path, /) -> int:
         A fleet folder.
     """
     found = FleetFolder.read(folder)
-    return _ended(pull_results(found, _reached(found.manifest), tuple(sys.argv), _tell))
+    return print_standing(pull_results(found, _reached(found.manifest), tuple(sys.argv), _tell))
 
 
 @fleet.command
@@ -196,7 +194,7 @@ def status(folder: Path, /, *, form: FormOption = "table") -> int:
     folder
         A fleet folder, also of a fleet that is at work.
     """
-    return _ended(FleetFolder.read(folder), form)
+    return print_standing(FleetFolder.read(folder), form)
 
 
 def _reached(manifest: FleetManifest) -> Launcher:
@@ -210,17 +208,11 @@ def _tell(text: str) -> None:
     print(plain(text), file=sys.stderr, flush=True)
 
 
-def _ended(found: FleetFolder, form: Form = "table", *, whole: bool = True) -> int:
-    """Print how it stands with a fleet; the exit code. ``whole``: with all nodes."""
-    write(standing_document(found, whole=whole), form, sys.stdout)
-    return int(bool(missing_nodes(found)) or any(one.failed for one in found.standings.values()))
-
-
 def _judged(found: FleetFolder) -> int:
     """Print how it stands with a fleet, and the verdict on its nodes; the exit code."""
     from milabench_ng.cli.fleet_report import make_fleet_report, print_fleet_report
 
-    incomplete = _ended(found, whole=False)
+    incomplete = print_standing(found, whole=False)
     report = make_fleet_report(found.path, weights=None, price=None, groups=None, margin=None)
     print()
     code = print_fleet_report(report, form="table", html=None, output=None, force=False)

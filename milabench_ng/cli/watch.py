@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from itertools import chain
 from pathlib import Path
@@ -33,19 +33,20 @@ def watch(
     html: Path | None = None,
     prometheus: Path | None = None,
 ) -> int:
-    """Show a run from another terminal, or replay one that has ended.
+    """Show a run or a fleet from another terminal, or replay a run that has ended.
 
-    Reads what the run writes into its result folder, and takes nothing from the run. Ends with the session.
+    Reads what the run writes into its result folder, and takes nothing from the run. Ends with the session, and on a
+    fleet folder when nobody works on it any more.
 
     Exit code: 0 if the session ended by itself, 1 if it was killed, 2 for bad input and where no run is, 130 after
-    Ctrl-C.
+    Ctrl-C. On a fleet folder as `mnb fleet status`.
 
     Example: mnb watch results --speed 60
 
     Parameters
     ----------
     folder
-        The result folder of the run.
+        The result folder of the run, or a fleet folder.
     speed
         Replay the session from its beginning, this many times as fast. Default: begin with what is new.
     html
@@ -55,6 +56,8 @@ def watch(
     """
     if not folder.is_dir():
         raise InputError(f"{plain(folder)}: no such folder. Name the result folder of a run: mnb jobs ... -o FOLDER")
+    if is_fleet(folder):
+        return _fleet(folder, {"--speed": speed, "--html": html, "--prometheus": prometheus})
     if prometheus is not None and prometheus.suffix != ".prom":
         raise InputError(f"--prometheus {plain(prometheus)}: node_exporter reads only names in .prom. Try mnb.prom")
     file, console = EventFile(folder), Console()
@@ -78,11 +81,18 @@ def watch(
     return 0 if isinstance(event, RunEnds) else 1
 
 
+def _fleet(folder: Path, of_runs: Mapping[str, object]) -> int:
+    given = [option for option, value in of_runs.items() if value is not None]
+    if given:
+        raise InputError(f"{' '.join(given)}: for the run of one node, and {plain(folder)} is a fleet. Leave it out")
+    from milabench_ng.cli.fleet_standing import watch_fleet
+
+    return watch_fleet(folder)
+
+
 def _nothing_to_watch(folder: Path) -> str:
     """Why there is nothing to wait for, and what to name instead."""
     place = plain(folder)
-    if is_fleet(folder):
-        return f"{place}: a fleet, whose runs are on its nodes. See mnb fleet status {shlex.quote(place)}"
     below = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}"))
     advice = f"Name one of the folders in it: {names_of(below)}" if below else "Start mnb jobs ... -o FOLDER first"
     return f"{place}: no run goes on in it, and none has left events. {advice}"

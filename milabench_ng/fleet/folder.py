@@ -87,10 +87,7 @@ class FleetFolder(msgspec.Struct, frozen=True, kw_only=True):
     def read(path: Path) -> FleetFolder:
         """Read it. Raises InputError if it has no manifest, or one that is not valid."""
         manifest = read_fleet_manifest(path)
-        try:
-            going_on = is_locked(path / FLEET_LEDGER, os.O_NONBLOCK | os.O_NOFOLLOW)
-        except OSError:  # it may not be opened, or the file system has no locks
-            going_on = False
+        going_on = is_going_on(path)
         found = tuple(_found(path / NODES))
         place = {node: place for place, node in enumerate(manifest.nodes)}
         known = (one for one in found if isinstance(one, NodeSession) and one.node in place)
@@ -129,6 +126,14 @@ def status_of(chain: Chain) -> Literal[0, 1] | None:
     if not isinstance(last, Finished) or last.missing:
         return None
     return 1 if last.failed else 0
+
+
+def is_going_on(path: Path) -> bool:
+    """Whether a command works on this fleet."""
+    try:
+        return is_locked(path / FLEET_LEDGER, os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:  # it may not be opened, or the file system has no locks
+        return False
 
 
 def is_fleet(path: Path) -> bool:

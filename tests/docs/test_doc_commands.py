@@ -79,6 +79,7 @@ TABLE: dict[str, Check] = {
     "mnb report results --compare baselines/v100.json --price 15000": RUN,
     "mnb schema profile": RUN,
     "mnb schema profile > profile.schema.json": Check("elsewhere", "the same without a file is run here"),
+    "mnb watch acceptance": Check("elsewhere", "test_watching"),
     "mnb watch results": WATCH,
     "mnb watch results --speed 60": WATCH,
     "mnb watch results --html /var/www/html/mnb.html": WATCH,

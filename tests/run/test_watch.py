@@ -87,9 +87,6 @@ def test_where_no_run_is_nothing_is_waited_for(tmp_path: Path, capsys: pytest.Ca
     assert call(["watch", str(tmp_path)]) == 2
     assert "Name one of the folders in it: first" in capsys.readouterr().err
     assert list(EventFile(tmp_path).follow()) == []
-    (tmp_path / "fleet.json").touch()
-    assert call(["watch", str(tmp_path)]) == 2
-    assert f"a fleet, whose runs are on its nodes. See mnb fleet status {tmp_path}" in capsys.readouterr().err
 
 
 def test_a_replay_keeps_the_time_between_events() -> None:
