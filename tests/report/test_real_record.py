@@ -74,6 +74,7 @@ def test_every_field_of_the_row_is_filled(folder: Path) -> None:
         *without_a_plan,
         *("ranks", "origin", "estimate", "departures", "latency", "sessions", "gpu_load", "bottleneck", "read_limits"),
         *("company", "company_units", "pressing", "notes", "kernels"),
+        *("verified", "answers", "power_fraction", "drift"),  # of stress
         *("power_w", "power_basis", "power_launches", "energy"),  # made before `sampled`
     }
     assert empty(row.work, Work.__struct_fields__) == {"derived", "pace_only"}
