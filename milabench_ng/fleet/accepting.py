@@ -26,7 +26,6 @@ from milabench_ng.verification.verified_results import (
     require_sound,
 )
 
-_AT_ONCE = 4
 NodeDecision = Literal["keeps", "breaks", "inconclusive", "lost"]
 
 
@@ -66,10 +65,8 @@ def accept_fleet(delivered: OpenedFleet, promise: Promise) -> tuple[AcceptedNode
     for problem in (*delivered.damage, *(f"fleet.jsonl: {one}" for one in fleet.ledger.problems)):
         raise InputError(f"{delivered.source}: {problem}. Run mnb verify on it")
     screens = [one for one in fleet.sessions if one.session == SCREEN]
-    with workers(len(screens)) as pool:
-        judge = partial(_judged, promise)
-        made = map(judge, screens) if pool is None else pool.map(judge, screens, chunksize=_AT_ONCE)
-        found = {one.node: one for one in made}
+    with workers(len(screens)) as each:
+        found = {one.node: one for one in each(partial(_judged, promise), screens)}
     return tuple(_all(fleet, found))
 
 

@@ -67,9 +67,8 @@ def _manifest_of(session: NodeSession) -> Manifest | None:
 def _keep_summaries(sessions: Sequence[NodeSession]) -> None:
     """Make those that did not come with their results."""
     wanting = [one for one in sessions if not os.path.lexists(_summary_file(one))]
-    with workers(len(wanting)) as pool:
-        made = map(encoded, wanting) if pool is None else pool.map(encoded, wanting)
-        for one, (content, _) in zip(wanting, made, strict=True):
+    with workers(len(wanting)) as each:
+        for one, (content, _) in zip(wanting, each(encoded, wanting), strict=True):
             if content is not None:
                 write_atomically(_summary_file(one), content)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -27,7 +29,7 @@ from milabench_ng.verification.opening import opened
 
 _FEW = 4
 """So few sessions are read by this process: others take longer to start."""
-_AT_ONCE = 8
+_AT_ONCE = 4
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,9 +46,8 @@ def summaries(fleet: FleetFolder) -> Iterator[SessionSummary]:
     collected = fleet.collected
     of_nodes = {(one.node, one.session): collected.get((one.node, one.session)) for one in fleet.sessions}
     wanting = [one for one in fleet.sessions if kept_content(one, of_nodes[one.node, one.session]) is None]
-    with workers(len(wanting)) as pool:
-        made = map(encoded, wanting) if pool is None else pool.map(encoded, wanting, chunksize=_AT_ONCE)
-        anew = set(wanting)
+    with workers(len(wanting)) as each:
+        made, anew = each(encoded, wanting), set(wanting)
         for one in fleet.sessions:
             content, problem = next(made) if one in anew else (kept_content(one, of_nodes[one.node, one.session]), "")
             yield _decoded(one, content, problem)
@@ -78,14 +79,14 @@ def _decoded(session: NodeSession, content: bytes | None, problem: str) -> Sessi
 
 
 @contextmanager
-def workers(tasks: int) -> Iterator[Executor | None]:
-    """A process for each core; None for few tasks or one core."""
+def workers(tasks: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """A ``map`` over a process for each core; the usual one for few tasks or one core."""
     cores = len(os.sched_getaffinity(0))
     if tasks <= _FEW or cores == 1:
-        yield None
+        yield map
         return
     pool = ProcessPoolExecutor(min(cores, tasks), mp_context=multiprocessing.get_context("spawn"))
     try:
-        yield pool
+        yield partial(pool.map, chunksize=_AT_ONCE)
     finally:
         pool.shutdown(cancel_futures=True)

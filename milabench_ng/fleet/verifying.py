@@ -25,7 +25,6 @@ from milabench_ng.verification.folder_files import sha256_of
 from milabench_ng.verification.signing import check
 from milabench_ng.verification.verified_results import Demands, check_results
 
-_AT_ONCE = 4
 _MOST_COPIES = 20
 """So many copies are named."""
 
@@ -74,15 +73,10 @@ def verify_fleet(there: OpenedFleet, demands: Demands) -> FleetVerification:
     owners: dict[str, str] = {}
     copied: dict[str, None] = {}
     found: list[VerifiedSession] = []
-    with workers(len(fleet.sessions)) as pool:
-        checked, known = partial(_checked, demands), fleet.collected
-        collected = [known.get((one.node, one.session)) for one in fleet.sessions]
-        results = (
-            map(checked, fleet.sessions, collected)
-            if pool is None
-            else pool.map(checked, fleet.sessions, collected, chunksize=_AT_ONCE)
-        )
-        for verified, traits in results:
+    known = fleet.collected
+    collected = [known.get((one.node, one.session)) for one in fleet.sessions]
+    with workers(len(fleet.sessions)) as each:
+        for verified, traits in each(partial(_checked, demands), fleet.sessions, collected):
             found.append(verified)
             copied |= dict.fromkeys(copies(f"{verified.node} {verified.session}", traits, owners))
     screened = {one.node for one in found if one.session == SCREEN}
