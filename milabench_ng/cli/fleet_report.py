@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.analysis.scoring.scale import Scale, load_scale, shipped_scale
+from milabench_ng.analysis.scoring.scale import load_scale, shipped_scale
 from milabench_ng.analysis.scoring.weights import read_weights
-from milabench_ng.fleet.bundling import OpenedFleet, opened_fleet
+from milabench_ng.fleet.bundling import opened_fleet
 from milabench_ng.fleet.groups import read_groups
 from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.measuring import results_of
@@ -28,21 +28,15 @@ def make_fleet_report(
 ) -> FleetReport:
     """The report on a fleet folder or the bundle of one."""
     with opened_fleet(folder) as there:
-        return _made(there, weights=weights, price=price, groups=groups, margin=margin)
-
-
-def _made(
-    there: OpenedFleet, *, weights: Path | None, price: float | None, groups: Path | None, margin: str | None
-) -> FleetReport:
-    fleet = there.fleet
-    scale = _scale(weights, fleet.manifest.suite)
-    asked = Judging(
-        strict=_strictness(fleet.manifest, margin),
-        groups=read_groups(groups, fleet.manifest.nodes) if groups else None,
-        price=price,
-    )
-    results = results_of(fleet, summaries(fleet), scale)
-    return build_fleet_report(there.source, fleet, results, asked)
+        fleet = there.fleet
+        suite = fleet.manifest.suite
+        scale = shipped_scale(suite) if weights is None else load_scale(read_weights(weights, suite))
+        asked = Judging(
+            strict=_strictness(fleet.manifest, margin),
+            groups=read_groups(groups, fleet.manifest.nodes) if groups else None,
+            price=price,
+        )
+        return build_fleet_report(there.source, fleet, results_of(fleet, summaries(fleet), scale), asked)
 
 
 def print_fleet_report(report: FleetReport, *, form: Form, html: Path | None, output: Path | None, force: bool) -> int:
@@ -65,7 +59,3 @@ def _margin(text: str) -> float:
     if not 0 < share < 1:
         raise InputError(f"--margin {share:.4g}: it must be above 0 and below 100%, for example 3%")
     return share
-
-
-def _scale(weights: Path | None, suite: str) -> Scale:
-    return shipped_scale(suite) if weights is None else load_scale(read_weights(weights, suite))

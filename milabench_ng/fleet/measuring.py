@@ -18,8 +18,6 @@ from milabench_ng.model.bounds import SMALLEST
 from milabench_ng.model.errors import InputError
 from milabench_ng.verification.absurd import computing_from
 
-_RETEST = "retest-"
-
 
 class TestOfNode(msgspec.Struct, frozen=True, kw_only=True):
     """A test of one session: what the report of a fleet needs of it."""
@@ -87,11 +85,10 @@ def results_of(fleet: FleetFolder, found: Iterable[SessionSummary], scale: Scale
             unread[session.node, session.session] = str(error)
     lost, pending = _without(fleet, {one.node for one in sessions if one.session == SCREEN}, unread)
     there = [one for one in sessions if one.node not in pending and one.node not in lost]
-    judged = [one for one in there if one.session == SCREEN or one.session.startswith(_RETEST)]
     rows = {label: test for one in reversed(there) for label, test in one.tests.items()}
     return FleetResults(
         sessions=tuple(sessions),
-        measured=measured(_samples(judged), _kinds(judged), _failed(judged), lost, _wrong(judged)),
+        measured=measured(_samples(there), _kinds(there), _failed(there), lost, _wrong(there)),
         units={label: test.unit for label, test in rows.items()},
         pending=tuple(pending),
         problems=tuple(f"{node} {session}: {why}" for (node, session), why in unread.items()),
@@ -178,7 +175,7 @@ def _samples(sessions: Iterable[SessionOfNode]) -> Iterator[NodeSample]:
     for one in sessions:
         for label, test in one.tests.items():
             for device, log in test.logs.items():
-                yield NodeSample(node=one.node, session=one.session, test=label, device=device, repeat="", log_rate=log)
+                yield NodeSample(node=one.node, session=one.session, test=label, device=device, log_rate=log)
 
 
 def _failed(sessions: Iterable[SessionOfNode]) -> dict[str, dict[str, tuple[str, ...]]]:

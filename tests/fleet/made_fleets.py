@@ -33,10 +33,8 @@ def _samples(rate: Rate, here: Mapping[str, Sequence[str]]) -> Iterator[NodeSamp
                 for device in "01":
                     noise = 0.002 * math.sin(hash_of(node, session, test, device))
                     log = math.log(rate(node, session, test, device)) + noise
-                    for repeat, off in (("0", 0.001), ("1", -0.001)):
-                        yield NodeSample(
-                            node=node, session=session, test=test, device=device, repeat=repeat, log_rate=log + off
-                        )
+                    for off in (0.001, -0.001):
+                        yield NodeSample(node=node, session=session, test=test, device=device, log_rate=log + off)
 
 
 def hash_of(*words: str) -> float:

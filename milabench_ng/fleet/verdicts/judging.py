@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 
 from milabench_ng.analysis.statistics.intervals import t_quantile
+from milabench_ng.fleet.nodes import SCREEN
 from milabench_ng.fleet.verdicts.columns import Column, Columns, columns_of
 from milabench_ng.fleet.verdicts.limits import USUAL, Limit, Retested, Strictness, retest_limit, shares, usual_limits
-from milabench_ng.fleet.verdicts.measured import SCREEN, Array, Measured, average
+from milabench_ng.fleet.verdicts.measured import Array, Measured, average
 from milabench_ng.fleet.verdicts.screening import slow_in_screen
 from milabench_ng.fleet.verdicts.spread import FEWEST_NODES, Spread, spreads_of
 from milabench_ng.fleet.verdicts.verdict import FleetVerdict, NodeVerdict, Noticed, Ratio

@@ -9,10 +9,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from milabench_ng.fleet.nodes import SCREEN
 
-SCREEN = "screen"
-"""The session that every node does. All others are retests."""
+Array = NDArray[np.float64]
 
 Kind = Literal["gpu", "host", "storage", "link"]
 """What part of a node a test depends on."""
@@ -43,7 +42,6 @@ class NodeSample(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     test: str
     device: str
-    repeat: str
     log_rate: float
 
 

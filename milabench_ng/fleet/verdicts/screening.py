@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 import msgspec
 import numpy as np
 
+from milabench_ng.fleet.nodes import SCREEN
 from milabench_ng.fleet.verdicts.columns import Column, Columns, columns_of
 from milabench_ng.fleet.verdicts.limits import USUAL, Strictness, screen_limit, shares
-from milabench_ng.fleet.verdicts.measured import SCREEN, Measured
+from milabench_ng.fleet.verdicts.measured import Measured
 from milabench_ng.fleet.verdicts.spread import FEWEST_NODES, Spread, spreads_of
 
 FEWEST_CONTROLS = 3

@@ -57,7 +57,7 @@ def fleet_facts(report: FleetReport) -> Iterator[Fact]:
     """What is known of the fleet as a whole, the expected false alarms above all tables."""
     verdict, manifest = report.verdict, report.manifest
     counts = {name: verdict.count(name) for name in VERDICTS}
-    told = ", ".join((*(f"{count:,} {_TOLD[name]}" for name, count in counts.items() if count), *_links(report)))
+    told = ", ".join((*(f"{count:,} {name}" for name, count in counts.items() if count), *_links(report)))
     yield Fact("verdict", told or "no node has results", _VERDICT_TONES[report.exit_code])
     yield Fact("false alarms", _false_alarms(report))
     yield Fact("fleet", f"{len(manifest.nodes):,} nodes, {manifest.suite}, launcher {manifest.launcher}")
@@ -129,7 +129,7 @@ def _groups(report: FleetReport) -> Section:
         ratios = sorted(line.verdict.ratio.value for line in lines if line.verdict.ratio)
         counts = (sum(line.verdict.verdict == name for line in lines) for name in VERDICTS)
         rows.append((group, len(lines), *counts, ratios[len(ratios) // 2] if ratios else None))
-    verdicts = (Heading(_TOLD[name], "", whole, True) for name in VERDICTS)
+    verdicts = (Heading(name, "", whole, True) for name in VERDICTS)
     middle = Heading("median ratio", "", exact_ratio, True)
     return table("groups", rows, "group", Heading("nodes", "", whole, True), *verdicts, middle)
 
@@ -219,7 +219,6 @@ def _tone(cell: Cell) -> Tone:
 
 
 PARTS: dict[Kind, str] = {"gpu": "GPU", "host": "host", "storage": "storage", "link": "links"}
-_TOLD = {"slow": "slow", "faulty": "faulty", "lost": "lost", "inconclusive": "inconclusive", "pass": "pass"}
 _VERDICT_TONES: dict[int, Tone] = {0: "good", 1: "bad", 3: "fair"}
 _NODE_HEADINGS = (
     Heading("node"),
