@@ -3,6 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from milabench_ng.cli import call
+
 sys.path.append(str(Path(__file__).parents[1] / "report"))
+
+Say = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Say:
+    """Call ``mnb``: exit code, output, error output."""
+
+    def called(*words: object) -> tuple[int, str, str]:
+        code = call(list(map(str, words)))
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return called

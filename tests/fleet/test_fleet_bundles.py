@@ -6,7 +6,6 @@ import io
 import json
 import subprocess
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,26 +16,14 @@ from milabench_ng.fleet.bundling import opened_fleet
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.model.shipped import find
 from milabench_ng.records.names import file_digest
+from tests.fleet.conftest import Say
 
 NODES = tuple(f"gpu{number}" for number in range(1, 6))
-Say = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_fleet(tmp_path_factory.mktemp("made") / "fleet", NODES, retests={"retest-1": ["gpu2"]})
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Say:
-    """Call ``mnb``: exit code, output, error output."""
-
-    def called(*words: object) -> tuple[int, str, str]:
-        code = call(list(map(str, words)))
-        told = capsys.readouterr()
-        return code, told.out, told.err
-
-    return called
 
 
 def test_a_fleet_is_packed_and_verified_and_reported_from_its_bundle(fleet: Path, say: Say, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -15,7 +14,6 @@ from made_folders import session_folder, write_fleet, write_frame
 from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.analysis.summary.folder import encode_summary
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.cli import call
 from milabench_ng.cli.fleet_report import make_fleet_report
 from milabench_ng.fleet import measuring
 from milabench_ng.fleet.folder import FleetFolder
@@ -26,10 +24,10 @@ from milabench_ng.fleet.summaries import summaries
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.fleet_report_tables import fleet_facts
 from milabench_ng.records.names import file_digest
+from tests.fleet.conftest import Say
 
 NODES = tuple(f"gpu{number}" for number in range(1, 13))
 RETESTS = {f"retest-{number}": ("gpu3", "gpu5", "gpu6", "gpu7") for number in (1, 2, 3)}
-Read = Callable[..., tuple[int, str, str]]
 
 
 def slow(node: str, _: str, test: str) -> float:
@@ -46,20 +44,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-@pytest.fixture
-def read(capsys: pytest.CaptureFixture[str]) -> Read:
-    """Call ``mnb report``: exit code, output, error output."""
-
-    def called(*words: object) -> tuple[int, str, str]:
-        code = call(["report", *map(str, words)])
-        told = capsys.readouterr()
-        return code, told.out, told.err
-
-    return called
-
-
-def test_the_verdicts_come_first_with_the_false_alarms_that_are_expected(fleet: Path, read: Read) -> None:
-    code, printed, _ = read(fleet)
+def test_the_verdicts_come_first_with_the_false_alarms_that_are_expected(fleet: Path, say: Say) -> None:
+    code, printed, _ = say("report", fleet)
     assert code == 1
     first, second, *_ = printed.splitlines()
     assert first.split(maxsplit=1) == ["verdict", "1 slow, 1 lost, 10 pass"]
@@ -70,8 +56,8 @@ def test_the_verdicts_come_first_with_the_false_alarms_that_are_expected(fleet: 
     assert "no route to host" in printed
 
 
-def test_csv_has_a_row_for_every_node_with_its_ratio_in_every_test(fleet: Path, read: Read) -> None:
-    code, printed, told = read(fleet, "--format", "csv")
+def test_csv_has_a_row_for_every_node_with_its_ratio_in_every_test(fleet: Path, say: Say) -> None:
+    code, printed, told = say("report", fleet, "--format", "csv")
     rows = {row["node"]: row for row in csv.DictReader(io.StringIO(printed))}
     assert (code, tuple(rows)) == (1, NODES)
     assert float(rows["gpu3"]["standard.convnet"]) == pytest.approx(0.88, abs=0.01)
@@ -81,8 +67,8 @@ def test_csv_has_a_row_for_every_node_with_its_ratio_in_every_test(fleet: Path, 
     assert "mnb: verdict: 1 slow" in told
 
 
-def test_json_is_the_whole_report(fleet: Path, read: Read) -> None:
-    code, printed, _ = read(fleet, "--format", "json")
+def test_json_is_the_whole_report(fleet: Path, say: Say) -> None:
+    code, printed, _ = say("report", fleet, "--format", "json")
     whole = json.loads(printed)
     assert (code, whole["exit_code"], whole["schema"]) == (1, 1, 1)
     verdicts = {one["verdict"]["node"]: one["verdict"] for one in whole["report"]["lines"]}
@@ -90,10 +76,10 @@ def test_json_is_the_whole_report(fleet: Path, read: Read) -> None:
     assert verdicts["gpu12"] | {"verdict": "lost", "why": "no route to host"} == verdicts["gpu12"]
 
 
-def test_racks_have_a_table_of_their_own(fleet: Path, read: Read, tmp_path: Path) -> None:
+def test_racks_have_a_table_of_their_own(fleet: Path, say: Say, tmp_path: Path) -> None:
     groups = tmp_path / "groups"
     groups.write_text("rack1: gpu1,gpu2 gpu3  # the first\n\nrack2: gpu4 gpu5\n")
-    _, printed, _ = read(fleet, "--groups", groups)
+    _, printed, _ = say("report", fleet, "--groups", groups)
     table = printed[printed.index("\ngroups\n") :]
     rows = {line.split()[0]: line.split()[1:7] for line in table.splitlines() if line.startswith(("rack", "no group"))}
     assert rows["rack1"] == ["3", "1", "0", "0", "0", "2"]
@@ -108,50 +94,50 @@ def test_racks_have_a_table_of_their_own(fleet: Path, read: Read, tmp_path: Path
         ("rack1: cpu1\n", "no node of the fleet is in a group"),
     ],
 )
-def test_groups_that_cannot_be_are_refused(fleet: Path, read: Read, tmp_path: Path, lines: str, why: str) -> None:
+def test_groups_that_cannot_be_are_refused(fleet: Path, say: Say, tmp_path: Path, lines: str, why: str) -> None:
     (tmp_path / "groups").write_text(lines)
-    code, _, told = read(fleet, "--groups", tmp_path / "groups")
+    code, _, told = say("report", fleet, "--groups", tmp_path / "groups")
     assert code == 2
     assert why in told
 
 
 def test_options_of_one_nodes_results_are_refused_and_those_of_a_fleet_elsewhere(
-    fleet: Path, read: Read, tmp_path: Path
+    fleet: Path, say: Say, tmp_path: Path
 ) -> None:
-    assert read(fleet, "--rules", "standard")[::2] == (
+    assert say("report", fleet, "--rules", "standard")[::2] == (
         2,
         f"mnb: --rules: not for a fleet. Report on one of its nodes: mnb report {fleet}/nodes/NODE/screen.tar.gz\n",
     )
     (tmp_path / "groups").write_text("")
-    code, _, told = read(fleet / "nodes" / "gpu1" / "screen", "--groups", tmp_path / "groups")
+    code, _, told = say("report", fleet / "nodes" / "gpu1" / "screen", "--groups", tmp_path / "groups")
     assert (code, "is no fleet folder" in told) == (2, True)
-    assert read(fleet, "--margin", "0%")[0] == 2
+    assert say("report", fleet, "--margin", "0%")[0] == 2
 
 
-def test_a_wider_margin_lets_a_slow_node_pass(fleet: Path, read: Read) -> None:
-    _, printed, _ = read(fleet, "--margin", "20%")
+def test_a_wider_margin_lets_a_slow_node_pass(fleet: Path, say: Say) -> None:
+    _, printed, _ = say("report", fleet, "--margin", "20%")
     assert printed.splitlines()[0].split(maxsplit=1)[1] == "1 lost, 11 pass"
 
 
-def test_scores_and_prices_are_by_the_worst_the_median_and_the_sum(read: Read, tmp_path: Path) -> None:
+def test_scores_and_prices_are_by_the_worst_the_median_and_the_sum(say: Say, tmp_path: Path) -> None:
     fleet = write_fleet(tmp_path / "fleet", NODES[:5], lambda node, *_: 0.5 if node == "gpu2" else 1.0)
     weights = tmp_path / "weights.json"
     weights.write_text(
         json.dumps({f"standard.{test}": {"weight": 1} for test in ("convnet", "fast_style", "wlm", "toy_reg", "vae")})
     )
-    code, printed, told = read(fleet, "--weights", weights, "--price", 1000, "--format", "json")
+    code, printed, told = say("report", fleet, "--weights", weights, "--price", 1000, "--format", "json")
     assert code == 3, told
     score = json.loads(printed)["report"]["score"]
     assert (score["worst_node"], score["nodes"], score["of"]) == ("gpu2", 5, 5)
     assert score["worst"] / score["median"] == pytest.approx(0.5, abs=0.02)
     assert score["total"] / score["median"] == pytest.approx(4.5, abs=0.1)
-    _, printed, _ = read(fleet, "--weights", weights, "--price", 1000)
+    _, printed, _ = say("report", fleet, "--weights", weights, "--price", 1000)
     assert "price / score   by the worst node" in printed
 
 
-def test_the_score_of_some_tests_is_none(fleet: Path, read: Read) -> None:
+def test_the_score_of_some_tests_is_none(fleet: Path, say: Say) -> None:
     """5 of the 19 weighted tests."""
-    lines = json.loads(read(fleet, "--format", "json")[1])["report"]["lines"]
+    lines = json.loads(say("report", fleet, "--format", "json")[1])["report"]["lines"]
     assert {line["per_node"] for line in lines} == {None}
 
 
@@ -168,27 +154,27 @@ def test_a_warning_that_all_nodes_have_is_told(fleet: Path) -> None:
     assert _shared_marks(()) == ()
 
 
-def test_what_differs_between_nodes_is_listed_with_the_nodes(read: Read, tmp_path: Path) -> None:
+def test_what_differs_between_nodes_is_listed_with_the_nodes(say: Say, tmp_path: Path) -> None:
     fleet = write_fleet(tmp_path / "fleet", NODES[:5])
     manifest = session_folder(fleet, "gpu4", "screen") / "run.json"
     manifest.write_text(manifest.read_text().replace('"6.18"', '"6.12"'))
-    _, printed, _ = read(fleet)
+    _, printed, _ = say("report", fleet)
     assert [line.split() for line in printed.splitlines() if "6.1" in line] == [
         ["kernel", "6.18", "4", "-"],
         ["6.12", "1", "gpu4"],
     ]
 
 
-def test_results_that_cannot_be_read_make_a_node_lost(read: Read, tmp_path: Path) -> None:
+def test_results_that_cannot_be_read_make_a_node_lost(say: Say, tmp_path: Path) -> None:
     fleet = write_fleet(tmp_path / "fleet", NODES[:6])
     (session_folder(fleet, "gpu2", "screen") / "run.json").write_text("{")
-    code, printed, _ = read(fleet)
+    code, printed, _ = say("report", fleet)
     assert (code, printed.splitlines()[0].split(maxsplit=1)[1]) == (1, "1 lost, 5 pass")
     assert "its results cannot be read" in printed
 
 
 def test_numbers_that_nothing_follows_from_cost_their_node_only(
-    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_fleet(tmp_path / "fleet", ("a", "b"))
     reduced = measuring._reduced
@@ -197,7 +183,7 @@ def test_numbers_that_nothing_follows_from_cost_their_node_only(
         return reduced(node, session, summary, scale) if node == "b" else reduced(node, session, 1 / 0, scale)  # type: ignore[arg-type]
 
     monkeypatch.setattr(measuring, "_reduced", absurd)
-    code, printed, _ = read(folder)
+    code, printed, _ = say("report", folder)
     assert (code, "1 lost, 1 inconclusive" in printed) == (1, True)
     assert "a screen: it has values that nothing can be computed from (ZeroDivisionError" in " ".join(printed.split())
 
@@ -221,16 +207,16 @@ def test_a_summary_that_came_with_its_session_counts_by_its_hash(tmp_path: Path)
     assert fleet.strangers == ()
 
 
-def test_a_fleet_without_results_says_so(read: Read, tmp_path: Path) -> None:
+def test_a_fleet_without_results_says_so(say: Say, tmp_path: Path) -> None:
     write_frame(tmp_path / "fleet", NODES[:3], [])
-    code, printed, _ = read(tmp_path / "fleet")
+    code, printed, _ = say("report", tmp_path / "fleet")
     assert (code, printed.splitlines()[0].split(maxsplit=1)[1]) == (1, "3 lost")
 
 
-def test_the_page_has_a_heat_map_and_all_nodes(fleet: Path, read: Read, tmp_path: Path) -> None:
+def test_the_page_has_a_heat_map_and_all_nodes(fleet: Path, say: Say, tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     page = tmp_path / "fleet.html"
-    read(fleet, "--html", page)
+    say("report", fleet, "--html", page)
     text = page.read_text()
     assert "12 nodes, standard" in text
     assert "<title>gpu3 convnet 0.8" in text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -12,16 +11,15 @@ import pytest
 from made_folders import session_folder, write_fleet
 
 from milabench_ng.analysis.summary.folder import encode_summary
-from milabench_ng.cli import call
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import FLEET_LEDGER, Collected, check_fleet_chain, next_line
 from milabench_ng.fleet.misstated import misstated
 from milabench_ng.fleet.summaries import encoded
 from milabench_ng.records.names import file_digest
 from milabench_ng.verification.opening import opened
+from tests.fleet.conftest import Say
 
 NODES = ("gpu1", "gpu2", "gpu3")
-Verify = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -29,28 +27,16 @@ def fleet(tmp_path: Path) -> Path:
     return write_fleet(tmp_path / "fleet", NODES, retests={"retest-1": ["gpu2"]})
 
 
-@pytest.fixture
-def verify(capsys: pytest.CaptureFixture[str]) -> Verify:
-    """Call ``mnb verify``: exit code, output, error output."""
-
-    def called(*words: object) -> tuple[int, str, str]:
-        code = call(["verify", *map(str, words)])
-        told = capsys.readouterr()
-        return code, told.out, told.err
-
-    return called
-
-
-def test_a_whole_fleet_passes(fleet: Path, verify: Verify) -> None:
-    code, printed, _ = verify(fleet)
+def test_a_whole_fleet_passes(fleet: Path, say: Say) -> None:
+    code, printed, _ = say("verify", fleet)
     assert printed.splitlines()[0].split(maxsplit=1)[1] == "PASS: 4 of 4 sessions of nodes pass"
     assert code == 0
 
 
-def test_a_changed_record_fails_its_session_alone(fleet: Path, verify: Verify) -> None:
+def test_a_changed_record_fails_its_session_alone(fleet: Path, say: Say) -> None:
     record = next(session_folder(fleet, "gpu2", "screen").glob("*.J*.json"))
     record.write_text(record.read_text().replace("slices", "slicez"))
-    code, printed, _ = verify(fleet, "--format", "json")
+    code, printed, _ = say("verify", fleet, "--format", "json")
     found = json.loads(printed)
     passed = {(one["node"], one["session"]): not one["problem"] and _passes(one) for one in found["sessions"]}
     assert (code, found["passed"]) == (1, False)
@@ -61,44 +47,44 @@ def _passes(one: dict[str, dict[str, list[dict[str, str]]]]) -> bool:
     return all(ruling["result"] != "fail" for ruling in one["verification"]["rulings"])
 
 
-def test_a_node_that_is_a_copy_of_another_is_found(fleet: Path, verify: Verify) -> None:
+def test_a_node_that_is_a_copy_of_another_is_found(fleet: Path, say: Say) -> None:
     copy = session_folder(fleet, "gpu3", "screen")
     shutil.rmtree(copy)
     shutil.copytree(session_folder(fleet, "gpu1", "screen"), copy)
-    code, printed, _ = verify(fleet)
+    code, printed, _ = say("verify", fleet)
     assert code == 1
     assert "gpu3 screen is a copy of gpu1 screen" in printed
     assert "4 sessions of nodes pass, and the fleet as a whole does not: " in printed
     assert "gpu3 screen: its ledger is not the one that was collected" in printed
 
 
-def test_what_the_fleets_ledger_does_not_say_is_a_problem(fleet: Path, verify: Verify) -> None:
+def test_what_the_fleets_ledger_does_not_say_is_a_problem(fleet: Path, say: Say) -> None:
     ledger = fleet / FLEET_LEDGER
     lines = ledger.read_bytes().splitlines(keepends=True)
     ledger.write_bytes(b"".join(lines[:-1]))
-    assert "gpu2 retest-1: fleet.jsonl does not say that it was collected" in verify(fleet)[1]
+    assert "gpu2 retest-1: fleet.jsonl does not say that it was collected" in say("verify", fleet)[1]
     ledger.write_bytes(b"".join((*lines[:3], *lines[4:])))
-    code, printed, _ = verify(fleet)
+    code, printed, _ = say("verify", fleet)
     assert code == 1
     assert "fleet.jsonl: line" in printed
 
 
-def test_a_lost_node_is_named_and_breaks_no_rule(fleet: Path, verify: Verify) -> None:
+def test_a_lost_node_is_named_and_breaks_no_rule(fleet: Path, say: Say) -> None:
     shutil.rmtree(fleet / "nodes" / "gpu3")
-    code, printed, _ = verify(fleet)
+    code, printed, _ = say("verify", fleet)
     assert (code, "no results" in printed, "1 node: gpu3" in printed) == (0, True, True)
 
 
-def test_rules_hold_for_every_node_and_files_of_one_suite_are_refused(fleet: Path, verify: Verify) -> None:
-    code, printed, _ = verify(fleet, "--repeat", "5")
+def test_rules_hold_for_every_node_and_files_of_one_suite_are_refused(fleet: Path, say: Say) -> None:
+    code, printed, _ = say("verify", fleet, "--repeat", "5")
     assert (code, "FAIL: 0 of 4" in printed) == (1, True)
-    assert verify(fleet, "--profile", "standard")[::2] == (
+    assert say("verify", fleet, "--profile", "standard")[::2] == (
         2,
         "mnb: --profile and --weights: not for a fleet. Name both in the rules (--rules)\n",
     )
 
 
-def test_a_summary_that_its_records_do_not_bear_out_is_told(fleet: Path, verify: Verify) -> None:
+def test_a_summary_that_its_records_do_not_bear_out_is_told(fleet: Path, say: Say) -> None:
     """What verify finds without it, and with a rate that is 1 % higher."""
     (first, *_) = FleetFolder.read(fleet).sessions
     content, _ = encoded(first)
@@ -110,11 +96,11 @@ def test_a_summary_that_its_records_do_not_bear_out_is_told(fleet: Path, verify:
         row["train"]["mean"] *= factor
         file.write_text(json.dumps(made))
         tell_again(fleet, summary_sha256=file_digest(file.read_bytes()))
-        code, printed, _ = verify(fleet)
+        code, printed, _ = say("verify", fleet)
         assert code == broken
         assert ("gpu1 screen: its summary says" in printed) == bool(broken)
     file.write_text("{}")
-    assert "gpu1 screen: its summary is not the one that was collected" in verify(fleet)[1]
+    assert "gpu1 screen: its summary is not the one that was collected" in say("verify", fleet)[1]
 
 
 @pytest.mark.parametrize(
