@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import math
 import random
 import sys
+import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -14,6 +17,7 @@ sys.path.append(str(Path(__file__).parents[1] / "report"))
 
 from make_records import PER_GPU, PROGRESSION, plan, write_run
 
+from milabench_ng import __version__
 from milabench_ng.analysis.summary.summary import Stat, Summary, TestSummary
 from milabench_ng.fleet.folder import NODES, NodeSession, own_names
 from milabench_ng.fleet.ledger import (
@@ -36,6 +40,7 @@ from milabench_ng.verification.opening import opened
 UTC = "2026-01-06T16:00:00Z"
 TESTS = ("convnet", "fast_style", "wlm", "toy_reg", "vae")
 """Three that the GPU bounds and two that the host does."""
+BEGUN = FleetSession(number=1, hostname="h", pid=1, version="1", command_line=("mnb",), manifest_sha256="0")
 Factor = Callable[[str, str, str], float]
 """How fast a node is, by its name, the session and the test."""
 
@@ -84,25 +89,48 @@ def write_session(folder: Path, node: str, session: str, factor: Factor) -> None
 def write_frame(folder: Path, nodes: Sequence[str], events: Sequence[AnyFleetEvent]) -> None:
     """Manifest and ledger."""
     folder.mkdir(parents=True, exist_ok=True)
-    manifest = FleetManifest(
+    (folder / FLEET_MANIFEST).write_bytes(encode_fleet_manifest(made_manifest(nodes)))
+    (folder / FLEET_LEDGER).write_bytes(made_ledger(BEGUN, *events))
+
+
+def made_manifest(nodes: Sequence[str], suite: str = "standard", text: str = "{}", **more: Any) -> FleetManifest:
+    """Of a fleet that was asked for nothing unusual."""
+    usual = FleetManifest(
         fleet_id="f",
-        version="1",
+        version=__version__,
         created_utc=UTC,
         command_line=("mnb", "fleet", "run"),
-        suite="standard",
-        profile=ProfileText(file="standard.json", sha256="0", text="{}"),
+        suite=suite,
+        profile=ProfileText(file=f"{suite}.json", sha256="0", text=text),
         nodes=tuple(nodes),
         launcher="local",
         mnb=("mnb",),
         node_folder="/var/tmp/f",
     )
-    (folder / FLEET_MANIFEST).write_bytes(encode_fleet_manifest(manifest))
-    begun = FleetSession(number=1, hostname="h", pid=1, version="1", command_line=("mnb",), manifest_sha256="0")
-    head, content = FIRST, []
-    for number, event in enumerate((begun, *events)):
+    return msgspec.structs.replace(usual, **more)
+
+
+def made_ledger(*events: AnyFleetEvent) -> bytes:
+    """A chain of events."""
+    head, content = FIRST, b""
+    for number, event in enumerate(events):
         head, line = next_line(number, head, UTC, event)
-        content.append(line)
-    (folder / FLEET_LEDGER).write_bytes(b"".join(content))
+        content += line
+    return content
+
+
+def packed(files: Mapping[str, bytes | tarfile.TarInfo]) -> bytes:
+    """A compressed archive of files, or of members as they are."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz", compresslevel=1) as archive:
+        for name, content in files.items():
+            if isinstance(content, tarfile.TarInfo):
+                archive.addfile(content)
+                continue
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return made.getvalue()
 
 
 def _events(folder: Path, node: str, session: str) -> Iterator[AnyFleetEvent]:

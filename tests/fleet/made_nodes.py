@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import io
 import math
 import random
 import resource
@@ -22,20 +21,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-from made_folders import UTC, scaled, write_node
+from made_folders import made_manifest, packed, scaled, write_node
 
-from milabench_ng import __version__
 from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers.interface import Ended, Heard
-from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.node_scripts import WIDTH
 from milabench_ng.fleet.preflight import NodeFacts
 from milabench_ng.fleet.running import resume, run
 from milabench_ng.node.conditions import read_conditions
 from milabench_ng.node.gpus import open_nvml
 from milabench_ng.node.inventory import read_inventory
-from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.names import LEDGER, RECORD_NAME, file_digest
 
 DIED = 0.1
@@ -94,17 +90,11 @@ class Cluster:
             content["screen.summary.json"] = encode_summary(scaled(self._summary, factors)).encode()
         content[f"screen/{LEDGER}"] = b"".join(self._ledger[: math.ceil(had * len(self._ledger))])
         there = list(self._files)[: math.ceil(had * len(self._files))]
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
-            for name, part in (content | {f"screen/{name}": self._files[name] for name in there}).items():
-                member = tarfile.TarInfo(name)
-                member.size = len(part)
-                archive.addfile(member, io.BytesIO(part))
-        return packed.getvalue()
+        return packed(content | {f"screen/{name}": self._files[name] for name in there})
 
-    def _lines(self, packed: bytes) -> list[bytes]:
-        text = base64.b64encode(packed)
-        return [file_digest(packed).encode(), *(text[at : at + WIDTH] for at in range(0, len(text), WIDTH))]
+    def _lines(self, parcel: bytes) -> list[bytes]:
+        text = base64.b64encode(parcel)
+        return [file_digest(parcel).encode(), *(text[at : at + WIDTH] for at in range(0, len(text), WIDTH))]
 
 
 def _facts() -> NodeFacts:
@@ -112,25 +102,9 @@ def _facts() -> NodeFacts:
         return NodeFacts(inventory=read_inventory(), tier="full", conditions=read_conditions(nvml, ()))
 
 
-def manifest(launcher: Cluster) -> FleetManifest:
-    """What is asked of it."""
-    return FleetManifest(
-        fleet_id="f",
-        version=__version__,
-        created_utc=UTC,
-        command_line=("mnb", "fleet", "run"),
-        suite="standard",
-        profile=ProfileText(file="standard.json", sha256="0", text="{}"),
-        nodes=launcher.nodes,
-        launcher="made",
-        mnb=("mnb",),
-        node_folder="/var/tmp/f",
-    )
-
-
-def records_in(packed: Path) -> int:
+def records_in(parcel: Path) -> int:
     """How many records are in a packed folder."""
-    with tarfile.open(packed) as archive:
+    with tarfile.open(parcel) as archive:
         return sum(RECORD_NAME.fullmatch(Path(name).name) is not None for name in archive.getnames())
 
 
@@ -155,7 +129,7 @@ def main() -> None:
     given = parser.parse_args()
     whole = write_node(given.folder.with_name(f"{given.folder.name}-node"))
     launcher = Cluster(whole, given.nodes)
-    asked = manifest(launcher)
+    asked = made_manifest(launcher.nodes)
     first = measured("collected", launcher, lambda: run(given.folder, asked, launcher, str))
     found = measured("resumed and collected", launcher, lambda: resume(first, launcher, (), str))
     one = sum(RECORD_NAME.fullmatch(path.name) is not None for path in whole.iterdir())

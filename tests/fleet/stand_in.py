@@ -6,6 +6,7 @@ For tests of what reaches nodes; that `mnb` does its part there, tests of `local
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 import time
@@ -102,6 +103,15 @@ def make_stand_in(folder: Path) -> StandIn:
 def summarise(results: Path) -> None:
     """Write what the stand-in tells as the summary of these results."""
     results.with_name(f"{results.name}.summary.json").write_text(encode_summary(load(results)))
+
+
+def kill_soon(folder: Path, node: str) -> None:
+    """Kill a node after a while that nobody knows."""
+    until = time.monotonic() + 100
+    while not (found := list(folder.glob(f"there/*/{node}"))) and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(2 * random.random())
+    kill_all_in(found[0], 100)
 
 
 def kill_all_in(folder: Path, limit_s: float = 60.0) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
-from made_folders import session_folder, write_fleet
+from made_folders import packed, session_folder, write_fleet
 
 from milabench_ng.cli import call
 from milabench_ng.fleet.bundling import opened_fleet
@@ -51,14 +50,14 @@ def test_what_was_changed_in_a_bundle_is_told(fleet: Path, say: Say, tmp_path: P
     files = members(bundle)
     name = "nodes/gpu2/screen.tar.gz"
     changed = {**files, name: files["nodes/gpu3/screen.tar.gz"]}
-    code, printed, _ = say("verify", packed(tmp_path / "changed.tar.gz", changed))
+    code, printed, _ = say("verify", put(tmp_path / "changed.tar.gz", changed))
     assert code == 1
     assert f"{name} was changed after it was packed" in " ".join(printed.split())
     assert "gpu3 screen is a copy of gpu2 screen" in printed
-    code, _, told = say("verify", packed(tmp_path / "more.tar.gz", files | {"nodes/gpu2/x.sh": b""}))
+    code, _, told = say("verify", put(tmp_path / "more.tar.gz", files | {"nodes/gpu2/x.sh": b""}))
     assert (code, "'nodes/gpu2/x.sh' is not a file of a bundle" in told) == (2, True)
     del files["nodes/gpu2/retest-1.tar.gz"]
-    assert "is in the packing list but not in the bundle" in say("verify", packed(tmp_path / "less.tar.gz", files))[1]
+    assert "is in the packing list but not in the bundle" in say("verify", put(tmp_path / "less.tar.gz", files))[1]
 
 
 def test_a_signature_is_over_the_whole_fleet(fleet: Path, say: Say, tmp_path: Path) -> None:
@@ -99,15 +98,11 @@ def test_weights_are_not_for_a_fleet(fleet: Path, say: Say) -> None:
     assert (code, "--weights: not for a fleet" in told) == (2, True)
 
 
+def put(path: Path, files: dict[str, bytes]) -> Path:
+    path.write_bytes(packed(files))
+    return path
+
+
 def members(bundle: Path) -> dict[str, bytes]:
     with tarfile.open(bundle) as archive:
         return {one.name: file.read() for one in archive if (file := archive.extractfile(one))}
-
-
-def packed(path: Path, files: dict[str, bytes]) -> Path:
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from milabench_ng.cli import call
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.records.ledger import check_chain
 from tests.fleet.made_folders import records_of
-from tests.fleet.stand_in import kill_all_in, make_stand_in
+from tests.fleet.stand_in import kill_soon, make_stand_in
 
 
 @pytest.mark.slow
@@ -41,12 +40,3 @@ def test_nodes_that_are_killed_at_random_cost_no_record(tmp_path: Path) -> None:
     assert (found.ledger.problems, found.strangers) == ((), ())
     for one in found.sessions:
         assert check_chain(one.read_ledger()).problems == ()
-
-
-def kill_soon(folder: Path, node: str) -> None:
-    """Kill a node after a while that nobody knows."""
-    until = time.monotonic() + 100
-    while not (found := list(folder.glob(f"there/*/{node}"))) and time.monotonic() < until:
-        time.sleep(0.1)
-    time.sleep(2 * random.random())
-    kill_all_in(found[0], 100)

@@ -25,9 +25,8 @@ from milabench_ng.fleet.running import resume, run
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text
 from milabench_ng.records.ledger import Attempt, Session, check_chain
-from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.names import LEDGER
-from tests.fleet.made_folders import records_of
+from tests.fleet.made_folders import made_manifest, records_of
 from tests.fleet.stand_in import make_stand_in
 
 pytestmark = pytest.mark.slow
@@ -45,19 +44,7 @@ class WithoutRoute(Local):
 
 
 def manifest(launcher: Local, folder: Path, mnb: tuple[str, ...] = MNB) -> FleetManifest:
-    return FleetManifest(
-        fleet_id="f",
-        version=__version__,
-        created_utc="2026-01-06T16:00:00Z",
-        command_line=("mnb", "fleet", "run"),
-        suite="tiny",
-        profile=ProfileText(file="tiny.json", sha256="0", text=TINY),
-        arguments=BRIEFLY,
-        nodes=launcher.nodes,
-        launcher="local",
-        mnb=mnb,
-        node_folder=str(folder),
-    )
+    return made_manifest(launcher.nodes, "tiny", TINY, arguments=BRIEFLY, mnb=mnb, node_folder=str(folder))
 
 
 def kill_in_the_middle(node: Path) -> None:

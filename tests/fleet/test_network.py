@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from made_folders import write_fleet, write_frame
+from made_folders import write_fleet
 
 from milabench_ng.cli import call
 from milabench_ng.cli.fleet_request import launches_over_nodes
@@ -206,19 +206,12 @@ def test_a_pair_of_several_devices_is_as_fast_as_its_slowest() -> None:
 
 def with_meetings(folder: Path, rate: Gb) -> None:
     """A fleet of healthy nodes that have met."""
-    write_fleet(folder, NODES)
+    folder.mkdir()
     events = []
     for name, meeting in zip(("screen", "retest"), judged(rate)[1], strict=True):
         sha256 = write_meeting(folder, name, meeting)  # type: ignore[arg-type]
         events.append(NetworkMeasured(meeting=name, nodes=NODES, left=(), sha256=sha256))  # type: ignore[arg-type]
-    write_fleet_ledger(folder, events)
-
-
-def write_fleet_ledger(folder: Path, events: list[NetworkMeasured]) -> None:
-    import made_folders
-
-    done = [event for node in NODES for event in made_folders._events(folder, node, "screen")]
-    write_frame(folder, NODES, (*done, *events))
+    write_fleet(folder, NODES, more=events)
 
 
 def test_a_report_calls_a_node_with_slow_links_slow_and_says_where(
@@ -313,9 +306,9 @@ def test_a_group_that_fails_or_whose_ranks_do_unequal_work_has_no_rate() -> None
 def test_a_report_shows_launches_over_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "fleet"
     meeting = launched(lambda *_: 100.0)
-    write_fleet(folder, NODES)
+    folder.mkdir()
     sha256 = write_meeting(folder, "launches", meeting)
-    write_fleet_ledger(folder, [NetworkMeasured(meeting="launches", nodes=NODES, left=(), sha256=sha256)])
+    write_fleet(folder, NODES, more=[NetworkMeasured(meeting="launches", nodes=NODES, left=(), sha256=sha256)])
     assert call(("report", str(folder))) == 0
     text = capsys.readouterr().out
     assert "launches over nodes: the rate by the number of nodes" in text

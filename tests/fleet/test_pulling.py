@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import re
 import tarfile
 from pathlib import Path
@@ -16,27 +15,14 @@ from milabench_ng.fleet.pulling import _KEPT_IN_MEMORY, Parcel, pulling
 from milabench_ng.model.errors import InputError
 from milabench_ng.records.names import file_digest
 from milabench_ng.verification.opening import opened
+from tests.fleet.made_folders import packed
 
 
-def archive(files: dict[str, bytes | tarfile.TarInfo]) -> bytes:
-    """A compressed archive of files, or of members as they are."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as made:
-        for name, content in files.items():
-            if isinstance(content, tarfile.TarInfo):
-                made.addfile(content)
-                continue
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            made.addfile(member, io.BytesIO(content))
-    return packed.getvalue()
-
-
-def pull(folder: Path, packed: bytes, problem: str = "", sha256: str = "") -> Collected | NotCollected:
+def pull(folder: Path, parcel: bytes, problem: str = "", sha256: str = "") -> Collected | NotCollected:
     """What comes of an archive that node ``a`` sends."""
-    text = base64.b64encode(packed)
+    text = base64.b64encode(parcel)
     with pulling(folder, "screen", ("a",)) as made:
-        made.heard("a", (sha256 or file_digest(packed)).encode())
+        made.heard("a", (sha256 or file_digest(parcel)).encode())
         for start in range(0, len(text), 760):
             made.heard("a", text[start : start + 760])
         found = made.keep("a", problem)
@@ -59,18 +45,18 @@ def test_a_run_and_its_continuation_are_one_packed_folder(tmp_path: Path) -> Non
         "screen/run.json": b"{}",
         "screen/logs/x.J0.0.log": b"",
     }
-    packed = archive(files)
-    first = pull(tmp_path, packed)
+    parcel = packed(files)
+    first = pull(tmp_path, parcel)
     assert first == Collected(
         node="a",
         session="screen",
-        sha256=file_digest(packed),
+        sha256=file_digest(parcel),
         ledger_sha256=file_digest(FIRST),
         summary_sha256=file_digest(b"{}"),
     )
     one = session_at(tmp_path)
-    assert (one.path.with_name("screen.log").read_bytes(), one.path.read_bytes()) == (b"said", packed)
-    pull(tmp_path, archive(files | {"screen/ledger.jsonl": LATER}))
+    assert (one.path.with_name("screen.log").read_bytes(), one.path.read_bytes()) == (b"said", parcel)
+    pull(tmp_path, packed(files | {"screen/ledger.jsonl": LATER}))
     assert sorted(path.name for path in one.path.parent.iterdir()) == [
         "screen.log",
         "screen.summary.json",
@@ -81,7 +67,7 @@ def test_a_run_and_its_continuation_are_one_packed_folder(tmp_path: Path) -> Non
 
 def test_another_run_takes_the_place_and_not_the_files(tmp_path: Path) -> None:
     for ledger in (LATER, OTHER, FIRST):
-        assert isinstance(pull(tmp_path, archive({"screen/ledger.jsonl": ledger})), Collected)
+        assert isinstance(pull(tmp_path, packed({"screen/ledger.jsonl": ledger})), Collected)
     place = session_file(tmp_path, "a", "screen").parent
     ledgers = {path.name: session_at(tmp_path, path.name).read_ledger() for path in place.glob("*.tar.gz")}
     assert ledgers == {"screen.tar.gz": FIRST, "screen.aside-1.tar.gz": LATER, "screen.aside-2.tar.gz": OTHER}
@@ -106,8 +92,8 @@ def link(name: str) -> tarfile.TarInfo:
 )
 def test_what_is_no_file_of_a_run_is_refused(tmp_path: Path, files: dict[str, bytes | tarfile.TarInfo]) -> None:
     """At once if the packed folder begins with it, and else when it is opened; nothing is written of it."""
-    pull(tmp_path, archive({"screen/ledger.jsonl": FIRST}))
-    found = pull(tmp_path, archive(files))
+    pull(tmp_path, packed({"screen/ledger.jsonl": FIRST}))
+    found = pull(tmp_path, packed(files))
     assert isinstance(found, NotCollected)
     assert re.fullmatch(r"('.*' is|what it sent is) not .*", found.reason), "and no temporary name is told"
     assert session_at(tmp_path).read_ledger() == FIRST
@@ -116,21 +102,20 @@ def test_what_is_no_file_of_a_run_is_refused(tmp_path: Path, files: dict[str, by
         "screen.summary.json": b"",
         "screen/ledger.jsonl": FIRST,
     }
-    assert isinstance(pull(tmp_path, archive(whole | files)), Collected)
+    assert isinstance(pull(tmp_path, packed(whole | files)), Collected)
     with pytest.raises(InputError, match=r"screen.tar.gz: refused: '.*' is not a"), opened(session_at(tmp_path).path):
         pass
 
 
 def test_what_has_not_come_whole_says_so_and_changes_nothing(tmp_path: Path) -> None:
-    whole = archive({"screen/ledger.jsonl": FIRST, "screen/run.json": bytes(range(256)) * 99})
-    for packed, reason in ((b"", "it sent nothing"), (whole[:-50], "damaged on the way"), (b"plain", "damaged on")):
-        found = pull(tmp_path, packed, sha256=file_digest(whole))
+    whole = packed({"screen/ledger.jsonl": FIRST, "screen/run.json": bytes(range(256)) * 99})
+    for parcel, reason in ((b"", "it sent nothing"), (whole[:-50], "damaged on the way"), (b"plain", "damaged on")):
+        found = pull(tmp_path, parcel, sha256=file_digest(whole))
         assert isinstance(found, NotCollected)
         assert reason in found.reason
-    for packed in (b"plain", whole[:50]):
-        assert "its archive is damaged: " in getattr(pull(tmp_path, packed), "reason", "")
+    for parcel in (b"plain", whole[:50]):
+        assert "its archive is damaged: " in getattr(pull(tmp_path, parcel), "reason", "")
     assert pull(tmp_path, whole, "no route") == NotCollected(node="a", session="screen", reason="no route")
-    found = pull(tmp_path, whole, sha256="x")
     with pulling(tmp_path, "screen", ("a",)) as made:
         made.heard("a", b"sum")
         made.heard("a", b"x")

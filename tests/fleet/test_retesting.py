@@ -20,8 +20,7 @@ from milabench_ng.fleet.preflight import loose_clocks
 from milabench_ng.fleet.retesting import nodes_left
 from milabench_ng.records.names import FLEET_MANIFEST
 from tests.fleet.made_folders import write_fleet, write_session
-from tests.fleet.stand_in import StandIn, make_stand_in, summarise
-from tests.fleet.test_killed_nodes import kill_soon
+from tests.fleet.stand_in import StandIn, kill_soon, make_stand_in, summarise
 
 SLOW = "local-3"
 

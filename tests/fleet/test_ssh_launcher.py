@@ -20,7 +20,7 @@ from milabench_ng.fleet.network.meetings import pairs_seen, read_meeting
 from milabench_ng.model.errors import InputError
 from tests.fleet.made_folders import records_of
 from tests.fleet.ssh_server import SSHD, ssh_server
-from tests.fleet.stand_in import SPREAD, StandIn, kill_all_in, make_stand_in
+from tests.fleet.stand_in import SPREAD, StandIn, kill_soon, make_stand_in
 
 needs_sshd = pytest.mark.skipif(SSHD is None, reason="no sshd: scripts/ensure-packages sshd openssh-server")
 
@@ -77,13 +77,7 @@ def test_a_fleet_of_which_one_node_dies_and_one_is_away(
     folder = tmp_path / "fleet"
     stand_in.hang("n3")
 
-    def kill_n3() -> None:
-        until = time.monotonic() + 60
-        while not (found := list(tmp_path.glob("there/*/n3"))) and time.monotonic() < until:
-            time.sleep(0.05)
-        kill_all_in(found[0])
-
-    killer = threading.Thread(target=kill_n3)
+    killer = threading.Thread(target=kill_soon, args=(tmp_path, "n3"))
     killer.start()
     words = ("--mnb", stand_in.command, "--node-folder", str(tmp_path / "there"), "-o", str(folder), "--", *options)
     profile = str(stand_in.folder / "tiny.json")
