@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from milabench_ng.cli.options import Whole
+from milabench_ng.cli.options import Switch, Whole
 from milabench_ng.fleet.manifest import MOST_RETESTS
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.model.builtin import read_builtin
@@ -30,7 +30,6 @@ from milabench_ng.records.links import NodesLaunch
 from milabench_ng.records.window import MEASURED_BY
 from milabench_ng.records.worker_variables import of_messages
 
-FleetOutput = Annotated[Path, Parameter(name=["--output", "-o"], help="The fleet folder, which must be new.")]
 OVER_NODES = ("scaling", "collectives")
 """Workloads whose ranks may be on several nodes."""
 OWN_OUTPUT = "the fleet decides where nodes write. Leave {} out of --jobs"
@@ -42,34 +41,6 @@ JobsOption = Annotated[
         help="Options of `mnb jobs` for every node, as one word, such as '--repeat 3 --isolation full'.",
     ),
 ]
-MnbOption = Annotated[
-    str | None,
-    Parameter(help="The command that starts mnb on the nodes. Default: this one, by its path."),
-]
-NodeFolder = Annotated[
-    str, Parameter(help="Folder on each node's own disk that holds its results until they are collected.")
-]
-NetworkOption = Annotated[
-    bool,
-    Parameter(
-        negative="",
-        help="When the nodes have worked by themselves, measure the network between them: pairs, and rings.",
-    ),
-]
-RendezvousOption = Annotated[
-    str,
-    Parameter(
-        help="The address at which nodes reach this host when they meet. Default: the one that ssh or Slurm tells."
-    ),
-]
-OverNodesOption = Annotated[
-    bool,
-    Parameter(
-        negative="",
-        help="When the nodes have worked by themselves, run the tests of `scaling` and `collectives` of the "
-        "profile over 1, 2, 4 ... and all nodes. They leave no records, and do not count for the score.",
-    ),
-]
 
 
 @Parameter(name="*")
@@ -79,6 +50,10 @@ class FleetOptions:
 
     Parameters
     ----------
+    output
+        The fleet folder, which must be new.
+    mnb
+        The command that starts mnb on the nodes. Default: this one, by its path.
     retests
         How many sessions the nodes do again that are suspicious after the first, with some others for comparison.
     common_start
@@ -86,18 +61,27 @@ class FleetOptions:
         and cooling are then loaded all at once.
     burn_in
         Repeat the profile on every node until this time is over, such as 12h, and go on through failures.
+    network
+        When the nodes have worked by themselves, measure the network between them: pairs, and rings.
+    over_nodes
+        When the nodes have worked by themselves, run the tests of `scaling` and `collectives` of the profile over 1, 2,
+        4 ... and all nodes. They leave no records, and do not count for the score.
+    rendezvous
+        The address at which nodes reach this host when they meet. Default: the one that ssh or Slurm tells.
+    node_folder
+        Folder on each node's own disk that holds its results until they are collected.
     """
 
-    output: FleetOutput
+    output: Annotated[Path, Parameter(name=["--output", "-o"])]
     jobs: JobsOption = ""
-    mnb: MnbOption = None
+    mnb: str | None = None
     retests: Whole = 3
     common_start: str | None = None
     burn_in: Annotated[str | None, Parameter(name="--for")] = None
-    network: NetworkOption = False
-    over_nodes: OverNodesOption = False
-    rendezvous: RendezvousOption = ""
-    node_folder: NodeFolder = "/var/tmp"
+    network: Switch = False
+    over_nodes: Switch = False
+    rendezvous: str = ""
+    node_folder: str = "/var/tmp"
 
     def words(self) -> tuple[str, ...]:
         """Those that are not as usual, for a command line; without the folder."""
