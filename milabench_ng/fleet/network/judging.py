@@ -20,7 +20,7 @@ from milabench_ng.fleet.network.meetings import PairSeen
 from milabench_ng.fleet.network.rounds import Pair, pair
 from milabench_ng.fleet.nodes import NodeName
 from milabench_ng.fleet.verdicts.limits import Limit, Retested, Strictness, retest_limit, screen_limit
-from milabench_ng.fleet.verdicts.spread import FEWEST_NODES, Spread, centre_and_std
+from milabench_ng.fleet.verdicts.spread import FEWEST_NODES, LOST_DF, SESSION_DF, Spread, centre_and_std, pooled
 from milabench_ng.fleet.verdicts.verdict import Ratio
 
 STRICT = Strictness(margin=0.10, false_alarms=0.002)
@@ -33,9 +33,6 @@ _BETTER = 0.75
 _PARTNERS = 3
 """Nodes that are not suspicious with which a suspicious one meets again."""
 _CONTROLS = 10
-_LOST_DF = 2.0
-_DECLARED_DF = 10.0
-"""How many degrees of freedom the spread of the screen counts as, for that of the retests."""
 
 LinkState = Literal["broken", "slow", "inconclusive", "pass"]
 LINK_STATES: tuple[LinkState, ...] = get_args(LinkState)
@@ -218,20 +215,17 @@ def _spreads(
     df = float(sum(len(each) - 1 for each in repeated))
     made = []
     for spread in (found.of_nodes, found.of_links):
-        variance = (squares + _DECLARED_DF * spread.session**2) / (df + _DECLARED_DF)
-        session = math.sqrt(variance)
+        session, session_df = pooled(squares, df, spread.session)
         total = max(spread.total, session)
-        made.append(msgspec.structs.replace(spread, session=session, session_df=df + _DECLARED_DF, total=total))
+        made.append(msgspec.structs.replace(spread, session=session, session_df=session_df, total=total))
     return (made[0], made[1]), float(np.median(controls)) if controls else 0.0, len(controls)
 
 
 def _spread(values: Sequence[float]) -> Spread:
     centre, total = centre_and_std(np.asarray(values, float))
-    df = max(1.0, len(values) - 1 - _LOST_DF)
+    df = max(1.0, len(values) - 1 - LOST_DF)
     session = total / math.sqrt(2)
-    return Spread(
-        nodes=max(1, len(values)), centre=centre, total=total, df=df, session=session, session_df=_DECLARED_DF
-    )
+    return Spread(nodes=max(1, len(values)), centre=centre, total=total, df=df, session=session, session_df=SESSION_DF)
 
 
 def _expected(found: Known, spreads: tuple[Spread, Spread], strict: Strictness) -> float:

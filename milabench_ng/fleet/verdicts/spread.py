@@ -16,9 +16,9 @@ FEWEST_NODES = 4
 
 _CUT = 3.5
 """Robust standard deviations beyond which a node does not count as healthy for the spread."""
-_LOST_DF = 2.0
+LOST_DF = 2.0
 """Degrees of freedom that the median and the cut cost."""
-_SESSION_DF = 10.0
+SESSION_DF = 10.0
 """How many degrees of freedom the declared spread of sessions counts as: with more retests, these decide."""
 _SMALLEST = 1e-5
 """No two nodes agree better than that."""
@@ -70,7 +70,7 @@ def _spread(column: Column, found: Columns, place: int) -> Spread:
     values = found.screen[:, place]
     known = values[~np.isnan(values)]
     centre, total = centre_and_std(known)
-    df = max(1.0, known.size - 1 - _LOST_DF)
+    df = max(1.0, known.size - 1 - LOST_DF)
     session, session_df = _session(found.retests[:, :, place], _declared_session(column, total))
     return Spread(
         nodes=known.size, centre=centre, total=max(total, session), df=df, session=session, session_df=session_df
@@ -98,4 +98,9 @@ def _session(retests: Array, declared: float) -> tuple[float, float]:
     residuals = retests - average(retests, 0)
     squares = float(np.nansum(residuals[:, count > 1] ** 2))
     df = float(np.sum(count[count > 1] - 1))
-    return math.sqrt((squares + _SESSION_DF * declared**2) / (df + _SESSION_DF)), df + _SESSION_DF
+    return pooled(squares, df, declared)
+
+
+def pooled(squares: float, df: float, declared: float) -> tuple[float, float]:
+    """The standard deviation of what was seen and what was declared together, and its degrees of freedom."""
+    return math.sqrt((squares + SESSION_DF * declared**2) / (df + SESSION_DF)), df + SESSION_DF
