@@ -252,6 +252,16 @@ def marked_line(
         yield Mark(at=at, look=look, title=f"{name}, {title}")
 
 
+def pace_key(ratio: float, opacity: float) -> Key:
+    """An entry of the legend of a heat map: a cell of this ratio."""
+    return Key(name=f"{ratio:.2f}", sample=Box(begin=(0, 0), end=(1, 1), colour=pace_colour(ratio), opacity=opacity))
+
+
+def pace_colour(ratio: float) -> str:
+    """Of a cell that is slower or faster than usual."""
+    return LOUD if ratio < 1 else PALETTE[0]
+
+
 def faded(stops: Sequence[tuple[float, float]], at: float) -> float:
     """The value at ``at`` between ``stops``, which are pairs of place and value."""
     if at <= stops[0][0]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.fleet.report import FleetReport, NodeLine
-from milabench_ng.present.html.figures import LOUD, PALETTE, Box, Chart, Key, Panel, View, faded, names
+from milabench_ng.present.html.figures import Box, Chart, Panel, View, faded, names, pace_colour, pace_key
 
 _ROW = 14
 """Height of a row in pixels."""
@@ -17,7 +17,6 @@ _QUIET = 0.01
 _LOUDEST = 0.10
 _QUIET_TO_LOUD = ((0.0, 0.0), (_QUIET / _LOUDEST, 0.12), (1.0, 0.9))
 """Opacity of cells."""
-_FAST = PALETTE[0]
 
 
 def fleet_charts(report: FleetReport) -> Iterator[Chart]:
@@ -61,7 +60,7 @@ def _view(name: str, lines: Sequence[NodeLine], tests: Sequence[str]) -> View:
     return View(
         name=name,
         panels=(Panel(x=names(tests, side="top"), y=names(rows, down=True), parts=tuple(boxes)),),
-        keys=tuple(map(_key, (0.90, 0.95, 0.98, 1.02, 1.05))),
+        keys=tuple(pace_key(ratio, _opacity(ratio)) for ratio in (0.90, 0.95, 0.98, 1.02, 1.05)),
         height=_ROW * max(4, len(lines)),
     )
 
@@ -75,20 +74,10 @@ def _box(line: NodeLine, ratio: float, at: tuple[int, int], test: str) -> Box:
     return Box(
         begin=at,
         end=(at[0] + 1, at[1] + 1),
-        colour=_colour(ratio),
+        colour=pace_colour(ratio),
         opacity=round(_opacity(ratio), 2),
         title=f"{line.verdict.node} {test} {ratio:.3f}",
     )
-
-
-def _key(ratio: float) -> Key:
-    """An entry of the legend."""
-    sample = Box(begin=(0, 0), end=(1, 1), colour=_colour(ratio), opacity=_opacity(ratio))
-    return Key(name=f"{ratio:.2f}", sample=sample)
-
-
-def _colour(ratio: float) -> str:
-    return LOUD if ratio < 1 else _FAST
 
 
 def _opacity(ratio: float) -> float:

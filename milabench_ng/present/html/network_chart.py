@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.fleet.network.report import LinkOfFleet, NetworkReport
-from milabench_ng.present.html.figures import LOUD, NEUTRAL, PALETTE, Box, Chart, Key, Panel, View, names
+from milabench_ng.present.html.figures import NEUTRAL, Box, Chart, Panel, View, names, pace_colour, pace_key
 
 MOST_NODES = 64
 """Of more, the table of the worst links tells."""
 _ROW = 14
 """Height of a row in pixels."""
-_FAST = PALETTE[0]
 _LOUDEST = 0.5
 """A link that is slower by this share is drawn in full."""
 
@@ -34,7 +33,7 @@ def network_charts(network: NetworkReport) -> Iterator[Chart]:
         views=(
             View(
                 panels=(Panel(x=names(nodes, side="top"), y=names(nodes, down=True), parts=tuple(boxes)),),
-                keys=tuple(map(_key, (0.5, 0.75, 0.9, 1.1))),
+                keys=tuple(pace_key(ratio, _opacity(ratio)) for ratio in (0.5, 0.75, 0.9, 1.1)),
                 height=_ROW * max(4, len(nodes)),
             ),
         ),
@@ -50,22 +49,11 @@ def _boxes(one: LinkOfFleet, nodes: list[str], middle: float) -> Iterator[Box]:
         yield Box(
             begin=(column, row),
             end=(column + 1, row + 1),
-            colour=NEUTRAL if ratio is None else _colour(ratio),
+            colour=NEUTRAL if ratio is None else pace_colour(ratio),
             opacity=0.2 if ratio is None else _opacity(ratio),
             dashed=one.judged.state == "broken",
             title=f"{one.nodes[0]} - {one.nodes[1]}: {figures}, {one.judged.state}",
         )
-
-
-def _key(ratio: float) -> Key:
-    """An entry of the legend."""
-    return Key(
-        name=f"{ratio:.2f}", sample=Box(begin=(0, 0), end=(1, 1), colour=_colour(ratio), opacity=_opacity(ratio))
-    )
-
-
-def _colour(ratio: float) -> str:
-    return LOUD if ratio < 1 else _FAST
 
 
 def _opacity(ratio: float) -> float:
