@@ -13,7 +13,7 @@ from milabench_ng.fleet import measuring
 from milabench_ng.fleet.verdicts.columns import Column, columns_of
 from milabench_ng.fleet.verdicts.judging import judge
 from milabench_ng.fleet.verdicts.limits import Strictness, shares, usual_limits
-from milabench_ng.fleet.verdicts.measured import Measured, kind_of, middle
+from milabench_ng.fleet.verdicts.measured import Measured, kind_of, measured, middle
 from milabench_ng.fleet.verdicts.screening import suspicious
 from milabench_ng.fleet.verdicts.spread import Spread, spreads_of
 from milabench_ng.fleet.verdicts.verdict import NodeVerdict
@@ -36,6 +36,10 @@ def test_what_sets_the_pace_says_on_which_part_of_the_node_a_test_depends() -> N
     assert [kind_of(bound) for bound in ("gpu-compute", "gpu-memory", "cpu", "launch", "io", "links", None)] == [
         *("gpu", "gpu", "host", "host", "storage", "link", "host")
     ]
+
+
+def test_a_fleet_of_which_nothing_is_known_yet_is_judged_too() -> None:
+    assert judge(measured((), {}), Strictness()).nodes == ()
 
 
 def test_samples_are_averaged_over_repeats_and_nodes_come_in_the_order_of_their_numbers() -> None:

@@ -70,7 +70,8 @@ def _fleet(
 ) -> _Fleet:
     sessions = np.sum(~np.isnan(found.retests), axis=0)
     means = average(found.retests, 0) if len(found.retests) else np.full_like(found.screen, np.nan)
-    suspects = np.array(list(map(bool, slow))) | np.array([_failed(measured, node) for node in measured.nodes])
+    odd = [bool(noticed) or _failed(measured, node) for noticed, node in zip(slow, measured.nodes, strict=True)]
+    suspects = np.array(odd, dtype=bool)  # of no node, too: none may have ended yet
     controls = ~suspects & np.any(sessions > 0, axis=1)
     moved = average(means[controls] - found.screen[controls], 0) if controls.any() else np.zeros(len(found.columns))
     return _Fleet(
