@@ -169,6 +169,18 @@ def test_nodes_that_are_left_early_are_asked_to_end() -> None:
     assert time.monotonic() - began < 50
 
 
+def test_all_nodes_are_asked_to_end_before_one_is_waited_for(tmp_path: Path) -> None:
+    """Each ends only when all were asked."""
+    script = (
+        f"cd {tmp_path}; trap 'touch asked-$$; until [ $(ls asked-* | wc -l) = 3 ]; do sleep 0.05; done; exit' TERM; "
+        "touch ready-$$; while :; do sleep 0.05; done"
+    )
+    with Local(("a", "b", "c")).run(("a", "b", "c"), script, lambda *_: None):
+        while len(list(tmp_path.glob("ready-*"))) < 3:
+            time.sleep(0.05)
+    assert len(list(tmp_path.glob("asked-*"))) == 3
+
+
 def test_what_a_node_says_when_it_is_left_holds_nobody_up() -> None:
     """More than a pipe takes, which nobody reads."""
     script = "trap 'yes | head -c 300000; exit 3' TERM; echo ready; sleep 100 & wait $!"

@@ -51,22 +51,23 @@ class Child:
         }
 
     def end(self) -> None:
-        """Ask it to end, and wait until it has. Nobody reads what it still prints, so that must not hold it up."""
+        """Ask it to end. Nobody reads what it still prints, so that must not hold it up."""
         if self.process.poll() is None:
             signal_child(self.process, signal.SIGTERM)
         for stream in self.streams:
             stream.close()
-        self.process.wait()
 
 
 @contextmanager
 def ending(children: Sequence[Child]) -> Iterator[None]:
-    """End the children that are still at work at the end of the context."""
+    """End the children that are still at work at the end of the context: all are asked before one is waited for."""
     try:
         yield
     finally:
         for child in children:
             child.end()
+        for child in children:
+            child.process.wait()
 
 
 def turns(children: Sequence[Child]) -> Iterator[Child]:
