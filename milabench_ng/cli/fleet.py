@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -27,18 +28,20 @@ from milabench_ng.fleet.launchers import registry
 from milabench_ng.fleet.launchers.interface import Asked, Launcher
 from milabench_ng.fleet.launchers.slurm import in_allocation, submit
 from milabench_ng.fleet.manifest import ADOPT_AGAIN, ADOPTED, FleetManifest, new_fleet_id, require_same_variables
-from milabench_ng.fleet.nodes import node_set
+from milabench_ng.fleet.nodes import NodeName, node_set
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.fleet.retesting import nodes_left
 from milabench_ng.fleet.running import collect as pull_results
 from milabench_ng.fleet.running import resume as go_on
 from milabench_ng.fleet.running import run as run_fleet
+from milabench_ng.fleet.verdicts.spread import FEWEST_NODES
 from milabench_ng.fleet.writer import require_new
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, short
-from milabench_ng.model.units import utc_iso, utc_now
+from milabench_ng.model.units import counted, utc_iso, utc_now
 from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.names import file_digest
+from milabench_ng.records.output_files import check_target_folder
 from milabench_ng.records.worker_variables import of_messages
 
 fleet = cyclopts.App(name="fleet", help="Run the same profile on many nodes, and judge each of them.")
@@ -77,12 +80,14 @@ def run(
         The nodes by name.
     """
     asked = fleet_request(profile, options)
+    require_new(options.output)
+    check_target_folder(options.output, "-o")
     if launcher == "slurm" and not in_allocation():
-        require_new(options.output)
         if hosts is not None:
             raise InputError("--launcher slurm: Slurm picks the nodes. To name some, add -- --nodelist=NODES")
         return submit(script_of(asked, nodes, engine))
     reached = registry.make(launcher, Asked(count=nodes, hosts=hosts, engine=engine))
+    _refuse_alone(reached.nodes, options)
     fleet_id = new_fleet_id()
     manifest = FleetManifest(
         fleet_id=fleet_id,
@@ -202,6 +207,15 @@ def _reached(manifest: FleetManifest) -> Launcher:
     if manifest.launcher == ADOPTED:
         raise InputError(f"made by `mnb fleet adopt`, so mnb cannot reach its nodes. To go on, {ADOPT_AGAIN}")
     return registry.make(manifest.launcher, Asked(known=manifest.nodes, engine=manifest.engine))
+
+
+def _refuse_alone(nodes: Sequence[NodeName], options: FleetOptions) -> None:
+    """Raise InputError for what needs more nodes, and say what so few cannot show."""
+    for option, wanted in (("--network", options.network), ("--over-nodes", options.over_nodes)):
+        if wanted and len(nodes) < 2:
+            raise InputError(f"{option}: nodes meet in pairs, and there is one. Name more, or leave it out")
+    if len(nodes) < FEWEST_NODES:
+        _tell(f"{counted(len(nodes), 'node')}: too few to say which is slow. Failures are found")
 
 
 def _tell(text: str) -> None:

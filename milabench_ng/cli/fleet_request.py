@@ -16,6 +16,8 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
+from milabench_ng.cli.jobs import refuse_counts
+from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import Switch, Whole
 from milabench_ng.fleet.manifest import MOST_RETESTS
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
@@ -29,6 +31,7 @@ from milabench_ng.model.units import parse_seconds
 from milabench_ng.records.links import NodesLaunch
 from milabench_ng.records.window import MEASURED_BY
 from milabench_ng.records.worker_variables import of_messages
+from milabench_ng.run.planning.request import named_tests
 
 OVER_NODES = ("scaling", "collectives")
 """Workloads whose ranks may be on several nodes."""
@@ -118,6 +121,8 @@ def fleet_request(profile: Path, options: FleetOptions) -> FleetRequest:
     parsed = parse_profile(file.stem, text, plain(file))
     if not 0 <= options.retests <= MOST_RETESTS:
         raise InputError(f"--retests: expected 0 to {MOST_RETESTS}, got {options.retests}")
+    if not options.node_folder.startswith("/"):
+        raise InputError(f"--node-folder {plain(options.node_folder)}: expected a path from the root, such as /var/tmp")
     common_start_s = parse_seconds(options.common_start, "--common-start") if options.common_start else 0.0
     burn_in_s = parse_seconds(options.burn_in, "--for") if options.burn_in else 0.0
     arguments = words(options.jobs, "--jobs")
@@ -152,11 +157,18 @@ def given_to_jobs(profile: Path, words: Sequence[str]) -> Mapping[str, Any]:
 
     _, bound, _ = app.parse_args(["jobs", str(profile), *words], exit_on_error=False, print_error=False)
     given = bound.arguments
-    for name in ("resume", "dry_run"):
-        if given.get(name):
-            raise InputError(OWN_OUTPUT.format(f"--{name.replace('_', '-')}"))
-    if "node" in given and given["node"].output is not None:
+    if given.get("resume"):
+        raise InputError(OWN_OUTPUT.format("--resume"))
+    if given.get("dry_run"):
+        raise InputError(f"--jobs: --dry-run runs nothing. To see the plan, run mnb jobs {profile} --dry-run")
+    node = given.get("node", NodeOptions())
+    if node.output is not None:
         raise InputError(OWN_OUTPUT.format("-o"))
+    request = node.profile_request(profile)
+    names = named_tests(request, given.get("name", ()))
+    if isinstance(request.profile, Profile):
+        request.profile.select(names)
+    refuse_counts(given.get("repeat", 1), given.get("sessions", 1), given.get("session_gap"))
     return given
 
 
@@ -177,7 +189,8 @@ def launches_over_nodes(profile: AnyProfile, given: Mapping[str, Any]) -> tuple[
         if test.workload in OVER_NODES and name in picked
     )
     if not found:
-        raise InputError(f"--over-nodes: the profile {profile.suite} has no test of {' or '.join(OVER_NODES)}")
+        left = " that --name picks" if given.get("name") else ""
+        raise InputError(f"--over-nodes: the profile {profile.suite} has no test of {' or '.join(OVER_NODES)}{left}")
     return found
 
 

@@ -136,12 +136,7 @@ def jobs(
             raise InputError(NOT_AGAIN)
         return go_on(resume, profile, retry, accept_difference, node.spool, weights, rules)
     _refuse_loose(flags, name)
-    if repeat < 1:
-        raise InputError(f"--repeat: expected at least 1, got {repeat}")
-    if sessions < 1:
-        raise InputError(f"--sessions: expected at least 1, got {sessions}")
-    if session_gap is not None and sessions == 1:
-        raise InputError("--session-gap needs several sessions. Add --sessions 3")
+    refuse_counts(repeat, sessions, session_gap)
     if profile is None:
         raise InputError("no profile given. Name one (standard, quick or a file), or resume a run: mnb resume FOLDER")
     if accept_difference:
@@ -169,6 +164,16 @@ def jobs(
     if demanded is not None:
         _refuse_broken(demanded, request)
     return show_plan(request, weights) if dry_run else execute(request, weights, demanded)
+
+
+def refuse_counts(repeat: int, sessions: int, session_gap: str | None) -> None:
+    """Raise InputError for numbers of which nothing would run."""
+    if repeat < 1:
+        raise InputError(f"--repeat: expected at least 1, got {repeat}")
+    if sessions < 1:
+        raise InputError(f"--sessions: expected at least 1, got {sessions}")
+    if session_gap is not None and sessions == 1:
+        raise InputError("--session-gap needs several sessions. Add --sessions 3")
 
 
 def _refuse_broken(rules: Rules, request: RunRequest) -> None:

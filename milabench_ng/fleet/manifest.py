@@ -95,6 +95,8 @@ def read_fleet_manifest(folder: Path) -> FleetManifest:
     source = folder / FLEET_MANIFEST
     if not source.is_file():
         missing = f"not a fleet folder: it has no {FLEET_MANIFEST}" if folder.is_dir() else "no such folder"
+        if folder.is_file():
+            missing = "a file. The bundle of a fleet is for mnb report, mnb verify and mnb accept"
         raise InputError(f"{plain(folder)}: {missing}. Give the folder that `mnb fleet run` wrote")
     raw: Any = read_json(source, LARGE)
     if isinstance(raw, dict):

@@ -325,7 +325,13 @@ fleet run quick --launcher local -o f | 2 | mnb: --launcher local: say how many 
 fleet run quick --launcher locl --nodes 2 -o f | 2 | mnb: unknown launcher 'locl' (did you mean 'local'?)
 fleet run quick --launcher local --nodes 2 --hosts a -o f | 2 | mnb: --launcher local takes --nodes N, and neither
 fleet run quick --launcher local --nodes 2 --jobs '-o x' -o f | 2 | mnb: the fleet decides where nodes write. Leave -o
-fleet run quick --launcher local --nodes 2 --jobs '--dry-run' -o f | 2 | mnb: the fleet decides where nodes write. Leave
+fleet run quick --launcher local --nodes 2 --jobs '--dry-run' -o f | 2 | mnb: --jobs: --dry-run runs nothing. To see the
+fleet run quick --launcher local --nodes 2 --jobs '--name nosuch' -o f | 2 | mnb: profile quick: no test 'nosuch'.
+fleet run quick --launcher local --nodes 2 --jobs '--repeat 0' -o f | 2 | mnb: --repeat: expected at least 1, got 0
+fleet run quick --launcher local --nodes 2 --jobs '--name vae' --over-nodes -o f | 2 | mnb: --over-nodes:
+fleet run quick --launcher local --nodes 1 --network -o f | 2 | mnb: --network: nodes meet in pairs, and there is one.
+fleet run quick --launcher local --nodes 2 --node-folder there -o f | 2 | mnb: --node-folder there: expected a path from
+fleet run quick --launcher local --nodes 2 -o /proc/f | 2 | mnb: -o /proc/f: /proc is not writable
 fleet run quick --launcher local --nodes 2 --jobs '--repat 3' -o f | 2 | mnb jobs: unknown option --repat (did you
 fleet run quck --launcher local --nodes 2 -o f | 2 | mnb: quck: no such file, and no shipped profile has that name
 fleet run quick --launcher local --nodes 2 -o res | 2 | mnb: -o res: already contains
