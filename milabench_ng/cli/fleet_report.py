@@ -57,5 +57,5 @@ def _strictness(manifest: FleetManifest, margin: str | None) -> Strictness:
 def _margin(text: str) -> float:
     share = parse_share(text, "--margin")
     if not 0 < share < 1:
-        raise InputError(f"--margin {share:.4g}: it must be above 0 and below 100%, for example 3%")
+        raise InputError(f"--margin {100 * share:.4g}%: it must be above 0 and below 100%, for example 3%")
     return share

@@ -63,7 +63,7 @@ class ReportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.margin < 1:
-            raise InputError(f"--margin {self.margin:.4g}: it must be above 0 and below 100%, for example 2%")
+            raise InputError(f"--margin {100 * self.margin:.4g}%: it must be above 0 and below 100%, for example 2%")
 
 
 AS_USUAL = ReportOptions()

@@ -211,7 +211,7 @@ def _marks(side: Side, summary: Summary, labels: Container[str]) -> Iterator[Sid
 
 def _test(label: str, promised: ScoredTest, found: ScoredTest | None, fatal: str | None) -> _Item:
     if fatal is not None:
-        return _Item(name=label, why=f"different work: {fatal} differs")
+        return _Item(name=label, why=f"other work, or not known to be the same: {fatal}")
     if found is None:
         return _Item(name=label, why="it did not run on the delivered node")
     if found.perf is None and found.n:

@@ -87,6 +87,8 @@ def decode_bids(content: bytes, source: str) -> Bids:
         if bid.watts_load is not None and bid.watts_idle is None and made.utilization < 1:
             reason = f"watts_load without watts_idle, and utilization is {made.utilization:g}"
             refuse(_place(source, name), reason)
+        if bid.watts_load is not None and (bid.watts_idle or 0) > bid.watts_load:
+            refuse(_place(source, name), "watts_idle is above watts_load. Give the power without and with load")
         if bid.watts_load is None and bid.watts_idle is not None:
             reason = "watts_idle without watts_load: what was measured is of the GPUs alone, and this of the whole node"
             refuse(_place(source, name), reason)

@@ -125,8 +125,9 @@ report res --price a-lot | 2 | mnb: --price: expected an amount above 0, got 'a-
 report res --price 30,00 | 2 | mnb: --price: expected an amount above 0, got '30,00'. Try 300000, 300,000 or
 report res --price-per gpu | 2 | mnb: --price-per needs a price. Add --price
 report res --price 1 --price-per rack | 2 | mnb report: Invalid value "rack" for --price-per. Choose from: "node",
-report res --margin 2 | 2 | mnb: --margin 2: it must be above 0 and below 100%, for example 2%
-report res --margin 0 | 2 | mnb: --margin 0: it must be above 0 and below 100%, for example 2%
+accept a100.json res --guarantee 150% | 2 | mnb: --guarantee: expected a share above 0% and up to 100%, got '150%'. Try
+report res --margin 2 | 2 | mnb: --margin 200%: it must be above 0 and below 100%, for example 2%
+report res --margin 0 | 2 | mnb: --margin 0%: it must be above 0 and below 100%, for example 2%
 report res --margin 5% | 0 | mnb · quick · res
 report res --margin two | 2 | mnb: --margin: expected a percentage, got 'two'. Try 2%
 report res --format jsn | 2 | mnb report: Invalid value "jsn" for --format. Choose from: "table", "json", "csv",

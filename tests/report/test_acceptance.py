@@ -138,7 +138,7 @@ def test_other_work_is_not_compared(bid: Path, tmp_path: Path) -> None:
         path.write_bytes(msgspec.json.encode(content))
     made = decided(bid, other)
     vae = next(one for one in made.tests if one.name == "standard.vae")
-    assert (vae.verdict, vae.why) == ("inconclusive", "different work: option batch_size differs")
+    assert (vae.verdict, vae.why) == ("inconclusive", "other work, or not known to be the same: option batch_size")
     assert made.score.why == "no ratio of scores without standard.vae"
 
 

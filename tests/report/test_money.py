@@ -469,6 +469,7 @@ OFFER = {"results": "fast.json", "price": 1}
             {"bids": {"a": OFFER | {"maintenance_per_year": -1}}},
             "bid 'a': maintenance_per_year: expected a number of at least",
         ),
+        ({"bids": {"a": OFFER | {"watts_idle": 5, "watts_load": 4}}}, "bid 'a': watts_idle is above watts_load"),
         ({"bids": {"a": OFFER | {"watts_idle": 5}}}, "bid 'a': watts_idle without watts_load"),
         ({"bids": {"a": OFFER | {"watts_load": 5}}, "utilization": 0.5}, "bid 'a': watts_load without watts_idle"),
     ],
@@ -570,7 +571,7 @@ def test_a_test_of_other_work_in_any_bid_leaves_the_ranking_for_all(
     }
     for form in ("table", "markdown"):
         text = printed(made, form).replace("\\_", "_")
-        assert "1 of 2 weighted tests; not convnet, which differs between bids" in text
+        assert "1 of 2 weighted tests; other work from bid to bid: convnet" in text
         assert why in text
     assert json.loads(printed(made, "json"))["tests"] == ["standard.vae"]
     (header, *rows) = csv.reader(io.StringIO(printed(made, "csv")))

@@ -122,11 +122,11 @@ def _ranked_over(tender: Tender) -> Fact:
     """The tests that are ranked by, and those that were dropped."""
     unlike = dict.fromkeys(one.test for one in tender.other_work)
     left = [
-        f"; not {', '.join(map(name_of_row, tests))}, which {why}"
+        f"; {why}: {', '.join(map(name_of_row, tests))}"
         for tests, why in (
-            (unlike, "differs between bids"),
-            (tender.not_in_all, "not every bid has"),
-            (tender.not_in_reference, "differs from the reference"),
+            (unlike, "other work from bid to bid"),
+            (tender.not_in_all, "not in every bid"),
+            (tender.not_in_reference, "not in the reference, or other work there"),
         )
         if tests
     ]
