@@ -85,10 +85,13 @@ def results_of(fleet: FleetFolder, found: Iterable[SessionSummary], scale: Scale
             unread[session.node, session.session] = str(error)
     lost, pending = _without(fleet, {one.node for one in sessions if one.session == SCREEN}, unread)
     there = [one for one in sessions if one.node not in pending and one.node not in lost]
+    cut_off = {key for key, standing in fleet.standings.items() if standing.state in ("running", "lost")}
+    whole = [one for one in there if (one.node, one.session) not in cut_off]
     rows = {label: test for one in reversed(there) for label, test in one.tests.items()}
     return FleetResults(
         sessions=tuple(sessions),
-        measured=measured(_samples(there), _kinds(there), _failed(there), lost, _wrong(there)),
+        # Of a session that was cut off, nothing says what else its end has spoilt: only a wrong result counts.
+        measured=measured(_samples(whole), _kinds(there), _failed(whole), lost, _wrong(there)),
         units={label: test.unit for label, test in rows.items()},
         pending=tuple(pending),
         problems=tuple(f"{node} {session}: {why}" for (node, session), why in unread.items()),

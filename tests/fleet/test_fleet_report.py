@@ -18,12 +18,13 @@ from milabench_ng.cli.fleet_report import make_fleet_report
 from milabench_ng.fleet import measuring
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import Collected, NodeLost
+from milabench_ng.fleet.manifest import encode_fleet_manifest
 from milabench_ng.fleet.measuring import SessionOfNode
 from milabench_ng.fleet.report import _shared_marks
 from milabench_ng.fleet.summaries import summaries
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.fleet_report_tables import fleet_facts
-from milabench_ng.records.names import file_digest
+from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, file_digest
 from tests.fleet.conftest import Say
 
 NODES = tuple(f"gpu{number}" for number in range(1, 13))
@@ -163,6 +164,24 @@ def test_what_differs_between_nodes_is_listed_with_the_nodes(say: Say, tmp_path:
         ["kernel", "6.18", "4", "-"],
         ["6.12", "1", "gpu4"],
     ]
+
+
+def test_a_retest_that_was_cut_off_accuses_nobody(say: Say, tmp_path: Path) -> None:
+    """It is left to run again; the launches that it lacks are no failures of the node."""
+    cut = NodeLost(node="gpu5", session="retest-2", reason="ssh lost the connection")
+    folder = write_fleet(tmp_path / "fleet", NODES[:8], retests=RETESTS, more=[cut])
+    manifest = msgspec.structs.replace(FleetFolder.read(folder).manifest, retests=3)
+    (folder / FLEET_MANIFEST).write_bytes(encode_fleet_manifest(manifest))
+    there = session_folder(folder, "gpu5", "retest-2")
+    lines = (there / LEDGER).read_bytes().splitlines(keepends=True)
+    (there / LEDGER).write_bytes(b"".join(lines[:-6]))
+    for record in there.glob("*.J1.*.json"):
+        record.unlink()
+    code, printed, _ = say("report", folder)
+    assert (code, printed.splitlines()[0].split(maxsplit=1)[1]) == (0, "8 pass")
+    code, printed, _ = say("fleet", "status", folder)
+    assert "retests   left: retest-2 of gpu5\n" in printed
+    assert f"next      mnb fleet resume {folder}" in printed
 
 
 def test_results_that_cannot_be_read_make_a_node_lost(say: Say, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.manifest import ADOPT_AGAIN, ADOPTED
 from milabench_ng.fleet.network.meetings import meetings_left
 from milabench_ng.fleet.nodes import SCREEN
-from milabench_ng.fleet.retesting import missing_nodes
-from milabench_ng.model.plain import plain
+from milabench_ng.fleet.retesting import missing_nodes, retests_left
+from milabench_ng.model.plain import names_of, plain
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Cell, Tone
 from milabench_ng.present.render.sections import Document, Heading, Part, facts, in_one_table, table
@@ -44,7 +44,9 @@ def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
     unmet = meetings_left(found)
     if unmet:
         told.append(("network", f"nodes have still to meet ({', '.join(unmet)})"))
-    if (missing or unmet) and not found.going_on:
+    again_left = retests_left(found, {node for node, session in standings if session != SCREEN})
+    told += [("retests", f"left: {session} of {names_of(nodes)}") for session, nodes in again_left.items()]
+    if (missing or unmet or again_left) and not found.going_on:
         again = f"mnb fleet resume {shlex.quote(plain(found.path))}"
         told.append(("next", ADOPT_AGAIN if found.manifest.launcher == ADOPTED else again))
     parts: tuple[Part, ...] = (*([nodes] if rows else []), facts("", told))
