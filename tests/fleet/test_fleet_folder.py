@@ -157,10 +157,15 @@ def test_what_names_no_node(name: str) -> None:
         msgspec.convert(name, NodeName)
 
 
-def test_a_node_that_may_still_work_is_not_to_be_drained() -> None:
-    lost = (
+def test_only_what_a_node_did_itself_drains_it() -> None:
+    """A lost one is to be looked at: what ended its work may be the connection, or a disk."""
+    verdicts = (
         NodeVerdict(node="n1", verdict="lost", why=UNWATCHED),
-        NodeVerdict(node="n2", verdict="lost", why="its power failed"),
+        NodeVerdict(node="n2", verdict="lost", why="mkdir: Read-only file system"),
+        NodeVerdict(node="n3", verdict="faulty", why="launches failed in a retest"),
+        NodeVerdict(node="n4", verdict="inconclusive"),
     )
-    (told,) = drain_facts(lost)
-    assert "nodename=n2" in told.text
+    drained, looked_at = drain_facts(verdicts)
+    assert (drained.name, "nodename=n3" in drained.text) == ("to drain", True)
+    assert (looked_at.name, looked_at.text.partition(":")[0]) == ("look first", "n1, n2")
+    assert tuple(drain_facts(verdicts[-1:])) == ()
