@@ -29,6 +29,7 @@ from milabench_ng.cli.show_plan import show_plan
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Order
+from milabench_ng.model.planner import MOST_RUNS
 from milabench_ng.model.profile import Neighbors
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import parse_seconds
@@ -168,10 +169,9 @@ def jobs(
 
 def refuse_counts(repeat: int, sessions: int, session_gap: str | None) -> None:
     """Raise InputError for numbers of which nothing would run."""
-    if repeat < 1:
-        raise InputError(f"--repeat: expected at least 1, got {repeat}")
-    if sessions < 1:
-        raise InputError(f"--sessions: expected at least 1, got {sessions}")
+    for option, count in (("--repeat", repeat), ("--sessions", sessions)):
+        if not 1 <= count <= MOST_RUNS:
+            raise InputError(f"{option}: expected 1 to {MOST_RUNS:,}, got {count}")
     if session_gap is not None and sessions == 1:
         raise InputError("--session-gap needs several sessions. Add --sessions 3")
 

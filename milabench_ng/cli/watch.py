@@ -55,7 +55,8 @@ def watch(
         Keep this file up to date, for the textfile collector of node_exporter, such as mnb.prom.
     """
     if not folder.is_dir():
-        raise InputError(f"{plain(folder)}: no such folder. Name the result folder of a run: mnb jobs ... -o FOLDER")
+        what = "a file, not a folder" if folder.is_file() else "no such folder"
+        raise InputError(f"{plain(folder)}: {what}. Name the result folder of a run: mnb jobs ... -o FOLDER")
     if is_fleet(folder):
         return _fleet(folder, {"--speed": speed, "--html": html, "--prometheus": prometheus})
     if prometheus is not None and prometheus.suffix != ".prom":

@@ -52,7 +52,7 @@ def make_plan(
     chosen = {name: test for name, test in measured.items() if name in arguments and (not names or name in names)}
     _refuse_part_of_mix(profile, chosen)
     unplanned = {
-        profile.id_of(name): why for name, why in _unplanned(chosen, devices, slots_per_device, memory).items()
+        profile.id_of(name): why for name, why in _unplanned(profile, chosen, devices, slots_per_device, memory).items()
     }
     planned = {name: test for name, test in chosen.items() if profile.id_of(name) not in unplanned}
     if unplanned and not planned:
@@ -93,13 +93,17 @@ def companions(profile: Profile, names: Collection[str]) -> tuple[str, ...]:
 
 
 def _unplanned(
-    chosen: Mapping[str, Test], devices: Sequence[Device], per_device: int, memory: DeviceMemory | None
+    profile: Profile,
+    chosen: Mapping[str, Test],
+    devices: Sequence[Device],
+    per_device: int,
+    memory: DeviceMemory | None,
 ) -> dict[str, str]:
     """The tests that this node cannot run, or runs a larger one instead of, and why."""
     found = {
         **dict(_too_wide(chosen, len(devices) * per_device, per_device)),
         **dict(_too_large(chosen, len(devices), memory)),
-        **dict(_too_old(chosen, devices)),
+        **dict(_too_old(profile, chosen, devices)),
     }
     planned = {name for name in chosen if name not in found}
     instead = {
@@ -123,15 +127,21 @@ def _too_large(chosen: Mapping[str, Test], devices: int, memory: DeviceMemory | 
             yield name, f"it needs {wanted / 1e9:.1f} GB on each of {devices} devices, but {part}"
 
 
-def _too_old(chosen: Mapping[str, Test], devices: Sequence[Device]) -> Iterator[tuple[str, str]]:
-    """The tests that need a GPU, or a later one; one whose capability is unknown is tried."""
+def _too_old(profile: Profile, chosen: Mapping[str, Test], devices: Sequence[Device]) -> Iterator[tuple[str, str]]:
+    """The tests that need a GPU, or a later one, or whose neighbor does; one whose capability is unknown is tried."""
     for name, test in chosen.items():
-        for device in devices if test.least_capability is not None else ():
-            if device.kind == "cpu":
-                yield name, "it needs GPUs, but the tenants are CPU partitions"
-            elif device.capability is not msgspec.UNSET and device.capability < (test.least_capability or 0):
-                needed = f"it needs compute capability {test.least_capability:.1f}"
-                yield name, f"{needed}, but device {device.index} ({device.name}) has {device.capability:.1f}"
+        for beside in (name, *(test.neighbors if isinstance(test.neighbors, tuple) else ())):
+            for lack in _lacking(profile.tests[beside].least_capability, devices):
+                yield name, lack if beside == name else f"its neighbor {beside}: {lack}"
+
+
+def _lacking(least: float | None, devices: Sequence[Device]) -> Iterator[str]:
+    for device in devices if least is not None else ():
+        if device.kind == "cpu":
+            yield "it needs GPUs, but the tenants are CPU partitions"
+        elif device.capability is not msgspec.UNSET and device.capability < (least or 0):
+            needed = f"it needs compute capability {least:.1f}"
+            yield f"{needed}, but device {device.index} ({device.name}) has {device.capability:.1f}"
 
 
 def _too_wide(chosen: Mapping[str, Test], slots: int, per_device: int) -> Iterator[tuple[str, str]]:

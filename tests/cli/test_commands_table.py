@@ -269,10 +269,13 @@ jobs empty | 2 | mnb: empty: a folder, not a file
 jobs quick --ram-total 1PiB | 2 | mnb: --ram-total: expected a size, got '1PiB'. Try 512MiB or 256GiB
 jobs notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 jobs quick --repeat 2.7 | 2 | mnb: --repeat: expected a whole number, got '2.7'. Try --repeat 5
-jobs quick --repeat 0 | 2 | mnb: --repeat: expected at least 1, got 0
+jobs quick --repeat 0 | 2 | mnb: --repeat: expected 1 to 10,000, got 0
+jobs quick --sessions 100000 | 2 | mnb: --sessions: expected 1 to 10,000, got 100000
+jobs stress --name stress.cpu --neighbors disk | 2 | mnb: profile stress: no test 'stress.cpu' (did you mean 'cpu'?)
+watch notes.txt | 2 | mnb: notes.txt: a file, not a folder. Name the result folder
 jobs quick --repeat many | 2 | mnb: --repeat: expected a whole number, got 'many'. Try --repeat 5
 jobs quick --sessions 1.5 | 2 | mnb: --sessions: expected a whole number, got '1.5'. Try --sessions 5
-jobs quick --sessions 0 | 2 | mnb: --sessions: expected at least 1, got 0
+jobs quick --sessions 0 | 2 | mnb: --sessions: expected 1 to 10,000, got 0
 jobs quick --session-gap 6h | 2 | mnb: --session-gap needs several sessions. Add --sessions 3
 jobs quick --sessions 3 --session-gap soon | 2 | mnb: --session-gap: expected a duration, got 'soon'
 jobs quick --tenants 2.5 | 2 | mnb: --tenants: expected a whole number, got '2.5'. Try --tenants 5
@@ -328,7 +331,7 @@ fleet run quick --launcher local --nodes 2 --hosts a -o f | 2 | mnb: --launcher 
 fleet run quick --launcher local --nodes 2 --jobs '-o x' -o f | 2 | mnb: the fleet decides where nodes write. Leave -o
 fleet run quick --launcher local --nodes 2 --jobs '--dry-run' -o f | 2 | mnb: --jobs: --dry-run runs nothing. To see the
 fleet run quick --launcher local --nodes 2 --jobs '--name nosuch' -o f | 2 | mnb: profile quick: no test 'nosuch'.
-fleet run quick --launcher local --nodes 2 --jobs '--repeat 0' -o f | 2 | mnb: --repeat: expected at least 1, got 0
+fleet run quick --launcher local --nodes 2 --jobs '--repeat 0' -o f | 2 | mnb: --repeat: expected 1 to 10,000, got
 fleet run quick --launcher local --nodes 2 --jobs '--name vae' --over-nodes -o f | 2 | mnb: --over-nodes:
 fleet run quick --launcher local --nodes 1 --network -o f | 2 | mnb: --network: nodes meet in pairs, and there is one.
 fleet run quick --launcher local --nodes 2 --node-folder there -o f | 2 | mnb: --node-folder there: expected a path from

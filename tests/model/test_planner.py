@@ -222,6 +222,14 @@ def test_what_needs_a_later_gpu_is_not_planned_on_an_earlier_one_nor_on_the_cpu(
     assert not_planned(Device(index=0, kind="cpu")) == {"s.gpu": told, "s.fp8": told}
 
 
+def test_what_runs_next_to_a_test_needs_its_gpu_too() -> None:
+    made = profile(any={}, gpu={"least_capability": 0}, both={"neighbors": ["gpu"]})
+    options = {name: ResolvedOptions({}) for name in made.tests}
+    cpus = tuple(Device(index=index, kind="cpu") for index in range(2))
+    told = "it needs GPUs, but the tenants are CPU partitions"
+    assert make_plan(made, options, cpus, 1).not_planned == {"s.gpu": told, "s.both": f"its neighbor gpu: {told}"}
+
+
 def test_the_memory_of_the_device_decides_where_it_has_one() -> None:
     card = DeviceMemory("device 0 (a GPU)", 80 << 30)
     assert tenant_memory(card, [1 << 30]) == card

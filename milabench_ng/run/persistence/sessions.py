@@ -35,7 +35,7 @@ from milabench_ng.records.ledger import (
     ended_by_itself,
 )
 from milabench_ng.records.manifest import Manifest, encode_manifest
-from milabench_ng.records.names import LEDGER, RECORD_NAME, ResultFolder
+from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, ResultFolder
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.run.execution.interruption import Interruption
 from milabench_ng.run.persistence.result_writer import ResultWriter
@@ -146,9 +146,8 @@ def refuse_outdir(path: Path) -> None:
     entries = folder.path.iterdir() if folder.path.is_dir() else ()
     taken = [entry.name for entry in entries if not _is_empty_part(entry, folder)]
     if taken:
-        raise InputError(
-            f"-o {path}: already contains {taken[0]!r}. Name a new folder, or resume the run in it: mnb resume {path}"
-        )
+        resume = f", or resume the run in it: mnb resume {path}" if os.path.lexists(path / MANIFEST) else ""
+        raise InputError(f"-o {path}: already contains {taken[0]!r}. Name a new folder{resume}")
 
 
 def _is_empty_part(entry: Path, folder: ResultFolder) -> bool:

@@ -216,7 +216,7 @@ def as_asked(request: RunRequest, profile: Profile) -> Profile:
     changed: dict[str, Any] = {} if request.data_scale is None else {"data_scale": request.data_scale}
     made = {name: msgspec.structs.replace(test, **changed) for name, test in profile.tests.items()}
     if request.company is not None:
-        measured = request.names or [name for name, test in made.items() if test.role == "measured"]
+        measured = [name for name, test in profile.select(request.names).tests.items() if test.role == "measured"]
         made |= {name: msgspec.structs.replace(made[name], neighbors=request.company, mix=None) for name in measured}
         check_neighbors(made, "--neighbors")
     return msgspec.structs.replace(profile, tests=made)
