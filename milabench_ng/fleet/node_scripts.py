@@ -19,6 +19,8 @@ from milabench_ng.model.errors import InputError
 
 LARGEST = 100_000
 """Bytes of a script, which travels as one argument: Linux takes 131,072."""
+NOT_BEGUN = 125
+"""The exit status of a script whose node had no place for the session."""
 WIDTH = 760
 """Of lines in base64: Slurm breaks those of 1,024."""
 
@@ -31,7 +33,7 @@ def checkup_script(mnb: Sequence[str]) -> str:
 def run_script(manifest: FleetManifest, session: SessionName, *, begins_at: float | None = None) -> str:
     """Run a session, or go on with it, and print what it left as `pull_script` does.
 
-    The exit status is that of `mnb jobs`. Raises InputError for a profile that is too long.
+    The exit status is that of `mnb jobs`, or `NOT_BEGUN`. Raises InputError for a profile that is too long.
 
     ``begins_at``: wait for this moment of the node's own clock (POSIX time) first.
     """
@@ -42,14 +44,14 @@ def run_script(manifest: FleetManifest, session: SessionName, *, begins_at: floa
     wait = "" if begins_at is None else f"begin {begins_at:.3f}\n"
     script = f"""\
 {exports(manifest.variables)}here={shlex.quote(manifest.node_folder)}/{NODE_WORD}
-mkdir -p "$here" && cd "$here" || exit 2
-exec 9>>.lock && flock 9 || exit 2
+mkdir -p "$here" && cd "$here" && touch .lock || exit {NOT_BEGUN}
+exec 9>>.lock && flock 9 || exit {NOT_BEGUN}
 child=
 trap 'test -n "$child" && kill -TERM "$child"' TERM INT HUP
 {_BEGIN if wait else ""}{wait}if test -e {session}/ledger.jsonl; then
     {mnb} resume {session} >>{session}.log 2>&1 &
 else
-    printf %s {packed} | base64 -d | gunzip >{shlex.quote(profile)} || exit 2
+    printf %s {packed} | base64 -d | gunzip >{shlex.quote(profile)} || exit {NOT_BEGUN}
     {words} >>{session}.log 2>&1 &
 fi
 child=$!

@@ -28,7 +28,7 @@ from milabench_ng.fleet.ledger import (
 from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.network.meetings import MEETINGS, meetings_left
 from milabench_ng.fleet.network.running import hold_meeting
-from milabench_ng.fleet.node_scripts import checkup_script, pull_script, run_script
+from milabench_ng.fleet.node_scripts import NOT_BEGUN, checkup_script, pull_script, run_script
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
 from milabench_ng.fleet.preflight import (
     LARGEST,
@@ -48,7 +48,7 @@ from milabench_ng.fleet.retesting import missing_nodes, picked, retests_left
 from milabench_ng.fleet.still_working import still_working
 from milabench_ng.fleet.writer import FleetWriter, make_fleet, require_new
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import short
+from milabench_ng.model.plain import short_end
 from milabench_ng.model.units import counted, utc_iso, utc_now
 from milabench_ng.records.ledger import check_chain
 from milabench_ng.records.names import FLEET_MANIFEST
@@ -123,7 +123,7 @@ def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeNam
             if content := answer(lines[one.node]):
                 answers[one.node] = content
             else:
-                lost[one.node] = short(one.said or "mnb doctor said nothing")
+                lost[one.node] = short_end(one.said or "mnb doctor said nothing")
     versions = dict(_readable(answers, versions_of, lost))
     require_equal(versions, __version__)
     facts = dict(_readable({node: answers[node] for node in versions}, facts_of, lost))
@@ -268,12 +268,18 @@ def _keep(work: Work, pull: Pull, node: NodeName, problem: str = "", status: int
 def _why(one: Ended, command: str) -> str:
     """Why a node has no result."""
     if one.status is None:
-        return short(one.said)
-    if one.status > 128:
+        return short_end(one.said)
+    if one.status == NOT_BEGUN:
+        how = "did not begin"
+    elif one.status > 128:
         how = f"was ended by a signal ({_signal(one.status - 128)})"
     else:
         how = f"ended with status {one.status}"
-    return short(f"{command} {how}{one.said and ': '}{one.said}")
+    return f"{command} {how}{_of_said(one)}"
+
+
+def _of_said(one: Ended) -> str:
+    return one.said and f": {short_end(one.said)}"
 
 
 def _signal(number: int) -> str:

@@ -46,6 +46,12 @@ def short(text: object) -> str:
     return made if len(made) <= _LONGEST else f"{made[:_LONGEST]}..."
 
 
+def short_end(text: object) -> str:
+    """The last 300 characters of the same, for what others said: the reason comes last."""
+    made = plain(text)
+    return made if len(made) <= _LONGEST else f"...{made[-_LONGEST:]}"
+
+
 def names_of(these: Sequence[str], most: int = 8) -> str:
     """``"a, b and 3 more"``: the first names, and how many there are more."""
     more = f" and {len(these) - most:,} more" if len(these) > most else ""
