@@ -21,6 +21,7 @@ from milabench_ng.fleet.folder import PACKED, NodeSession, own_names, session_fi
 from milabench_ng.fleet.ledger import Collected, NotCollected, digest_of
 from milabench_ng.fleet.nodes import NodeName, SessionName
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import short_end
 from milabench_ng.verification.opening import beginning
 
 _KEPT_IN_MEMORY = 1 << 20
@@ -91,15 +92,19 @@ class Pull(msgspec.Struct, frozen=True):
         """A line of a node's output."""
         self.parcels[node].add(line)
 
-    def keep(self, node: NodeName, problem: str = "") -> Collected | NotCollected:
-        """Put what a node sent into its place, and tell what came of it; ``problem``: why it is not whole."""
+    def keep(self, node: NodeName, problem: str = "", *, said: str = "") -> Collected | NotCollected:
+        """Put what a node sent into its place, and tell what came of it.
+
+        ``problem``: why it is not whole; ``said``: the node's errors, which may say so.
+        """
         parcel = self.parcels.pop(node)
         try:
             if problem:
                 raise InputError(problem)
             return _kept(parcel.file, parcel.close(), NodeSession(node, self.session, self._place(node)))
         except (InputError, OSError) as error:
-            return NotCollected(node=node, session=self.session, reason=str(error))
+            own = f" (the node: {short_end(said)})" if said and not problem else ""
+            return NotCollected(node=node, session=self.session, reason=f"{error}{own}")
         finally:
             parcel.file.unlink(missing_ok=True)
 

@@ -7,12 +7,12 @@ import signal
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
 from milabench_ng import __version__
-from milabench_ng.fleet.folder import FleetFolder, NodeSession, session_file, status_of
+from milabench_ng.fleet.folder import FleetFolder, NodeSession, own_names, session_file, status_of
 from milabench_ng.fleet.launchers.interface import Ended, Launcher
 from milabench_ng.fleet.ledger import (
     Clock,
@@ -23,6 +23,7 @@ from milabench_ng.fleet.ledger import (
     NodeEnded,
     NodeLost,
     NodeStarted,
+    NotCollected,
     Retested,
 )
 from milabench_ng.fleet.manifest import FleetManifest
@@ -235,9 +236,24 @@ def run_session(
                     work.tell(f"{one.node}: lost {done}: {reason}")
                     lost.append(one.node)
                     continue
-                work.tell(f"{one.node}: done {done}{', with failed launches' if one.status else ''}")
-                _keep(work, pull, one.node, status=one.status)
+                _keep_ended(work, pull, one, done)
     _pull(work, lost, session)
+
+
+def _keep_ended(work: Work, pull: Pull, one: Ended, done: str) -> None:
+    """Keep what a node sent whose run ended by itself.
+
+    It ends with 1 for failed launches, and if it could not save its results: then its ledger lacks some.
+    """
+    made = pull.keep(one.node, said=one.said)
+    if one.status and isinstance(made, Collected) and _status_here(work, made) is None:
+        reason = f"mnb jobs ended with status 1, and its ledger lacks launches{_last_of_log(work, made)}"
+        work.writer.tell(NodeLost(node=one.node, session=pull.session, reason=reason))
+        work.tell(f"{one.node}: lost {done}: {reason}")
+    else:
+        work.writer.tell(NodeEnded(node=one.node, session=pull.session, status=1 if one.status else 0))
+        work.tell(f"{one.node}: done {done}{', with failed launches' if one.status else ''}")
+    _tell_made(work, made)
 
 
 def _pull(work: Work, nodes: Collection[NodeName], session: SessionName) -> None:
@@ -249,20 +265,30 @@ def _pull(work: Work, nodes: Collection[NodeName], session: SessionName) -> None
         work.launcher.run(nodes, pull_script(work.manifest, session), pull.heard) as ended,
     ):
         for one in ended:
-            _keep(work, pull, one.node, "" if one.status == 0 else _why(one, "the shell"))
+            made = pull.keep(one.node, "" if one.status == 0 else _why(one, "the shell"), said=one.said)
+            if isinstance(made, Collected) and (status := _status_here(work, made)) is not None:
+                work.writer.tell(NodeEnded(node=one.node, session=session, status=status))
+                work.tell(f"{one.node}: collected after all{', with failed launches' if status else ''}")
+            _tell_made(work, made)
 
 
-def _keep(work: Work, pull: Pull, node: NodeName, problem: str = "", status: int | None = None) -> None:
-    """Keep what a node has sent; ``status``: with which its session ended, if it said so."""
-    made = pull.keep(node, problem)
-    if status is None and isinstance(made, Collected):
-        here = NodeSession(node, pull.session, session_file(work.folder, node, pull.session))
-        status = status_of(check_chain(here.read_ledger()))
-    if status is not None:
-        work.writer.tell(NodeEnded(node=node, session=pull.session, status=1 if status else 0))
+def _tell_made(work: Work, made: Collected | NotCollected) -> None:
     work.writer.tell(made)
-    if not isinstance(made, Collected):
-        work.tell(f"{node}: not collected: {made.reason}")
+    if isinstance(made, NotCollected):
+        work.tell(f"{made.node}: not collected: {made.reason}")
+
+
+def _status_here(work: Work, made: Collected) -> Literal[0, 1] | None:
+    """How a session that was collected ended by its own ledger."""
+    here = NodeSession(made.node, made.session, session_file(work.folder, made.node, made.session))
+    return status_of(check_chain(here.read_ledger()))
+
+
+def _last_of_log(work: Work, made: Collected) -> str:
+    """The last line that its run printed, which says where unsaved results are."""
+    log = session_file(work.folder, made.node, made.session).with_name(own_names(made.session)[0])
+    lines = log.read_bytes().splitlines()
+    return f": {short_end(lines[-1].decode(errors='backslashreplace'))}" if lines else ""
 
 
 def _why(one: Ended, command: str) -> str:

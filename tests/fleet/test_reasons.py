@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -12,7 +13,8 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers.interface import Ended, Heard
 from milabench_ng.fleet.launchers.local import Local
 from milabench_ng.fleet.running import run
-from tests.fleet.stand_in import StandIn, make_stand_in
+from milabench_ng.records.names import LEDGER
+from tests.fleet.stand_in import StandIn, make_stand_in, summarise
 from tests.fleet.test_local_fleet import manifest
 
 pytestmark = pytest.mark.slow
@@ -45,3 +47,55 @@ def test_the_reason_of_a_node_without_a_place_is_told_after_a_banner(stand_in: S
     assert standing.state == "lost"
     assert standing.reason.startswith("mnb jobs did not begin: ...")
     assert "Not a directory" in standing.reason
+
+
+def test_a_run_that_could_not_save_its_results_is_lost_and_says_where_they_are(
+    stand_in: StandIn, tmp_path: Path
+) -> None:
+    """All launches succeeded, the disk was full, and `mnb jobs` ended with 1: that is no failed launch."""
+    results = stand_in.leaves("a", "screen")
+    shutil.copytree(stand_in.folder / "results", results)
+    lines = (results / LEDGER).read_bytes().splitlines(keepends=True)
+    (results / LEDGER).write_bytes(b"".join(lines[:-1]))
+    summarise(results)
+    script = Path(stand_in.command)
+    left = 'cp -r "$of_node/." "$last"'
+    unsaved = f"{left}; test ! -e $of_node/run.json -o $of_node = {stand_in.folder}/results ||"
+    unsaved += " { echo 'mnb: unsaved files are in /tmp/spool'; exit 1; }"
+    script.write_text(script.read_text().replace(left, unsaved))
+    told: list[str] = []
+    found = fleet(stand_in, tmp_path / "there", Local(("a", "b")), told)
+    standing = found.standings["a", "screen"]
+    reason = "mnb jobs ended with status 1, and its ledger lacks launches: mnb: unsaved files are in /tmp/spool"
+    assert (standing.state, standing.reason, standing.collected) == ("lost", reason, True)
+    assert found.standings["b", "screen"].here
+    assert not any("failed launches" in one for one in told)
+
+
+class FullDisk(Greeted):
+    """Nodes on which nothing can be packed."""
+
+    before = "tar() { echo 'tar: No space left on device' >&2; return 2; }\n"
+
+
+def test_a_node_that_cannot_pack_its_results_says_why(stand_in: StandIn, tmp_path: Path) -> None:
+    told: list[str] = []
+    standing = fleet(stand_in, tmp_path / "there", FullDisk(("a",)), told).standings["a", "screen"]
+    assert (standing.state, standing.collected) == ("ended", False)
+    assert standing.reason == "it sent nothing (the node: tar: No space left on device)"
+    assert told[-1] == f"a: not collected: {standing.reason}"
+
+
+class CutOff(Local):
+    """Nodes whose connection breaks when all is done, before anything is sent."""
+
+    def run(self, nodes: Collection[str], script: str, heard: Heard) -> AbstractContextManager[Iterator[Ended]]:
+        return super().run(nodes, script.replace('test "$status" -le 1 ||', "kill -9 $$;"), heard)
+
+
+def test_what_is_whole_although_the_connection_broke_is_told(stand_in: StandIn, tmp_path: Path) -> None:
+    told: list[str] = []
+    standing = fleet(stand_in, tmp_path / "there", CutOff(("a",)), told).standings["a", "screen"]
+    assert standing.here
+    assert told[-2].startswith("a: lost (1 of 1): ")
+    assert told[-1] == "a: collected after all"
