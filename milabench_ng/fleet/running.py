@@ -49,7 +49,7 @@ from milabench_ng.fleet.retesting import missing_nodes, picked, retests_left
 from milabench_ng.fleet.still_working import still_working
 from milabench_ng.fleet.writer import FleetWriter, make_fleet, require_new
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import short_end
+from milabench_ng.model.plain import plain, short_end
 from milabench_ng.model.units import counted, utc_iso, utc_now
 from milabench_ng.records.ledger import check_chain
 from milabench_ng.records.names import FLEET_MANIFEST
@@ -78,13 +78,24 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def run(folder: Path, manifest: FleetManifest, launcher: Launcher, tell: Tell) -> FleetFolder:
-    """Run a new fleet into ``folder``. Raises InputError if the nodes do not have the same software."""
+    """Run a new fleet into ``folder``. Raises InputError if no node can take part, or software differs."""
     require_new(folder)
     checked = check(launcher, manifest, manifest.nodes, tell)
+    _require_any(checked, manifest.mnb)
     make_fleet(folder, manifest)
     with _begun(folder, manifest, launcher, manifest.command_line, tell) as work:
         _work(work, checked)
     return FleetFolder.read(folder)
+
+
+def _require_any(checked: Checked, mnb: tuple[str, ...]) -> None:
+    """A mistake on the command line makes all nodes fail alike, and then there is nothing to keep or to resume."""
+    if not checked.facts:
+        node, why = next(iter(checked.lost.items()))
+        raise InputError(
+            f"none of {counted(len(checked.lost), 'node')} answered the check. {node}: {why}. Look whether "
+            f"{' '.join(map(plain, mnb))} starts there, or name another command with --mnb"
+        )
 
 
 def resume(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...], tell: Tell) -> FleetFolder:

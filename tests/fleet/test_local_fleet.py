@@ -111,12 +111,11 @@ def test_unequal_software_stops_a_fleet_before_it_starts(tmp_path: Path) -> None
     assert not (tmp_path / "there").exists()
 
 
-def test_a_node_without_mnb_is_lost_with_what_its_shell_says(tmp_path: Path) -> None:
-    launcher = make(Asked(count=1))
-    found = run(tmp_path / "fleet", manifest(launcher, tmp_path / "there", ("/no/such/mnb",)), launcher, str)
-    standing = found.standings["local-1", "screen"]
-    assert standing.state == "lost"
-    assert "/no/such/mnb" in standing.reason
+def test_where_no_node_has_mnb_nothing_is_begun_and_the_shell_says_why(tmp_path: Path) -> None:
+    launcher = make(Asked(count=2))
+    with pytest.raises(InputError, match=r"none of 2 nodes answered the check. local-\d: .*/no/such/mnb: not found"):
+        run(tmp_path / "fleet", manifest(launcher, tmp_path / "there", ("/no/such/mnb",)), launcher, str)
+    assert not (tmp_path / "fleet").exists()
 
 
 def test_a_node_that_says_nothing_that_can_be_read_is_lost_and_the_others_go_on(tmp_path: Path) -> None:
