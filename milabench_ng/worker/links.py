@@ -30,6 +30,7 @@ from milabench_ng.records.links import (
     LONGEST,
     SAYS,
     TOO_LATE,
+    Backend,
     LinkHello,
     LinkResult,
     MeetingPlan,
@@ -53,6 +54,11 @@ _BLOCK_MIB: Mapping[str, float] = {"gloo": 8.0, "nccl": 64.0}
 _TOLD = 600
 """Bytes of a line that variables may take: Slurm breaks lines of 1,024."""
 _LOOK_S = 0.2
+_LOOPBACK = "lo"
+_ELSEWHERE = "elsewhere"
+"""In the store: the address of a node that is not on the host of the store."""
+_GLOO_WAITS = 5
+"""Gloo tries to connect for so many times its limit for messages."""
 
 
 def main(host: str, port: str, node: str) -> int:
@@ -62,7 +68,7 @@ def main(host: str, port: str, node: str) -> int:
     """
     host = host.removeprefix("[").removesuffix("]")
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # CUDA cannot be used after a fork once it is asked
-    interface = os.environ.setdefault("GLOO_SOCKET_IFNAME", _interface(host, int(port)))
+    interface = os.environ.setdefault("GLOO_SOCKET_IFNAME", _interface(_address_to(host, int(port))))
     devices = torch.cuda.device_count()
     variables = short_enough(of_messages(os.environ))
     hello = LinkHello(node=node, devices=devices, interface=interface, variables=variables)
@@ -122,11 +128,14 @@ def _rank(host: str, port: int, hello: LinkHello, place: int) -> None:
     store = _store(host, port, timedelta(seconds=30))
     plan = msgspec.json.decode(store.get("plan"), type=MeetingPlan)
     wait = timedelta(seconds=plan.start_s + plan.round_s)
+    if hello.interface != _LOOPBACK:
+        store.set(_ELSEWHERE, _address_to(host, port))
     store.set(f"devices/{node}", str(hello.devices))  # before the mark, since it is asked for after that
     store.set(f"ready/-1/{node}/{place}", "")
     for number, one in enumerate(plan.rounds):
         store.wait([f"turn/{number}"], wait)
         turn = msgspec.json.decode(store.get(f"turn/{number}"), type=Turn)
+        os.environ["GLOO_SOCKET_IFNAME"] = interface_among(store, hello.interface, port)
         if place >= turn.devices or node in turn.gone:
             return
         for group, members in enumerate(one.groups):
@@ -156,12 +165,14 @@ def _meet(store: Store, plan: MeetingPlan, turn: Turn, shape: Shape, rank: int, 
     device = torch.device("cuda", place) if turn.backend == "nccl" else torch.device("cpu")
     block_mib = plan.block_mib or _BLOCK_MIB[turn.backend]
     try:
+        store.set(f"here/{rank}", "")
+        store.wait([f"here/{one}" for one in range(ranks)], timedelta(seconds=plan.message_s))
         dist.init_process_group(
             turn.backend,
             store=store,
             rank=rank,
             world_size=ranks,
-            timeout=timedelta(seconds=plan.message_s),
+            timeout=timedelta(seconds=patience_s(plan, turn.backend)),
             device_id=device if turn.backend == "nccl" else None,
         )
         latency = _latency(rank, device) if shape == "pairs" else None
@@ -171,6 +182,11 @@ def _meet(store: Store, plan: MeetingPlan, turn: Turn, shape: Shape, rank: int, 
         leave()
         return msgspec.structs.replace(blank, problem=short(f"{error}")[:LONGEST])
     return msgspec.structs.replace(blank, gb_s=rate / 1e9, latency_us=latency and 1e6 * latency)
+
+
+def patience_s(plan: MeetingPlan, backend: Backend) -> float:
+    """How long a message may take, so that whoever cannot connect knows in half of a round. Pure."""
+    return min(plan.message_s, plan.round_s / 2 / _GLOO_WAITS) if backend == "gloo" else plan.message_s
 
 
 def _latency(rank: int, device: torch.device) -> float:
@@ -225,14 +241,25 @@ def _store(host: str, port: int, limit: timedelta) -> TCPStore:
     return TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=limit)
 
 
-def _interface(host: str, port: int) -> str:
-    """The network interface that leads to ``host``: a node's own name often leads to its loopback interface."""
+def _address_to(host: str, port: int) -> str:
+    """The own address from which messages to ``host`` come: a node's own name often leads to its loopback interface."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.connect(address)
-        own = probe.getsockname()[0].partition("%")[0]
+        return str(probe.getsockname()[0].partition("%")[0])
+
+
+def interface_among(store: Store, interface: str, port: int) -> str:
+    """The interface that leads to the other nodes: on the host of the store, not the one that leads to the store."""
+    if interface != _LOOPBACK or not store.check([_ELSEWHERE]):
+        return interface
+    return _interface(_address_to(store.get(_ELSEWHERE).decode(), port))
+
+
+def _interface(own: str) -> str:
+    """The network interface that has this address."""
     found = psutil.net_if_addrs().items()
-    return next((name for name, each in found if any(one.address.partition("%")[0] == own for one in each)), "lo")
+    return next((name for name, each in found if any(one.address.partition("%")[0] == own for one in each)), _LOOPBACK)
 
 
 def _print(what: Said) -> None:

@@ -67,7 +67,8 @@ def serve(store: TCPStore, plan: MeetingPlan, tell: Callable[[Kept], None]) -> N
         for node in marks:
             if node not in there:
                 where = "at the start" if number < 0 else f"after round {number + 1} of {len(plan.rounds)}"
-                tell(LinkLeft(node=node, round=max(0, number), reason=f"it was not ready in time {where}"))
+                reason = f"it was not ready in time {where}"
+                tell(LinkLeft(node=node, round=max(0, number), reason=reason, came=number >= 0))
         if number < 0:
             devices = {node: count for node in there if (count := _devices(store, node)) is not None}
             for node in there:

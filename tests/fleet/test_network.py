@@ -24,6 +24,7 @@ from milabench_ng.fleet.network.judging import STRICT, NetworkVerdict, judge_net
 from milabench_ng.fleet.network.launches import over_nodes_report
 from milabench_ng.fleet.network.meetings import (
     NOTHING_TOLD,
+    STUCK,
     Meeting,
     PairSeen,
     fits,
@@ -33,6 +34,7 @@ from milabench_ng.fleet.network.meetings import (
     rings_seen,
     write_meeting,
 )
+from milabench_ng.fleet.network.report import network_report
 from milabench_ng.fleet.network.rounds import Pair, launch_rounds, pair, pair_rounds, ring_rounds, rounds_of
 from milabench_ng.fleet.network.running import _Heard, left_because
 from milabench_ng.fleet.retesting import nodes_left
@@ -432,10 +434,59 @@ def test_a_ring_has_the_nodes_that_left_after_it() -> None:
 
 def test_the_reason_of_the_store_comes_before_that_of_the_node() -> None:
     late = LinkLeft(node="a", round=3, reason="it was not ready in time after round 4 of 9")
-    assert left_because("a", late, Ended("a", TOO_LATE, "went on without this node"), 9) == late
-    died = left_because("a", late, Ended("a", None, "its process was killed (SIGKILL)"), 9)
+    unwaited = LinkLeft(node="a", round=9, reason="it was too late")
+    assert left_because(late, Ended("a", TOO_LATE, "went on without this node"), unwaited) == late
+    died = left_because(late, Ended("a", None, "its process was killed (SIGKILL)"), unwaited)
     assert (died.round, died.reason) == (3, f"{late.reason}: its process was killed (SIGKILL)")
-    assert left_because("a", None, Ended("a", 1, "no route"), 9) == LinkLeft(node="a", round=9, reason="no route")
+    gone = left_because(None, Ended("a", 1, "no route"), unwaited)
+    assert gone == LinkLeft(node="a", round=9, reason="no route")
+
+
+def test_a_link_in_which_both_nodes_are_stuck_is_accused_and_neither_node() -> None:
+    """Neither says which of them holds the other up, and what they showed each of the others before is kept."""
+    nodes = NODES[:5]
+    rounds = pair_rounds(nodes)
+    number = len(rounds) - 1
+    stuck = rounds[number].groups[0]
+    meeting = met(nodes, lambda one: None if one == pair(*stuck) else 10.0, rounds)
+    late = {node: LinkLeft(node=node, round=number, reason="it was not ready in time") for node in stuck}
+    both = msgspec.structs.replace(meeting, left=late)
+    assert {one.pair: one.problem for one in pairs_seen(both) if one.problem} == {pair(*stuck): STUCK}
+    assert len(list(pairs_seen(both))) == 10
+    made = network_report(both, None)
+    assert {one.node: one.judged.state for one in made.nodes if one.node in stuck} == dict.fromkeys(
+        stuck, "inconclusive"
+    )
+    one = msgspec.structs.replace(meeting, left={stuck[0]: late[stuck[0]]})
+    assert len(list(pairs_seen(one))) == 9, "what it lacked was the node"
+    assert [each.node for each in network_report(one, None).nodes if each.judged.state == "broken"] == [stuck[0]]
+
+
+@pytest.mark.parametrize("working", [(), (pair("n00", "n01"),)])
+def test_nodes_that_do_not_reach_each_other_are_not_accused(working: tuple[Pair, ...]) -> None:
+    verdict, _ = judged(lambda one: 10.0 if one in working else None)
+    assert set(bad(verdict.nodes).values()) == {"inconclusive"}
+    assert "GLOO_SOCKET_IFNAME" in verdict.nodes["n05"].why
+    assert set(bad(verdict.links).values()) == {"broken"}
+
+
+def test_a_node_that_never_came_to_the_meeting_is_not_measured() -> None:
+    """It may be behind a jump host, whose address it takes for that of the head."""
+    meeting = met(NODES, lambda one: None if "n07" in one else 10.0, pair_rounds(NODES))
+    left = {"n07": LinkLeft(node="n07", round=0, reason="it was not ready in time at the start", came=False)}
+    made = network_report(msgspec.structs.replace(meeting, left=left), None)
+    (one,) = (each for each in made.nodes if each.judged.state != "pass")
+    assert (one.node, one.judged.state) == ("n07", "inconclusive")
+    assert "--rendezvous" in one.judged.why
+    assert made.exit_code == 0, "its links were not measured"
+
+
+def test_whoever_cannot_connect_knows_well_before_the_round_is_over() -> None:
+    from milabench_ng.worker.links import patience_s
+
+    plan = MeetingPlan(nodes=("a", "b"), rounds=())
+    assert 5 * patience_s(plan, "gloo") == plan.round_s / 2, "gloo tries for five times as long"
+    assert patience_s(plan, "nccl") == plan.message_s
 
 
 def test_slow_and_undecided_links_decide_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,9 @@ _BETTER = 0.75
 _PARTNERS = 3
 """Nodes that are not suspicious with which a suspicious one meets again."""
 _CONTROLS = 10
+_ALONE = "none of its links works"
+_ALL_ALONE = "no link works: nodes do not reach each other (a firewall? GLOO_SOCKET_IFNAME?)"
+"""So for half of the nodes and more: whoever accuses all of them accuses the network's set-up."""
 
 LinkState = Literal["broken", "slow", "inconclusive", "pass"]
 LINK_STATES: tuple[LinkState, ...] = get_args(LinkState)
@@ -131,9 +134,9 @@ def meets_again(seen: Sequence[PairSeen], strict: Strictness = STRICT) -> Again:
 
 
 def judge_network(
-    screen: Sequence[PairSeen], retest: Sequence[PairSeen], left: Mapping[NodeName, str], strict: Strictness = STRICT
+    screen: Sequence[PairSeen], retest: Sequence[PairSeen], left: Mapping[NodeName, Judged], strict: Strictness = STRICT
 ) -> NetworkVerdict:
-    """The verdicts on all nodes and links. ``left``: nodes that did not stay to the end."""
+    """The verdicts on all nodes and links. ``left``: what is said of nodes that did not stay to the end."""
     found, again = known(screen), meets_again(screen, strict)
     retests = _logs(retest)
     failures = Counter(one.pair for one in (*screen, *retest) if one.log_rate is None)
@@ -141,11 +144,13 @@ def judge_network(
     judge = _Judge(found, again, retests, moved, Retested(sessions=1.0, controls=controls, suspicions=_count(again)))
     links = {one: judge.link(one, spreads[1], strict, failures[one]) for one in {**found.rates, **failures}}
     nodes = {node: judge.node(node, spreads[0], strict) for node in found.nodes}
-    lame = _without_a_link(screen, links)
-    for node in lame:
-        nodes[node] = Judged(state="broken", why="none of its links works")
-        links |= {one: msgspec.structs.replace(judged, why="") for one, judged in links.items() if node in one}
-    nodes |= {node: Judged(state="broken", why=f"left the network phase: {why}") for node, why in left.items()}
+    alone = _without_a_link(screen, links)
+    few = 2 * len(alone) < len({node for one in links for node in one})
+    for node in alone:
+        nodes[node] = Judged(state="broken", why=_ALONE) if few else Judged(state="inconclusive", why=_ALL_ALONE)
+        if few:
+            links |= {one: msgspec.structs.replace(judged, why="") for one, judged in links.items() if node in one}
+    nodes |= left
     return NetworkVerdict(
         nodes=nodes, links=links, rates=found.nodes, expected_false_alarms=_expected(found, spreads, strict)
     )
@@ -254,7 +259,7 @@ def _logs(seen: Iterable[PairSeen]) -> dict[Pair, list[float]]:
 
 
 def _without_a_link(screen: Sequence[PairSeen], links: Mapping[Pair, Judged]) -> tuple[NodeName, ...]:
-    """The nodes of which every link is broken, while others have one that works; in a fleet of two, none."""
+    """The nodes of which every link is broken; in a fleet of two, none."""
     met: dict[NodeName, list[bool]] = {}
     for one in {each.pair for each in screen}:
         for node in one:

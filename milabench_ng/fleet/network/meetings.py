@@ -39,6 +39,8 @@ MEETINGS: tuple[MeetingName, ...] = get_args(MeetingName)
 
 
 NOTHING_TOLD = "its nodes stayed, and told nothing of it"
+RENDEZVOUS = "--rendezvous names another address of the host that starts the fleet"
+STUCK = "both of its nodes were stuck in it"
 
 
 class Meeting(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,9 +59,21 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
         """With what the nodes measured; none if nobody did."""
         return (self.begun.backend,) if self.results or self.launches else ()
 
+    def came(self, node: NodeName) -> bool:
+        """Whether a node had reached the place to meet."""
+        return node not in self.left or self.left[node].came
+
     def missed(self, node: NodeName, number: int) -> bool:
         """Whether a node had left before a round."""
-        return node in self.left and self.left[node].round < number
+        return not self.came(node) or (node in self.left and self.left[node].round < number)
+
+    def stuck_with(self, node: NodeName) -> tuple[NodeName, ...]:
+        """The nodes of its group that left in the same round: what failed may be what is between them."""
+        number = self.left[node].round
+        groups = self.plan.rounds[number].groups if number < len(self.plan.rounds) else ()
+        members = next((group for group in groups if node in group), ())
+        there = (one for one in members if one != node and one in self.left and self.came(one))
+        return tuple(one for one in there if self.left[one].round == number)
 
 
 class PairSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,11 +96,16 @@ class RingSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pairs_seen(meeting: Meeting) -> Iterator[PairSeen]:
-    """All pairs that met, but those with a node that has left: what they lacked was the node."""
-    for _, members, results in _groups(meeting, "pairs"):
-        if any(node in meeting.left for node in members):
+    """All pairs that met. One that failed as one of its nodes left does not count: what it lacked was the node."""
+    for number, members, results in _groups(meeting, "pairs"):
+        if any(meeting.missed(node, number) for node in members):
             continue
         rates, problem = _told(results, meeting.begun)
+        leaving = [node for node in members if node in meeting.left and meeting.left[node].round == number]
+        if problem and leaving:
+            if len(leaving) < len(members):
+                continue
+            problem = STUCK
         latencies = [one.latency_us for one in results if one.latency_us is not None]
         yield PairSeen(
             pair=pair(*members),

@@ -11,6 +11,7 @@ import numpy as np
 
 from milabench_ng.fleet.network.judging import STRICT, Judged, LinkState, judge_network
 from milabench_ng.fleet.network.meetings import (
+    RENDEZVOUS,
     Meeting,
     PairSeen,
     RingSeen,
@@ -23,6 +24,7 @@ from milabench_ng.fleet.nodes import NodeName
 from milabench_ng.fleet.verdicts.columns import Column
 from milabench_ng.fleet.verdicts.verdict import FleetVerdict, NodeVerdict
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import names_of
 
 TEST = "network"
 """What the cause of a node with slow links is called."""
@@ -99,7 +101,7 @@ def network_report(screen: Meeting, retest: Meeting | None) -> NetworkReport:
     """The report on one or two meetings."""
     meetings = (screen, retest) if retest else (screen,)
     seen, again = tuple(pairs_seen(screen)), tuple(pairs_seen(retest)) if retest else ()
-    left = {one.node: one.reason for meeting in meetings for one in meeting.left.values()}
+    left = {node: _of_left(meeting, node) for meeting in meetings for node in meeting.left}
     verdict = judge_network(seen, again, left)
     first = _first(seen)
     rates = verdict.rates
@@ -148,6 +150,17 @@ def _with_links(node: NodeVerdict, links: Judged) -> NodeVerdict:
     return msgspec.structs.replace(
         node, verdict="inconclusive", why=links.why, ratio=links.ratio, cause=_CAUSE, retests=links.retests
     )
+
+
+def _of_left(meeting: Meeting, node: NodeName) -> Judged:
+    """What is said of a node that left a meeting: only one that left alone is accused of it."""
+    left = meeting.left[node]
+    if not left.came:
+        return Judged(state="inconclusive", why=f"not measured, since it did not come ({RENDEZVOUS}): {left.reason}")
+    why = f"left the network phase: {left.reason}"
+    if others := meeting.stuck_with(node):
+        return Judged(state="inconclusive", why=f"{why}, as did {names_of(others)}, which it met then")
+    return Judged(state="broken", why=why)
 
 
 def _first(seen: Iterable[PairSeen]) -> Mapping[Pair, PairSeen]:

@@ -16,6 +16,7 @@ from milabench_ng.fleet.launchers.processes import Child, ending, turns
 from milabench_ng.fleet.ledger import NetworkMeasured
 from milabench_ng.fleet.network.judging import STRICT, meets_again
 from milabench_ng.fleet.network.meetings import (
+    RENDEZVOUS,
     Meeting,
     MeetingName,
     fits,
@@ -73,11 +74,8 @@ def hold_meeting(
         meeting = meet(fleet, launcher, meeting.plan)
         for one in meeting.left.values():
             tell(f"{one.node}: left the network phase: {one.reason}")
-        if not meeting.hellos:
-            tell(
-                "network: not measured, since no node reached this host. mnb fleet resume tries again; --rendezvous "
-                "names another address of it"
-            )
+        if not any(meeting.came(node) for node in nodes):
+            tell(f"network: not measured, since no node reached this host. mnb fleet resume tries again; {RENDEZVOUS}")
             return False
     sha256 = write_meeting(fleet.path, name, meeting)
     writer.tell(NetworkMeasured(meeting=name, nodes=nodes, left=tuple(meeting.left), sha256=sha256))
@@ -111,6 +109,12 @@ def meet(fleet: FleetFolder, launcher: Launcher, plan: MeetingPlan) -> Meeting:
     begun = next((one for one in kept if isinstance(one, LinkBegun)), Meeting(plan=plan).begun)
     told = [one for one in heard.told.values() if fits(one, plan, begun)]
     behind = {one.node: one for one in kept if isinstance(one, LinkLeft)}
+    blank = LinkLeft(
+        node="",
+        reason="it was too late",
+        round=max((one.round for one in told), default=0),
+        came=any(isinstance(one, LinkBegun) for one in kept),
+    )
     return Meeting(
         plan=plan,
         begun=begun,
@@ -118,18 +122,21 @@ def meet(fleet: FleetFolder, launcher: Launcher, plan: MeetingPlan) -> Meeting:
         results=tuple(one for one in told if isinstance(one, LinkResult)),
         launches=tuple(one for one in told if isinstance(one, RankResult)),
         left={
-            node: left_because(node, behind.get(node), ended.get(node), len(plan.rounds))
+            node: left_because(behind.get(node), ended.get(node), msgspec.structs.replace(blank, node=node))
             for node in plan.nodes
             if node in behind or node in ended
         },
     )
 
 
-def left_because(node: NodeName, behind: LinkLeft | None, ended: Ended | None, rounds: int) -> LinkLeft:
-    """Why a node has left: first what the store says, which waited for it, then how its process ended. Pure."""
+def left_because(behind: LinkLeft | None, ended: Ended | None, unwaited: LinkLeft) -> LinkLeft:
+    """Why a node has left: first what the store says, which waited for it, then how its process ended. Pure.
+
+    ``unwaited``: what is known of it if the store did not wait for it to the end.
+    """
     own = _why(ended) if ended is not None and ended.status != TOO_LATE else ""
     if behind is None:
-        return LinkLeft(node=node, round=rounds, reason=own or "it was too late")
+        return msgspec.structs.replace(unwaited, reason=own or unwaited.reason)
     return msgspec.structs.replace(behind, reason=f"{behind.reason}: {own}") if own else behind
 
 
