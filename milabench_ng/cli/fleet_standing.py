@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,6 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.following import follow
 from milabench_ng.fleet.ledger import Key, Standing
 from milabench_ng.fleet.retesting import missing_nodes
-from milabench_ng.model.plain import plain
 from milabench_ng.present.render.fleet_live import changes, live_lines
 from milabench_ng.present.render.fleet_tables import standing_document
 from milabench_ng.present.render.sections import Form
@@ -31,11 +29,7 @@ def print_standing(found: FleetFolder, form: Form = "table", *, whole: bool = Tr
 def watch_fleet(folder: Path) -> int:
     """Show a fleet until nobody works on it any more, then how it stands; the exit code."""
     console = Console()
-    found = _on_terminal(console, folder) if console.is_terminal else _as_lines(console, folder)
-    code = print_standing(found)
-    if code == 0:
-        print(f"the fleet is done; verdicts: mnb report {shlex.quote(plain(folder))}")
-    return code
+    return print_standing(_on_terminal(console, folder) if console.is_terminal else _as_lines(console, folder))
 
 
 def _on_terminal(console: Console, folder: Path) -> FleetFolder:

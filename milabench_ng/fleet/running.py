@@ -165,6 +165,7 @@ def _begun(
         except SystemExit as ending:  # a signal, see model.signals
             if isinstance(ending.code, int) and ending.code > 128:
                 writer.tell(FleetInterrupted(by=signal.Signals(ending.code - 128).name))
+                tell(f"ended by a signal; nodes elsewhere may still work. To go on: mnb fleet resume {plain(folder)}")
             raise
         writer.tell(FleetFinished(lost=len(missing_nodes(FleetFolder.read(folder)))))
 

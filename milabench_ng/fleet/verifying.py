@@ -67,6 +67,8 @@ class FleetVerification(msgspec.Struct, frozen=True, kw_only=True):
 def verify_fleet(there: OpenedFleet, demands: Demands) -> FleetVerification:
     """Verify every session, and what they are together. A signature is over all of them."""
     fleet = there.fleet
+    if fleet.going_on:
+        raise InputError(f"{there.source}: another mnb works on this fleet. Verify it when it has ended")
     signer = check(there.packing_bytes, there.signature, demands.allowed_signers)
     signature = signature_finding(signer, demands.rules, packed=bool(there.packing_bytes))
     demands = demands.of_the_unsigned()

@@ -18,6 +18,7 @@ from milabench_ng.fleet.summaries import encoded
 from milabench_ng.records.names import file_digest
 from milabench_ng.verification.opening import opened
 from tests.fleet.conftest import Say
+from tests.fleet.test_watching import at_work
 
 NODES = ("gpu1", "gpu2", "gpu3")
 
@@ -31,6 +32,14 @@ def test_a_whole_fleet_passes(fleet: Path, say: Say) -> None:
     code, printed, _ = say("verify", fleet)
     assert printed.splitlines()[0].split(maxsplit=1)[1] == "PASS: 4 of 4 sessions of nodes pass"
     assert code == 0
+
+
+def test_what_to_do_with_a_whole_fleet_and_nothing_is_verified_before(fleet: Path, say: Say) -> None:
+    assert f"mnb report {fleet}" in say("fleet", "status", fleet)[1]
+    with at_work(fleet):
+        code, _, told = say("verify", fleet)
+        assert "next " not in say("fleet", "status", fleet)[1]
+    assert (code, told) == (2, f"mnb: {fleet}: another mnb works on this fleet. Verify it when it has ended\n")
 
 
 def test_a_changed_record_fails_its_session_alone(fleet: Path, say: Say) -> None:

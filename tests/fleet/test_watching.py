@@ -19,7 +19,8 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.following import follow
 from milabench_ng.fleet.ledger import FLEET_LEDGER, AnyFleetEvent, Collected, NodeEnded, NodeLost, NodeStarted
 from milabench_ng.present.render.fleet_live import changes, live_lines
-from tests.fleet.test_fleet_folder import ledger, write_fleet
+from tests.fleet.made_folders import made_ledger
+from tests.fleet.test_fleet_folder import write_fleet
 
 STARTED = NodeStarted(node="gpu2", session="screen"), NodeStarted(node="gpu10", session="screen")
 LOST = NodeLost(node="gpu10", session="screen", reason="no answer for 60 s")
@@ -46,7 +47,7 @@ def played(folder: Path, held: int, *steps: tuple[AnyFleetEvent, ...]) -> Iterat
 
     def wait(_: float) -> None:
         if left:
-            (folder / FLEET_LEDGER).write_bytes(ledger(*left.pop(0)))
+            (folder / FLEET_LEDGER).write_bytes(made_ledger(*left.pop(0)))
         else:
             fcntl.flock(held, fcntl.LOCK_UN)
 

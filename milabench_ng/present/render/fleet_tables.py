@@ -46,9 +46,12 @@ def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
         told.append(("network", f"nodes have still to meet ({', '.join(unmet)})"))
     again_left = retests_left(found, {node for node, session in standings if session != SCREEN})
     told += [("retests", f"left: {session} of {names_of(nodes)}") for session, nodes in again_left.items()]
+    place = shlex.quote(plain(found.path))
     if (missing or unmet or again_left) and not found.going_on:
-        again = f"mnb fleet resume {shlex.quote(plain(found.path))}"
+        again = f"mnb fleet resume {place}"
         told.append(("next", ADOPT_AGAIN if found.manifest.launcher == ADOPTED else again))
+    elif whole and not found.going_on:
+        told.append(("next", f"mnb report {place}"))
     parts: tuple[Part, ...] = (*([nodes] if rows else []), facts("", told))
     values = {
         "fleet_id": found.manifest.fleet_id,
