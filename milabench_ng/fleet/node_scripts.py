@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from milabench_ng.fleet.folder import PACKED, own_names
-from milabench_ng.fleet.launchers.interface import NODE_WORD
+from milabench_ng.fleet.launchers.interface import NODE_WORD, OUTPUT
 from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.nodes import SessionName
 from milabench_ng.model.errors import InputError
@@ -23,11 +23,12 @@ NOT_BEGUN = 125
 """The exit status of a script whose node had no place for the session."""
 WIDTH = 760
 """Of lines in base64: Slurm breaks those of 1,024."""
+_MARK = f"printf '\\n%s\\n' {OUTPUT}"
 
 
 def checkup_script(mnb: Sequence[str]) -> str:
     """Print what the node is: one JSON object, in base64."""
-    return f"{shlex.join(mnb)} doctor --format json | base64 -w {WIDTH}\n"
+    return f"{_MARK}\n{shlex.join(mnb)} doctor --format json | base64 -w {WIDTH}\n"
 
 
 def run_script(manifest: FleetManifest, session: SessionName, *, begins_at: float | None = None) -> str:
@@ -125,5 +126,5 @@ def _pull(session: SessionName) -> str:
     for one in {first}; do test ! -f "$one" || printf '%s\\0' "$one"; done
     find {session} -type f ! -name '.*' ! -path {ledger} -print0
 }} | tar --null -T - -c --ignore-failed-read -I 'gzip -1' -f {packed}
-test $? -le 1 && sha256sum <{packed} | cut -c 1-64 && base64 -w {WIDTH} <{packed}
+test $? -le 1 && {_MARK} && sha256sum <{packed} | cut -c 1-64 && base64 -w {WIDTH} <{packed}
 rm -f {packed}"""

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import msgspec
 
+from milabench_ng.fleet.launchers.interface import OUTPUT
 from milabench_ng.fleet.ledger import Clock, Differed
 from milabench_ng.fleet.nodes import NodeName, nodes_by_value
 from milabench_ng.model.errors import InputError
@@ -56,9 +57,9 @@ Facts = Mapping[NodeName, NodeFacts]
 
 
 def answer(lines: bytes) -> bytes:
-    """What a node has said in lines of base64; empty if it is something else."""
+    """What a node has said in lines of base64 after the mark; empty if it is something else."""
     try:
-        return base64.b64decode(lines, validate=False)
+        return base64.b64decode(lines.partition(OUTPUT.encode())[2], validate=False)
     except binascii.Error:
         return b""
 

@@ -1,4 +1,4 @@
-"""Results come from nodes as lines: the SHA-256 of a packed folder, then the packed folder in base64.
+"""Results come from nodes as lines: a mark, the SHA-256 of a packed folder, then the packed folder in base64.
 
 It stays packed. What a node sends is not trusted: whoever opens it takes only files of a result folder from it, of
 bounded size. Results that are here already give way to their own continuation only.
@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.fleet.folder import PACKED, NodeSession, own_names, session_file
+from milabench_ng.fleet.launchers.interface import OUTPUT
 from milabench_ng.fleet.ledger import Collected, NotCollected, digest_of
 from milabench_ng.fleet.nodes import NodeName, SessionName
 from milabench_ng.model.errors import InputError
@@ -36,6 +37,8 @@ class Parcel:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self._begun = False
+        """Whether the mark has come; before it, anything may."""
         self._stated = ""
         """What its SHA-256 should be."""
         self._sum = hashlib.sha256()
@@ -45,7 +48,10 @@ class Parcel:
         self._problem = ""
 
     def add(self, line: bytes) -> None:
-        """The hash, or one line of base64."""
+        """What a login shell prints, the mark, the hash, or one line of base64."""
+        if not self._begun:
+            self._begun = line.strip() == OUTPUT.encode()
+            return
         if not self._stated:
             self._stated = line[:_OF_SUM].decode(errors="backslashreplace").strip()
             return

@@ -135,7 +135,7 @@ def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeNam
             if content := answer(lines[one.node]):
                 answers[one.node] = content
             else:
-                lost[one.node] = short_end(one.said or "mnb doctor said nothing")
+                lost[one.node] = short_end(one.said or "mnb doctor said nothing that can be read")
     versions = dict(_readable(answers, versions_of, lost))
     require_equal(versions, __version__)
     facts = dict(_readable({node: answers[node] for node in versions}, facts_of, lost))

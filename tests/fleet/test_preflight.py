@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from milabench_ng.fleet.ledger import Clock, Differed
+from milabench_ng.fleet.node_scripts import checkup_script
 from milabench_ng.fleet.preflight import (
     NodeFacts,
+    answer,
     busy,
     clocks,
     differences,
@@ -54,6 +58,17 @@ def test_what_a_node_tells_is_read_back(facts: NodeFacts) -> None:
     content = msgspec.json.encode(msgspec.to_builtins(facts) | {"schema": 1, "ready": True})
     assert facts_of(content, "a") == facts
     assert versions_of(content, "a") == facts.inventory.versions
+
+
+def test_what_the_login_shell_prints_is_no_part_of_the_answer(tmp_path: Path) -> None:
+    """Not even a last line without an end."""
+    mnb = tmp_path / "mnb"
+    mnb.write_text("#!/bin/sh\necho '{}'\n")
+    mnb.chmod(0o755)
+    script = f"printf 'Welcome\\nto the cluster'\n{checkup_script((str(mnb),))}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
+    assert answer(b"".join(done.stdout.splitlines())) == b"{}\n"
+    assert answer(b"Welcome") == b""
 
 
 def test_nodes_that_are_alike_have_no_difference(facts: NodeFacts) -> None:

@@ -22,6 +22,8 @@ def pull(folder: Path, parcel: bytes, problem: str = "", sha256: str = "") -> Co
     """What comes of an archive that node ``a`` sends."""
     text = base64.b64encode(parcel)
     with pulling(folder, "screen", ("a",)) as made:
+        for line in (b"Welcome to the cluster", b"", b"mnb-output:"):
+            made.heard("a", line)
         made.heard("a", (sha256 or file_digest(parcel)).encode())
         for start in range(0, len(text), 760):
             made.heard("a", text[start : start + 760])
@@ -117,6 +119,7 @@ def test_what_has_not_come_whole_says_so_and_changes_nothing(tmp_path: Path) -> 
         assert "its archive is damaged: " in getattr(pull(tmp_path, parcel), "reason", "")
     assert pull(tmp_path, whole, "no route") == NotCollected(node="a", session="screen", reason="no route")
     with pulling(tmp_path, "screen", ("a",)) as made:
+        made.heard("a", b"mnb-output:")
         made.heard("a", b"sum")
         made.heard("a", b"x")
         found = made.keep("a")
@@ -127,6 +130,7 @@ def test_what_has_not_come_whole_says_so_and_changes_nothing(tmp_path: Path) -> 
 
 def test_blank_lines_take_no_memory(tmp_path: Path) -> None:
     parcel = Parcel(tmp_path / "a")
+    parcel.add(b"mnb-output:")
     parcel.add(b"0" * 64)
     for _ in range(3 * _KEPT_IN_MEMORY):
         parcel.add(b"")

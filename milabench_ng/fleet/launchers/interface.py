@@ -12,6 +12,8 @@ from milabench_ng.fleet.nodes import NodeName
 
 NODE_WORD = "{node}"
 """What a launcher replaces in a script by the name of the node."""
+OUTPUT = "mnb-output:"
+"""The line before what a script has for the head: login shells may print something first, such as a banner."""
 MOST_SAID = 1 << 12
 """Bytes of a node's error output that are kept, from its end."""
 
