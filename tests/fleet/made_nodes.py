@@ -25,7 +25,7 @@ from made_folders import made_manifest, packed, scaled, write_node
 
 from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.fleet.folder import FleetFolder
-from milabench_ng.fleet.launchers.interface import Ended, Heard
+from milabench_ng.fleet.launchers.interface import OUTPUT, Ended, Heard
 from milabench_ng.fleet.node_scripts import WIDTH
 from milabench_ng.fleet.preflight import NodeFacts
 from milabench_ng.fleet.running import resume, run
@@ -68,7 +68,8 @@ class Cluster:
 
     def _ended(self, node: str, script: str, heard: Heard) -> Ended:
         if " doctor " in script:
-            heard(node, self._doctor)
+            for line in (OUTPUT.encode(), self._doctor):
+                heard(node, line)
             return Ended(node, 0, "")
         began, cpu = time.monotonic(), time.process_time()
         if node not in self.dying:
@@ -94,7 +95,11 @@ class Cluster:
 
     def _lines(self, parcel: bytes) -> list[bytes]:
         text = base64.b64encode(parcel)
-        return [file_digest(parcel).encode(), *(text[at : at + WIDTH] for at in range(0, len(text), WIDTH))]
+        return [
+            OUTPUT.encode(),
+            file_digest(parcel).encode(),
+            *(text[at : at + WIDTH] for at in range(0, len(text), WIDTH)),
+        ]
 
 
 def _facts() -> NodeFacts:
