@@ -22,7 +22,7 @@ StrictModes no
 UsePAM no
 PasswordAuthentication no
 PermitRootLogin yes
-MaxStartups 1000
+MaxStartups {startups}
 SetEnv OMP_NUM_THREADS=1
 """
 """All nodes share the CPUs of this machine."""
@@ -40,8 +40,11 @@ Host *
 
 
 @contextlib.contextmanager
-def ssh_server(folder: Path) -> Iterator[Sequence[str]]:
-    """Options of ssh by which every name but ``away`` leads to this machine."""
+def ssh_server(folder: Path, startups: int = 1000) -> Iterator[Sequence[str]]:
+    """Options of ssh by which every name but ``away`` leads to this machine.
+
+    ``startups``: connections that may begin at once.
+    """
     assert SSHD is not None
     folder.mkdir()
     for name in ("host", "user"):
@@ -50,7 +53,7 @@ def ssh_server(folder: Path) -> Iterator[Sequence[str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    (folder / "server").write_text(_SERVER.format(port=port, folder=folder))
+    (folder / "server").write_text(_SERVER.format(port=port, folder=folder, startups=startups))
     (folder / "client").write_text(_CLIENT.format(port=port, folder=folder))
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd gives up its rights there

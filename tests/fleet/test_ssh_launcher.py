@@ -15,7 +15,7 @@ from milabench_ng.cli import call
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers import registry
 from milabench_ng.fleet.launchers.interface import Asked, Ended
-from milabench_ng.fleet.launchers.ssh import Ssh, make
+from milabench_ng.fleet.launchers.ssh import _TRIES, Ssh, _Told, make
 from milabench_ng.fleet.network.meetings import pairs_seen, read_meeting
 from milabench_ng.model.errors import InputError
 from tests.fleet.made_folders import records_of
@@ -159,6 +159,27 @@ def test_64_nodes_work_at_once(options: Sequence[str], tmp_path: Path) -> None:
     with Ssh(nodes, tuple(options)).run(nodes, script, lambda *_: None) as ended:
         assert {one.status for one in ended} == {0}
     print(f"64 nodes by ssh: {time.monotonic() - began:.1f} s")
+
+
+@needs_sshd
+def test_nodes_that_a_busy_server_refuses_are_tried_again(tmp_path: Path) -> None:
+    """So does every jump host: MaxStartups is 10 unless somebody has changed it."""
+    nodes = tuple(f"n{number}" for number in range(8))
+    with (
+        ssh_server(tmp_path / "server", startups=1) as options,
+        Ssh(nodes, tuple(options)).run(nodes, "true", lambda _node, _line: None) as ended,
+    ):
+        assert {one.node: one.status for one in ended} == dict.fromkeys(nodes, 0)
+
+
+def test_a_server_that_refuses_for_good_is_told_with_what_to_change() -> None:
+    told = _Told(("a",), lambda _node, _wait_s: None)
+    said = b"kex_exchange_identification: Connection closed by remote host"
+    told._said["a"].add(said)
+    told._tries["a"] = _TRIES
+    told.ev_hup(None, "a", 255)
+    (one,) = told.ended(lambda _node, _line: None)
+    assert (one.status, "MaxStartups" in one.said, said.decode() in one.said) == (None, True, True)
 
 
 @needs_sshd

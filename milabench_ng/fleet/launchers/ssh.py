@@ -7,9 +7,11 @@ hears no signal. The same script goes on with it later.
 from __future__ import annotations
 
 import queue
+import random
+import re
 import resource
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from ClusterShell.Event import EventHandler
@@ -28,6 +30,12 @@ _LOST = 255
 """What ssh ends with if it did not reach the node, or lost it."""
 _FILES = 3
 """Open files of an ssh client: its three streams."""
+_REFUSED = re.compile(r"(kex|ssh)_exchange_identification")
+"""What ssh says if the server, or a jump host on the way, hangs up before anything has begun."""
+_TRIES = 7
+_FIRST_WAIT_S = 1.0
+"""Before the second try; twice as long before each further one."""
+_MAX_STARTUPS = "too many connections at once? Raise MaxStartups in sshd_config of the node, or of its jump host"
 
 Event = tuple[NodeName, bytes] | tuple[NodeName, int | None]
 
@@ -47,16 +55,23 @@ class Ssh:
     def run(self, nodes: Collection[NodeName], script: str, heard: Heard) -> Iterator[Iterator[Ended]]:
         """See `Launcher.run`."""
         _allow_files(_FILES * len(nodes))
-        told = _Told(nodes)
         task = Task()  # in a thread of its own
         task.set_info("fanout", max(1, len(nodes)))  # a node works as long as its client lives
         task.set_info("connect_timeout", CONNECT_S)
         task.set_info("ssh_options", shlex.join((*self._options, *_OPTIONS)))
         for option in ("stdout_msgtree", "stderr_msgtree"):
             task.set_default(option, False)
-        for node in nodes:
+
+        def start(node: NodeName) -> None:
             command = f"sh -c {shlex.quote(script.replace(NODE_WORD, node))}"
             task.shell(command, nodes=node, handler=told, stderr=True, stdin=False)
+
+        def start_later(node: NodeName, wait_s: float) -> None:
+            task.timer(wait_s, handler=_Later(lambda: start(node)))
+
+        told = _Told(nodes, start_later)
+        for node in nodes:
+            start(node)
         task.resume()
         try:
             yield told.ended(heard)
@@ -75,9 +90,11 @@ def make(asked: Asked) -> Ssh:
 
 
 class _Told(EventHandler):  # type: ignore[misc]  # ClusterShell has no types
-    """What ClusterShell's thread tells, for the one that waits."""
+    """What ClusterShell's thread tells, for the one that waits. Whoever is refused is tried again."""
 
-    def __init__(self, nodes: Collection[NodeName]) -> None:
+    def __init__(self, nodes: Collection[NodeName], start_later: Callable[[NodeName, float], None]) -> None:
+        self._start_later = start_later
+        self._tries = dict.fromkeys(nodes, 1)
         self._said = {node: Said() for node in nodes}
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
@@ -90,6 +107,12 @@ class _Told(EventHandler):  # type: ignore[misc]  # ClusterShell has no types
 
     def ev_hup(self, _worker: object, node: NodeName, rc: int | None) -> None:
         """A node has ended."""
+        tries = self._tries[node]
+        if rc == _LOST and tries < _TRIES and _REFUSED.search(self._said[node].text):
+            self._tries[node] = tries + 1
+            self._said[node] = Said()
+            self._start_later(node, random.uniform(0.5, 1.0) * _FIRST_WAIT_S * 2 ** (tries - 1))
+            return
         self._events.put((node, rc))
 
     def ended(self, heard: Heard) -> Iterator[Ended]:
@@ -105,9 +128,22 @@ class _Told(EventHandler):  # type: ignore[misc]  # ClusterShell has no types
 
     def _ended(self, node: NodeName, status: int | None) -> Ended:
         said = self._said[node].text
+        if self._tries[node] == _TRIES and _REFUSED.search(said):
+            said = f"{_MAX_STARTUPS} ({said})"
         if status is None or status == _LOST:
             return Ended(node, None, said or "ssh lost the connection")
         return Ended(node, status, said)
+
+
+class _Later(EventHandler):  # type: ignore[misc]
+    """What ClusterShell's thread does when a timer fires."""
+
+    def __init__(self, do: Callable[[], None]) -> None:
+        self._do = do
+
+    def ev_timer(self, _timer: object) -> None:
+        """The time is over."""
+        self._do()
 
 
 def _allow_files(count: int) -> None:
