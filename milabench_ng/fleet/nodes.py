@@ -26,7 +26,10 @@ SCREEN: SessionName = "screen"
 def node_name(text: str) -> NodeName:
     """``text`` if it names a node. Raises InputError if it could mean anything else in a path or a command."""
     if not re.fullmatch(NODE, text):
-        raise InputError(f"node {short(repr(text))}: expected letters, digits, dots and dashes")
+        raise InputError(
+            f"node {short(repr(text))}: expected letters, digits, dots, dashes and underscores, first a letter or "
+            "digit, and no dot at the end. For ssh, give it such a name as a Host in ~/.ssh/config"
+        )
     return text
 
 

@@ -151,7 +151,10 @@ def test_a_node_is_listed_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gpu1\n", "gpu1.", "-oProxyCommand=x", "../up", "a/b", "", ".", "a b"])
 def test_what_names_no_node(name: str) -> None:
-    with pytest.raises(InputError, match="expected letters, digits, dots and dashes"):
+    with pytest.raises(
+        InputError,
+        match=r"expected letters, digits, dots, dashes and underscores, .* in ~/\.ssh/config",
+    ):
         node_name(name)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(name, NodeName)
