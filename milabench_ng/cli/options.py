@@ -46,13 +46,21 @@ def amount(text: str, option: str) -> float:
 
 
 def _positive(_: type, tokens: Sequence[Token]) -> float:
-    text, option = tokens[0].value, tokens[0].keyword
+    return _above_zero(tokens[0], "60")
+
+
+def _per_kwh(_: type, tokens: Sequence[Token]) -> float:
+    return _above_zero(tokens[0], "0.20")
+
+
+def _above_zero(token: Token, example: str) -> float:
     try:
-        value = float(text)
+        value = float(token.value)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise InputError(f"{option}: expected a number above 0, got {short(text)!r}. Try {option} 60")
+        got = short(token.value)
+        raise InputError(f"{token.keyword}: expected a number above 0, got {got!r}. Try {token.keyword} {example}")
     return value
 
 
@@ -71,6 +79,8 @@ _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 Whole = Annotated[int, Parameter(converter=_whole)]
 """A whole number: 2.7 is an error and not 3."""
 Money = Annotated[float, Parameter(converter=_money)]
+PerKwh = Annotated[float, Parameter(converter=_per_kwh)]
+"""A price, but of so little that 0.250 can only be a quarter."""
 """An amount, with or without separators of thousands."""
 Positive = Annotated[float, Parameter(converter=_positive)]
 """A number above 0."""

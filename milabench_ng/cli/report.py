@@ -14,7 +14,19 @@ from cyclopts import Parameter, Token
 from milabench_ng.analysis.scoring.cost import PricePer
 from milabench_ng.analysis.statistics.effects import MARGIN
 from milabench_ng.cli.named_files import READS_RESULTS, CertificatesFile, GroupsFile, RulesFile, SignersFile, Writes
-from milabench_ng.cli.options import FILES, RATIOS, RULES, Force, FormOption, Html, Money, Output, Switch, WeightsOption
+from milabench_ng.cli.options import (
+    FILES,
+    RATIOS,
+    RULES,
+    Force,
+    FormOption,
+    Html,
+    Money,
+    Output,
+    PerKwh,
+    Switch,
+    WeightsOption,
+)
 from milabench_ng.fleet.bundling import is_fleet_source
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
@@ -55,7 +67,7 @@ def report(
     *folders: Path,
     compare: Baselines = (),
     price: Money | None = None,
-    tariff: Money | None = None,
+    tariff: PerKwh | None = None,
     rules: RulesFile = None,
     weights: WeightsOption = None,
     full: Switch = False,
