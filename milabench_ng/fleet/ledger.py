@@ -50,6 +50,8 @@ class Clock(FleetEvent, frozen=True, kw_only=True):
     """What its NTP client is still correcting."""
     error_s: float
     """The most that the clock is off, as its kernel estimates."""
+    ahead_s: float = 0.0
+    """Of the clock of the host that starts the fleet, at least; negative if it is behind."""
 
 
 class CommonStart(FleetEvent, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -28,6 +28,17 @@ LARGEST = 4 * MIB
 """Bytes that a node may say of itself."""
 CLOSE_S = 1.0
 """Clocks that may be off by more make no common start: power supplies and fans answer within seconds."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Between what moments (POSIX time) a node was asked, by the clock here."""
+
+    since_s: float
+    until_s: float
+
+    def ahead_s(self, time_s: float) -> float:
+        """How much later than that a node's clock was, at least; negative if it was earlier."""
+        return max(0.0, time_s - self.until_s) + min(0.0, time_s - self.since_s)
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,19 +117,42 @@ def differences(facts: Facts) -> Iterator[Differed]:
             yield Differed(what=what, values=by_value)
 
 
-def clocks(facts: Facts) -> Iterator[Clock]:
-    """How well the clocks of all nodes are set."""
+def clocks(facts: Facts, asked: Mapping[NodeName, Asked]) -> Iterator[Clock]:
+    """How well the clocks of all nodes are set that say so; ``asked``: when each was asked. Pure."""
     for node, one in facts.items():
         if (clock := one.wall_clock) is not None:
-            yield Clock(node=node, synchronized=clock.synchronized, offset_s=clock.offset_s, error_s=clock.error_s)
+            yield Clock(
+                node=node,
+                synchronized=clock.synchronized,
+                offset_s=clock.offset_s,
+                error_s=clock.error_s,
+                ahead_s=asked[node].ahead_s(clock.time_s),
+            )
 
 
-def loose_clocks(clocks: Iterable[Clock]) -> tuple[str, ...]:
-    """Nodes whose clock is not known to be close enough for a common start, each with the reason."""
-    return tuple(f"{one.node}: {why}" for one in clocks if (why := _why_loose(one)))
+def clock_difference(clocks: Sequence[Clock]) -> Iterator[Differed]:
+    """Nodes whose clocks do not show the time of others. Pure."""
+    by_value = nodes_by_value({one.node: _apart(one) or "as here" for one in clocks})
+    if len(by_value) > 1:
+        yield Differed(what="clock", values=by_value)
+
+
+def loose_clocks(nodes: Iterable[NodeName], clocks: Iterable[Clock]) -> tuple[str, ...]:
+    """The nodes whose clock is not known to be close enough for a common start, each with the reason."""
+    known = {one.node: one for one in clocks}
+    reasons = {node: _why_loose(known[node]) if node in known else "it does not tell its clock" for node in nodes}
+    return tuple(f"{node}: {why}" for node, why in reasons.items() if why)
+
+
+def _apart(clock: Clock) -> str:
+    """How far a clock is from the one here; empty if it is close."""
+    apart, where = abs(clock.ahead_s), "ahead" if clock.ahead_s > 0 else "behind"
+    return f"{apart:.0f} s {where}" if apart > CLOSE_S else ""
 
 
 def _why_loose(clock: Clock) -> str:
+    if apart := _apart(clock):
+        return f"by the clock here, its own is {apart}"
     if not clock.synchronized:
         return "no NTP client sets its clock"
     off = abs(clock.offset_s) + clock.error_s

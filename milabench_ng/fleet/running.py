@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -33,9 +34,11 @@ from milabench_ng.fleet.node_scripts import NOT_BEGUN, checkup_script, pull_scri
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
 from milabench_ng.fleet.preflight import (
     LARGEST,
+    Asked,
     NodeFacts,
     answer,
     busy,
+    clock_difference,
     clocks,
     differences,
     facts_of,
@@ -65,6 +68,8 @@ class Checked(msgspec.Struct, frozen=True):
     facts: Mapping[NodeName, NodeFacts]
     lost: Mapping[NodeName, str]
     """Why a node does not answer."""
+    asked: Mapping[NodeName, Asked] = {}
+    """When each of them was asked."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -125,6 +130,8 @@ def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeNam
     lines: dict[NodeName, bytes] = dict.fromkeys(nodes, b"")
     answers: dict[NodeName, bytes] = {}
     lost: dict[NodeName, str] = {}
+    asked: dict[NodeName, Asked] = {}
+    since_s = time.time()
 
     def heard(node: NodeName, line: bytes) -> None:
         if len(lines[node]) < LARGEST:
@@ -132,6 +139,7 @@ def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeNam
 
     with launcher.run(nodes, checkup_script(manifest.mnb), heard) as ended:
         for one in ended:
+            asked[one.node] = Asked(since_s, time.time())
             if content := answer(lines[one.node]):
                 answers[one.node] = content
             else:
@@ -139,7 +147,7 @@ def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeNam
     versions = dict(_readable(answers, versions_of, lost))
     require_equal(versions, __version__)
     facts = dict(_readable({node: answers[node] for node in versions}, facts_of, lost))
-    return Checked({node: facts[node] for node in nodes if node in facts}, lost)
+    return Checked({node: facts[node] for node in nodes if node in facts}, lost, asked)
 
 
 def _readable(
@@ -183,21 +191,21 @@ def _screen(work: Work, checked: Checked) -> None:
     for node, reason in checked.lost.items():
         work.writer.tell(NodeLost(node=node, session=SCREEN, reason=reason))
         work.tell(f"{node}: lost: {reason}")
-    for difference in differences(checked.facts):
+    known = tuple(clocks(checked.facts, checked.asked))
+    for difference in (*differences(checked.facts), *clock_difference(known)):
         work.writer.tell(difference)
         work.tell(f"nodes differ in {in_words(difference)}")
-    known = tuple(clocks(checked.facts))
     work.writer.tell(*known)
     for node, why in busy(checked.facts).items():
         work.tell(f"{node}: {why}")
-    run_session(work, tuple(checked.facts), SCREEN, begins_at=_common_start(work, known))
+    run_session(work, tuple(checked.facts), SCREEN, begins_at=_common_start(work, checked.facts, known))
 
 
-def _common_start(work: Work, known: Collection[Clock]) -> float | None:
+def _common_start(work: Work, nodes: Collection[NodeName], known: Collection[Clock]) -> float | None:
     """The moment at which the nodes begin, if it is to be one."""
     if not work.manifest.common_start_s:
         return None
-    for loose in loose_clocks(known):
+    for loose in loose_clocks(nodes, known):
         work.tell(f"common start: {loose}")
     begins = utc_now() + timedelta(seconds=work.manifest.common_start_s)
     work.writer.tell(CommonStart(session=SCREEN, at_utc=utc_iso(begins)))

@@ -12,6 +12,7 @@ import pytest
 from milabench_ng.fleet.ledger import Clock, Differed
 from milabench_ng.fleet.node_scripts import checkup_script
 from milabench_ng.fleet.preflight import (
+    Asked,
     NodeFacts,
     answer,
     busy,
@@ -74,7 +75,11 @@ def test_what_the_login_shell_prints_is_no_part_of_the_answer(tmp_path: Path) ->
 def test_nodes_that_are_alike_have_no_difference(facts: NodeFacts) -> None:
     other = replace(facts, inventory=replace(facts.inventory, hostname="other", boot_id="other"))
     assert list(differences({"a": facts, "b": other})) == []
-    assert list(clocks({"a": facts})) == [Clock(node="a", synchronized=True, offset_s=-0.001, error_s=0.016)]
+    assert facts.wall_clock is not None
+    now = facts.wall_clock.time_s
+    for since, until, ahead in ((now - 2, now + 3, 0.0), (now + 298, now + 303, -298.0), (now - 62, now - 60, 60.0)):
+        (clock,) = clocks({"a": facts}, {"a": Asked(since, until)})
+        assert clock == Clock(node="a", synchronized=True, offset_s=-0.001, error_s=0.016, ahead_s=ahead)
 
 
 def test_what_differs_is_listed_with_the_nodes(facts: NodeFacts) -> None:

@@ -16,7 +16,7 @@ from milabench_ng.cli import call
 from milabench_ng.fleet.folder import FleetFolder, NodeSession
 from milabench_ng.fleet.ledger import Clock, CommonStart, Retested
 from milabench_ng.fleet.manifest import FleetManifest, encode_fleet_manifest
-from milabench_ng.fleet.preflight import loose_clocks
+from milabench_ng.fleet.preflight import clock_difference, in_words, loose_clocks
 from milabench_ng.fleet.retesting import nodes_left
 from milabench_ng.records.names import FLEET_MANIFEST
 from tests.fleet.made_folders import write_fleet, write_session
@@ -110,10 +110,16 @@ def test_clocks_that_may_be_off_are_named() -> None:
     good = Clock(node="a", synchronized=True, offset_s=-0.001, error_s=0.1)
     off = Clock(node="b", synchronized=True, offset_s=-0.3, error_s=0.9)
     wild = Clock(node="c", synchronized=False, offset_s=0.0, error_s=16.0)
-    assert loose_clocks((good, off, wild)) == (
+    late = Clock(node="d", synchronized=True, offset_s=0.0, error_s=0.0, ahead_s=-300.2)
+    assert loose_clocks("abcde", (good, off, wild, late)) == (
         "b: its clock may be off by 1.2 s",
         "c: no NTP client sets its clock",
+        "d: by the clock here, its own is 300 s behind",
+        "e: it does not tell its clock",
     )
+    (found,) = clock_difference((good, late))
+    assert in_words(found) == "clock: as here on 1 node, 300 s behind on d"
+    assert list(clock_difference((good, off))) == []
 
 
 def test_a_burn_in_repeats_until_its_time_is_over(
