@@ -26,7 +26,7 @@ def test_what_fits_just_fits() -> None:
 
 
 def test_a_node_without_it(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"need shared memory; .*/shm: No such file or directory"):
+    with pytest.raises(InputError, match=r"need shared memory, and .*/shm cannot be used .No such file or directory"):
         require(1, 1, 1, 1, tmp_path / "shm")
 
 

@@ -244,7 +244,7 @@ def test_real_pairs_and_ratings(tmp_path: Path) -> None:
     opened = MovieLens().open(place)
     assert [opened[index] for index in range(3)] == [(0, 3), (1, 0), (1, 2)]
     (place / "train-ratings.csv").write_text("userId,movieId\n")
-    with pytest.raises(InputError, match="its lines are user, item and rating between tabs"):
+    with pytest.raises(InputError, match="Its lines must be user, item and rating between tabs"):
         prepare(MovieLens(), tmp_path, 1.0, quiet, 1)
     assert sorted(path.name for path in place.iterdir()) == ["train-ratings.csv"]
 

@@ -108,6 +108,7 @@ def test_a_run_that_can_write_nowhere_prints_its_records_and_takes_them_back(tmp
 @pytest.mark.root
 def test_a_record_whose_file_cannot_be_written_is_not_thrown_away(disk: Path, tmp_path: Path) -> None:
     fill(disk)
+    os.truncate(disk / "hog", os.path.getsize(disk / "hog") - 8192)  # room for a file, and not for a record
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "milabench_ng", "run", "toy_reg", "-o", str(disk / "toy.json"), "--tenants", "1"]
     done = subprocess.run([*command, "--window", "0.5"], env=environ, capture_output=True, text=True)

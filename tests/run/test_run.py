@@ -65,11 +65,13 @@ def observed(request, run_profile):  # type: ignore[no-untyped-def]
     if os.cpu_count() == 1:
         pytest.skip("needs two CPUs for two tenants")
     reader = ProcessReader()
-    os.environ["NCCL_NVLS_ENABLE"] = "0"
-    os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] = "1"
-    os.environ["NVSHMEM_DISABLE_NVLS"] = "1"
-    os.environ["LD_PRELOAD_NOT"] = "dropped"
-    return run_profile(TESTS, reader, own_server=True, rule=AT_WORK, start=request.param), reader.seen, request.param
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NCCL_NVLS_ENABLE", "0")
+        patch.setenv("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
+        patch.setenv("NVSHMEM_DISABLE_NVLS", "1")
+        patch.setenv("LD_PRELOAD_NOT", "dropped")
+        finished = run_profile(TESTS, reader, own_server=True, rule=AT_WORK, start=request.param)
+    return finished, reader.seen, request.param
 
 
 def test_all_launches_succeed_and_are_recorded(observed) -> None:  # type: ignore[no-untyped-def]

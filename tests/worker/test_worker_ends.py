@@ -12,7 +12,9 @@ ANSWER = """
 import os, socket
 from milabench_ng.worker.requests import Describe
 from milabench_ng.worker.answers import answer
+from milabench_ng.worker.requests import MESSAGE_BYTES
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)
 {unread}
 theirs.close()
 answer(Describe(id=1, asked=()), ours, os.getppid())

@@ -445,7 +445,7 @@ def test_training_learns(place: Callable[[DataSet], Path]) -> None:
 def test_experts_that_cannot_have_the_same_work_are_refused(
     options: dict[str, int], place: Callable[[DataSet], Path]
 ) -> None:
-    with pytest.raises(InputError, match="multiple of active"):
+    with pytest.raises(InputError, match="multiple of --active"):
         run("moe", place, **options)
 
 

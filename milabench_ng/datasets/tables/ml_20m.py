@@ -138,5 +138,7 @@ def _convert(place: Path, target: Path, pieces: list[tuple[int, int]], number: i
     try:
         rows = np.loadtxt(text, np.int64, delimiter="\t", usecols=(0, 1), ndmin=2)
     except ValueError as error:
-        raise InputError(f"{place / RATINGS}: {error}. Its lines must be user, item and rating between tabs") from error
+        raise InputError(
+            f"{place / RATINGS}: {str(error).rstrip('.')}. Its lines must be user, item and rating between tabs"
+        ) from error
     np.save(target / f"{number}.npy", rows)

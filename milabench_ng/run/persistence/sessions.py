@@ -146,8 +146,10 @@ def refuse_outdir(path: Path) -> None:
     entries = folder.path.iterdir() if folder.path.is_dir() else ()
     taken = [entry.name for entry in entries if not _is_empty_part(entry, folder)]
     if taken:
-        resume = f", or resume the run in it: mnb resume {path}" if os.path.lexists(path / MANIFEST) else ""
-        raise InputError(f"-o {path}: already contains {taken[0]!r}. Name a new folder{resume}")
+        said = f"-o {path}: already contains {taken[0]!r}"
+        if os.path.lexists(path / MANIFEST):
+            raise InputError(f"{said}. Name a new folder, or resume the run in it: mnb resume {path}")
+        raise InputError(f"{said}. Name a new folder")
 
 
 def _is_empty_part(entry: Path, folder: ResultFolder) -> bool:

@@ -49,9 +49,9 @@ def burn(
     derived=(Derived("GFLOP/s", "rate * 2 * side * side * side / 1e9"),),
 )
 def burn_cpu(bench: Bench, *, side: Count = 1024, products: Count = 16, pulse_hz: Hertz = 0.0) -> None:
-    """Multiply matrices in fp32 on all CPUs of the tenant, and compare what a chain of products comes to.
+    """Multiply matrices in fp32 on all CPUs, and compare what a chain of products comes to: bound by their arithmetic.
 
-    As `burn`, on CPUs. An item is one product. Timed: products and digests.
+    As `burn`, on CPUs of the tenant. An item is one product. Timed: products and digests.
 
     Options:
         side: of the square matrices.

@@ -29,7 +29,7 @@ def burn_memory(bench: Bench, *, mib: Count = 4096, pulse_hz: Hertz = 0.0) -> No
 
 @workload(unit="MiB", most_items="3 * mib", bound="cpu", cpu_only=True, ram_gib=2)
 def burn_ram(bench: Bench, *, mib: Count = 1024, pulse_hz: Hertz = 0.0) -> None:
-    """Invert all words of a large piece of the tenant's RAM on all its CPUs, and verify all of them.
+    """Invert all words of a large piece of the tenant's RAM, and verify all of them: bound by its bandwidth.
 
     As `burn_memory`, in RAM. An item is one MiB read or written. Timed: everything.
 
