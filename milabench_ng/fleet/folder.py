@@ -34,7 +34,7 @@ from milabench_ng.fleet.ledger import (
 from milabench_ng.fleet.manifest import FleetManifest, read_fleet_manifest
 from milabench_ng.fleet.nodes import NODE, SCREEN, SESSION, NodeName, SessionName
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, is_locked, read_content
+from milabench_ng.model.files import LARGE, is_held, read_content
 from milabench_ng.records.ledger import Chain, Finished
 from milabench_ng.records.names import FLEET_MANIFEST, LEDGER
 from milabench_ng.verification.opening import beginning
@@ -129,11 +129,8 @@ def status_of(chain: Chain) -> Literal[0, 1] | None:
 
 
 def is_going_on(path: Path) -> bool:
-    """Whether a command works on this fleet."""
-    try:
-        return is_locked(path / FLEET_LEDGER, os.O_NONBLOCK | os.O_NOFOLLOW)
-    except OSError:  # it may not be opened, or the file system has no locks
-        return False
+    """Whether a command works on this fleet: it holds the ledger."""
+    return is_held(path / FLEET_LEDGER, os.O_NOFOLLOW)
 
 
 def is_fleet(path: Path) -> bool:

@@ -95,6 +95,11 @@ def format_limit(bytes_per_s: float) -> str:
     return f"{size.removesuffix('.0')} {unit}/s"
 
 
+def figure(number: float, unit: str) -> str:
+    """``"2.5%"`` of a share from 0 to 1, ``"3 s"`` of another unit, ``"3"`` without one."""
+    return f"{100 * number:.3g}%" if unit == "%" else f"{number:g} {unit}".strip()
+
+
 def counted(count: int, noun: str) -> str:
     """``"1 test"``, ``"2 tests"``, ``"2 launches"``."""
     ending = "es" if noun.endswith(("ch", "sh", "s", "x")) else "s"

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.model.grouping import grouped
+from milabench_ng.model.units import figure
 
 MarkKind = Literal[
     "resumed",
@@ -130,10 +131,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
     def _figure(self, number: float | None) -> str:
         """A number in the unit of this kind."""
-        if number is None:
-            return "not finite"
-        unit = _FORMS[self.kind][1]
-        return f"{100 * number:.3g}%" if unit == "%" else f"{number:g} {unit}".strip()
+        return "not finite" if number is None else figure(number, _FORMS[self.kind][1])
 
 
 def worst(marks: Iterable[Mark]) -> Mark:

@@ -19,7 +19,7 @@ from milabench_ng.model.files import (
     RECORD,
     convert_json,
     in_words,
-    is_locked,
+    is_held,
     parse_json,
     read_content,
     refuse,
@@ -164,15 +164,8 @@ def read_ledger(folder: Path) -> Chain:
 
 
 def is_going_on(folder: Path) -> bool:
-    """Whether the run that writes into ``folder`` is still active.
-
-    Its orchestrator holds an exclusive ``flock(2)`` on the manifest as long as it lives, so that no end, not even
-    SIGKILL, can leave a folder that looks active; nor does a copied folder.
-    """
-    try:
-        return is_locked(folder / MANIFEST, os.O_NONBLOCK)
-    except OSError:  # it may not be opened, or the file system has no locks
-        return False
+    """Whether the run that writes into ``folder`` is still active: its orchestrator holds the manifest."""
+    return is_held(folder / MANIFEST)
 
 
 def why_no_file(path: str | Path, error: InputError) -> str:

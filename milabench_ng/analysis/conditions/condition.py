@@ -11,6 +11,7 @@ from milabench_ng.analysis.launch.steadiness import Shape
 from milabench_ng.model.bounds import Spread
 from milabench_ng.model.grouping import grouped
 from milabench_ng.model.limits import LIMITS, ConditionKind
+from milabench_ng.model.units import figure
 from milabench_ng.node.gpu_conditions import GpuState
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Mnb
@@ -42,10 +43,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
         return f"{told}{within}" if self.slot is None else f"device {self.slot}: {told}{within}"
 
     def _told(self, number: float | None) -> str:
-        unit = LIMITS[self.kind].unit
-        if number is None:
-            return "unknown"
-        return f"{100 * number:.3g}%" if unit == "%" else f"{number:.6g} {unit}".rstrip()
+        return "unknown" if number is None else figure(number, LIMITS[self.kind].unit)
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
