@@ -329,7 +329,7 @@ def test_what_cannot_be_read_is_named_and_no_bug(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     assert call(["report", str(run), "--html", str(file), "-o", str(tmp_path / "x.txt")]) == 1
     text = file.read_text()
-    assert "not a readable record: " in text
+    assert "not a readable record: mnb.telemetry[...][...].mean: expected a number, got text" in text
     assert "\u202e" not in text
 
 

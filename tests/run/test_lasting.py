@@ -12,7 +12,7 @@ from milabench_ng.cli.node_options import lasting_rule
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.profile import parse_profile
 from milabench_ng.records import endurance
-from milabench_ng.records.window import MEASURED_BY
+from milabench_ng.records.window import MEASURED_BY, Window, rate
 from milabench_ng.run.planning.request import RunRequest, resolve_request
 from milabench_ng.worker.discovery import describe
 from tests.run.conftest import BRIEF, Runner
@@ -58,4 +58,7 @@ def test_both_ends_of_a_long_launch_are_recorded(run_profile: Runner, monkeypatc
     assert last.end_s == pytest.approx(record.mnb.stop_s - BRIEF.margin_s)
     assert first.end_s - first.start_s == pytest.approx(last.end_s - last.start_s)
     assert first.end_s <= last.start_s
-    assert min(first.rate, last.rate) > 0
+    rows = record.mnb.ranks[0].slices
+    for end in (first, last):
+        assert end.rate == pytest.approx(rate(rows, Window(start_s=end.start_s, end_s=end.end_s, edges="shared")))
+        assert end.rate > 0

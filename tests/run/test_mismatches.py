@@ -13,12 +13,12 @@ from milabench_ng.analysis.summary.folder import load
 from milabench_ng.model.events import Checked, Failed, Loss, Mismatch, encode
 from milabench_ng.records.record import Failure
 from milabench_ng.records.verified import MOST_TOLD, Mismatched
-from milabench_ng.records.window import Window
 from milabench_ng.report.reporting import make_report
 from milabench_ng.run.execution.tenant import RankLog
 from milabench_ng.run.outcome.failure_cause import LaunchOutcome, judge
 from milabench_ng.run.outcome.votes import Ballot, outvoted
 from tests.run.conftest import AT_WORK, Finished, Runner
+from tests.run.test_causes import GOOD
 
 HERE = "tests.run.stressed"
 CHECKED = Checked(unit="TFLOP", values="normal", checks=1204, work=3.0, wrong=0)
@@ -121,19 +121,8 @@ def log(checked: Checked, *mismatches: Mismatched) -> RankLog:
 
 
 def outcome(**changes: object) -> LaunchOutcome:
-    good = LaunchOutcome(
-        exit_status=0,
-        full=True,
-        window=Window(start_s=0, end_s=1),
-        timed_out=None,
-        interrupted=False,
-        device=None,
-        broken_protocol="",
-        failures=(),
-        device_names=("GPU 3 (NVIDIA H200, GPU-1)", "GPU 4 (NVIDIA H200, GPU-2)"),
-        start_s=100.0,
-    )
-    return msgspec.structs.replace(good, **changes)
+    names = ("GPU 3 (NVIDIA H200, GPU-1)", "GPU 4 (NVIDIA H200, GPU-2)")
+    return msgspec.structs.replace(GOOD, **{"device_names": names, "start_s": 100.0, **changes})
 
 
 def test_a_mismatch_is_told_with_device_test_and_time() -> None:
