@@ -100,6 +100,7 @@ def test_resume_runs_what_has_no_valid_record_and_no_more(interrupted, resume_ru
     assert kinds(later) == ["Session", "Resumed", "Attempt", "Recorded", "Attempt", "Recorded", "Finished"]
     assert later[1] == Resumed(missing=2)
     assert later[-1] == Finished(missing=0, failed=0)
+    assert finished.outcome.failed == 0, "the report says so, and so does the exit code"
     summary = load(finished.folder)
     row = summary.tests["trial.steady"]
     assert (row.n, row.failures, row.failed) == (3, 0, ()), "an interruption says nothing about the node"

@@ -74,10 +74,13 @@ class RunProgress:
 
     @property
     def failed(self) -> int:
-        """Attempts that failed or left nothing, and launches that were never tried."""
+        """Attempts that failed or left nothing, and launches that were never tried; not those that were interrupted and
+        measured again."""
         untried = sum(self._tried[_key(launch)] == 0 for launch in self.plan.measured)
-        good = sum(event.cause is None for event in recorded(self.writer.chain.events))
-        return self._tried.total() - good + untried
+        known = recorded(self.writer.chain.events)
+        good = [_key(event) for event in known if event.cause is None]
+        again = sum(event.cause == "interrupted" and _key(event) in good for event in known)
+        return self._tried.total() - len(good) - again + untried
 
     def to_do(self) -> tuple[BatchWork, ...]:
         """Batches of the first part that is not done: those without valid records, then those that may be retried."""
