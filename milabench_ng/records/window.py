@@ -131,12 +131,17 @@ def settled_after(settled_s: float, row_start_s: float, row_end_s: float, rule: 
 
 def settled_since(rows: Sequence[SliceRow], start_s: float, rule: WindowRule) -> float:
     """The time from which on a rank's slices may be in its window."""
-    settled = start_s + rule.settle_s
+    settled = _begun(rows, start_s) + rule.settle_s
     for place, (row, end_s) in enumerate(zip(rows, _ends(rows), strict=True)):
         if row.start_s >= settled:
             break
         settled = settled_after(settled, row.start_s, end_s, rule, first=place == 0)
     return settled
+
+
+def _begun(rows: Sequence[SliceRow], start_s: float) -> float:
+    """When a rank began to settle: as its first slice did, which may be long after ``Start`` on a busy node."""
+    return rows[0].start_s if rows else start_s
 
 
 def is_full(settled: Sequence[SliceRow], settled_s: float, now_s: float, rule: WindowRule) -> bool:
@@ -152,7 +157,7 @@ def is_full(settled: Sequence[SliceRow], settled_s: float, now_s: float, rule: W
 
 def first_full(rows: Sequence[SliceRow], start_s: float, rule: WindowRule, max_count: int) -> float | None:
     """When a rank with these slices is full: has its items, and `is_full`; None if it never is."""
-    settled_s, settled, count = start_s + rule.settle_s, list[SliceRow](), 0.0
+    settled_s, settled, count = _begun(rows, start_s) + rule.settle_s, list[SliceRow](), 0.0
     for place, (row, end_s) in enumerate(zip(rows, _ends(rows), strict=True)):
         count += row.count
         settled_s = settled_after(settled_s, row.start_s, end_s, rule, first=place == 0)

@@ -11,7 +11,14 @@ from recording import Recording
 
 from milabench_ng.bench.meter import Meter
 from milabench_ng.model.events import Full, Slice
-from milabench_ng.records.window import MIN_STEPS, SliceRow, WindowRule, averaging_window, settled_since
+from milabench_ng.records.window import (
+    MIN_STEPS,
+    SliceRow,
+    WindowRule,
+    averaging_window,
+    first_full,
+    settled_since,
+)
 
 BEGIN = 100.0
 RULE = WindowRule()
@@ -177,8 +184,10 @@ def test_steps_in_the_margin_do_not_fill_the_window() -> None:
 
 
 @settings(deadline=None, derandomize=True)
-@given(st.lists(st.floats(0.01, 4.0), min_size=100, max_size=100), st.integers(0, 60))
-def test_a_stop_at_full_leaves_a_window_that_begins_after_settling(durations: list[float], max_count: int) -> None:
+@given(st.lists(st.floats(0.01, 4.0), min_size=100, max_size=100), st.integers(0, 60), st.floats(0.0, 5.0))
+def test_a_stop_at_full_leaves_a_window_that_begins_after_settling(
+    durations: list[float], max_count: int, late_s: float
+) -> None:
     """What the worker promises is what the record's own rule finds."""
     bed = Bed(max_count=max_count)
     for seconds in durations:
@@ -190,7 +199,8 @@ def test_a_stop_at_full_leaves_a_window_that_begins_after_settling(durations: li
     rows = [SliceRow(*row) for row in bed.slices()]
     window = averaging_window([rows], bed.now, RULE)
     assert window is not None
-    assert window.start_s >= settled_since(rows, BEGIN, RULE) - 1e-9
+    assert first_full(rows, BEGIN - late_s, RULE, max_count) == bed.now
+    assert window.start_s >= settled_since(rows, BEGIN - late_s, RULE) - 1e-9
     warm_up = max((row.end_s for row in rows if row.start_s < BEGIN + RULE.settle_s), default=BEGIN)
     assert window.start_s >= max(warm_up, BEGIN + RULE.settle_s) - 1e-9
     assert sum(row.steps for row in rows if window.holds(row)) >= MIN_STEPS

@@ -83,6 +83,13 @@ def test_full_is_the_first_slice_end_that_leaves_a_window_of_steady_work() -> No
     assert first_full(working_off, 0.0, RULE, 0) == 30.0
 
 
+def test_a_rank_that_begins_late_settles_from_its_own_beginning() -> None:
+    """As its meter counts, which knows nothing of the start line; a busy node kept this one for 3 s."""
+    late = rows(*((3.0 + 0.5 * i, 3.5 + 0.5 * i) for i in range(30)))
+    assert settled_since(late, 0.0, RULE) == 5.0
+    assert first_full(late, 0.0, RULE, 0) == 15.0
+
+
 def test_each_rank_has_settled_before_its_own_window_and_the_common_one_begins_with_the_first() -> None:
     early = rows((0.0, 3.0), *((3.0 + 2 * i, 5.0 + 2 * i) for i in range(8)), steps=1)  # settled at 5
     late = rows((0.0, 3.5), *((3.5 + 2 * i, 5.5 + 2 * i) for i in range(10)), steps=1)  # settled at 5.5
