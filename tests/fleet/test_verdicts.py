@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from milabench_ng.analysis.summary.summary import FailedLaunch, TestSummary
 from milabench_ng.fleet import measuring
-from milabench_ng.fleet.verdicts.columns import Column, columns_of
+from milabench_ng.fleet.verdicts.columns import Column, Columns, columns_of
 from milabench_ng.fleet.verdicts.judging import judge
 from milabench_ng.fleet.verdicts.limits import Strictness, shares, usual_limits
 from milabench_ng.fleet.verdicts.measured import Measured, kind_of, measured, middle
@@ -220,3 +220,35 @@ def test_the_spread_is_that_of_the_healthy_nodes() -> None:
     healthy = spreads_of(columns_of(fleet(as_fast)))[0]
     one_slow = spreads_of(columns_of(fleet(slow_in("", 0.5))))[0]
     assert one_slow.total == pytest.approx(healthy.total, rel=0.2)
+
+
+def test_what_changes_for_all_nodes_of_a_session_is_no_spread_between_sessions() -> None:
+    """Two nodes, two sessions: by the means of both, each is left 0.005 off, with one degree of freedom."""
+    column = Column(scope="test", kind="host", test="d")
+    for retests, squares, df in (
+        ([[0.0, -0.1], [0.5, 0.38]], 4 * 0.005**2, 1),
+        ([[0.0, -0.1], [0.5, 0.4], [-0.2, -0.3]], 0.0, 2),
+        ([[0.0, -0.1, math.nan], [0.5, 0.4, 0.7]], 0.0, 1),  # one session of a node has no other to differ from
+        ([[0.0, -0.1, 0.2], [0.5, 0.4, math.nan], [0.1, 0.0, 0.3]], 0.0, 3),  # a retest was lost
+    ):
+        values = np.array(retests)[:, :, None]
+        found = Columns(columns=(column,), screen=np.array([[-0.01], [0.0], [0.01]]), retests=values)
+        (spread,) = spreads_of(found)
+        declared = 0.014826 / math.sqrt(2)
+        assert spread.session_df == 10 + df
+        assert spread.session == pytest.approx(math.sqrt((squares + 10 * declared**2) / (10 + df)), rel=1e-6)
+
+
+def test_a_busier_machine_in_some_retests_hides_no_slow_node() -> None:
+    """All nodes of a session are slower together, as its controls show."""
+    shared = {"retest-1": 0.85, "retest-2": 1.0, "retest-3": 0.95}
+    slow = slow_in("", 0.1)
+    made = fleet(lambda node, session, *of: slow(node, session, *of) * shared.get(session, 1.0), sessions=RETESTS)
+    assert verdict(made).verdict == "slow"
+
+
+def test_retests_that_differ_a_lot_clear_nobody_of_the_suspicion_of_the_screen() -> None:
+    of_n3 = {"screen": 0.9, "retest-1": 0.6, "retest-2": 1.1, "retest-3": 1.0}
+    made = fleet(lambda node, session, *_: of_n3[session] if node == "n3" else 1.0, sessions=RETESTS)
+    assert [one.node for one in suspicious(made).suspicious] == ["n3"]
+    assert verdict(made).verdict == "inconclusive"

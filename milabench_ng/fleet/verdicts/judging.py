@@ -53,7 +53,7 @@ def judge(measured: Measured, strict: Strictness = USUAL) -> FleetVerdict:
     """The verdicts on all nodes."""
     found = columns_of(measured)
     spreads = spreads_of(found)
-    slow = slow_in_screen(found, spreads, strict)
+    slow = slow_in_screen(found, strict)
     fleet = _fleet(measured, found, spreads, slow, strict)
     limits = usual_limits(found.columns, spreads, strict)
     known = [limit for limit in limits if limit.spread.nodes >= FEWEST_NODES]

@@ -11,7 +11,7 @@ from milabench_ng.fleet.nodes import SCREEN
 from milabench_ng.fleet.verdicts.columns import Column, Columns, columns_of
 from milabench_ng.fleet.verdicts.limits import USUAL, Strictness, screen_limit, shares
 from milabench_ng.fleet.verdicts.measured import Measured
-from milabench_ng.fleet.verdicts.spread import FEWEST_NODES, Spread, spreads_of
+from milabench_ng.fleet.verdicts.spread import FEWEST_NODES, spreads_of
 
 FEWEST_CONTROLS = 3
 
@@ -37,8 +37,7 @@ class Screening(msgspec.Struct, frozen=True, kw_only=True):
 def suspicious(fleet: Measured, strict: Strictness = USUAL, *, tried: Collection[str] = ()) -> Screening:
     """The nodes to retest in sessions of their own. ``tried``: nodes that did retests before, and are no controls."""
     found = columns_of(fleet)
-    spreads = spreads_of(found)
-    slow = slow_in_screen(found, spreads, strict)
+    slow = slow_in_screen(found, strict)
     made = []
     for place, node in enumerate(fleet.nodes):
         failed = fleet.failed.get(node, {}).get(SCREEN, ())
@@ -49,8 +48,12 @@ def suspicious(fleet: Measured, strict: Strictness = USUAL, *, tried: Collection
     return Screening(suspicious=tuple(made), controls=_controls(fleet, found, suspects, strict, tried))
 
 
-def slow_in_screen(found: Columns, spreads: Sequence[Spread], strict: Strictness) -> list[list[int]]:
-    """The columns in which each node is suspicious, the most unusual first."""
+def slow_in_screen(found: Columns, strict: Strictness) -> list[list[int]]:
+    """The columns in which each node is suspicious, the most unusual first.
+
+    By the screen alone: what the retests show of the spread clears nobody of a suspicion.
+    """
+    spreads = spreads_of(msgspec.structs.replace(found, retests=found.retests[:0]))
     slow: list[list[int]] = [[] for _ in found.screen]
     beyond = np.zeros_like(found.screen)
     for place, (spread, share) in enumerate(zip(spreads, shares(found.columns), strict=True)):

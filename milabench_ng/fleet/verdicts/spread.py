@@ -93,12 +93,27 @@ _FEW = 30
 
 
 def _session(retests: Array, declared: float) -> tuple[float, float]:
-    """The standard deviation between sessions of a node, and its degrees of freedom."""
-    count = np.sum(~np.isnan(retests), axis=0)
-    residuals = retests - average(retests, 0)
-    squares = float(np.nansum(residuals[:, count > 1] ** 2))
-    df = float(np.sum(count[count > 1] - 1))
-    return pooled(squares, df, declared)
+    """The standard deviation between sessions of a node, and its degrees of freedom.
+
+    What changed for all nodes of a session is no part of it, since the controls show that: sessions are compared with
+    sessions, and nodes with nodes, as in an analysis of variance of two ways.
+    """
+    known = retests[:, np.sum(~np.isnan(retests), axis=0) > 1]
+    df = float(np.sum(~np.isnan(known)) - np.sum(known.shape) + 1) if known.size else 0.0
+    return pooled(float(np.nansum(_unexplained(known) ** 2)), max(0.0, df), declared)
+
+
+def _unexplained(known: Array) -> Array:
+    """What is left of values by session and node without the means of both."""
+    left = known
+    for _ in range(_SWEEPS):
+        left = left - average(left, 0)
+        left = left - average(left, 1)[:, None]
+    return left
+
+
+_SWEEPS = 20
+"""One is enough if every node did every session; where some are missing, each comes nearer."""
 
 
 def pooled(squares: float, df: float, declared: float) -> tuple[float, float]:
