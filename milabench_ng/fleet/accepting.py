@@ -74,9 +74,9 @@ def _all(fleet: FleetFolder, found: Mapping[NodeName, AcceptedNode]) -> Iterator
     standings, owners = fleet.standings, dict[str, str]()
     for node in fleet.manifest.nodes:
         standing = standings[node, SCREEN]
-        if node not in found or standing.state == "lost":
+        if node not in found or standing.state in ("lost", "cut off"):
             why = standing.reason or "no results are here"
-            yield AcceptedNode(node=node, acceptance=None, why=why, lost=True)
+            yield AcceptedNode(node=node, acceptance=None, why=why, lost=standing.state != "cut off")
         elif copied := next(copies(node, found[node].traits, owners), ""):
             yield AcceptedNode(node=node, acceptance=None, why=copied)
         else:

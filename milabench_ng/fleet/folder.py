@@ -43,9 +43,8 @@ NODES = "nodes"
 PACKED = ".tar.gz"
 _ASIDE = re.compile(SESSION.removesuffix(r"\Z") + r"\.aside-[1-9][0-9]*")
 
-
-UNWATCHED = "the command that watched it ended. It may still work: mnb fleet resume goes on with it"
-"""Why a node is lost of which nothing else is known."""
+UNWATCHED = "it may still work: mnb fleet resume goes on with it"
+"""What is known of a node whose command ended before it did."""
 
 
 class NodeSession(msgspec.Struct, frozen=True):
@@ -110,7 +109,7 @@ class FleetFolder(msgspec.Struct, frozen=True, kw_only=True):
         if self.going_on:
             return found
         return {
-            key: msgspec.structs.replace(one, state="lost", reason=UNWATCHED) if one.state == "running" else one
+            key: msgspec.structs.replace(one, state="cut off", reason=UNWATCHED) if one.state == "running" else one
             for key, one in found.items()
         }
 

@@ -197,8 +197,9 @@ def next_line(number: int, head: str, utc: str, event: AnyFleetEvent) -> tuple[s
     return digest(line), line
 
 
-NodeState = Literal["pending", "running", "ended", "lost"]
-"""``ended``: the node did all that it was to do. Whether its results are here is `Standing.collected`."""
+NodeState = Literal["pending", "running", "cut off", "ended", "lost"]
+"""``cut off``: nobody looks at the node any more. ``ended``: it did all that it was to do; whether its results are here
+is `Standing.collected`."""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,7 +207,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     state: NodeState = "pending"
     reason: str = ""
-    """Why it is lost, or why its folder could not be pulled."""
+    """Why it is lost or cut off, or why its folder could not be pulled."""
     failed: bool = False
     """Whether a launch failed."""
     collected: bool = False

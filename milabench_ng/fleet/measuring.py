@@ -85,7 +85,7 @@ def results_of(fleet: FleetFolder, found: Iterable[SessionSummary], scale: Scale
             unread[session.node, session.session] = str(error)
     lost, pending = _without(fleet, {one.node for one in sessions if one.session == SCREEN}, unread)
     there = [one for one in sessions if one.node not in pending and one.node not in lost]
-    cut_off = {key for key, standing in fleet.standings.items() if standing.state in ("running", "lost")}
+    cut_off = {key for key, standing in fleet.standings.items() if standing.state in ("running", "cut off", "lost")}
     whole = [one for one in there if (one.node, one.session) not in cut_off]
     rows = {label: test for one in reversed(there) for label, test in one.tests.items()}
     return FleetResults(
@@ -109,12 +109,12 @@ def _without(
         standing = standings[node, SCREEN]
         if standing.state == "lost":
             lost[node] = standing.reason
+        elif standing.state != "ended":
+            pending.append(node)
         elif (node, SCREEN) in unread:
             lost[node] = f"its results cannot be read: {unread[node, SCREEN]}"
-        elif fleet.going_on and standing.state != "ended":
-            pending.append(node)
         elif node not in screened:
-            lost[node] = standing.reason or f"no results are here ({standing.state})"
+            lost[node] = standing.reason or "no results are here"
     return lost, pending
 
 

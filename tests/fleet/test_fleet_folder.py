@@ -94,7 +94,7 @@ def test_how_it_stands_with_a_node_is_the_last_that_happened(tmp_path: Path) -> 
         assert standing.reason == ("no route" if state == "lost" else "")
         assert fleet.standings["gpu10", "screen"] == Standing()
     gone = FleetFolder.read(write_fleet(tmp_path / "killed", *events[:2])).standings["gpu2", "screen"]
-    assert (gone.state, gone.reason) == ("lost", UNWATCHED)
+    assert (gone.state, gone.reason) == ("cut off", UNWATCHED)
     fleet = FleetFolder.read(write_fleet(tmp_path / "whole", *events))
     assert fleet.standings["gpu2", "screen"].failed
     assert fleet.standings["gpu2", "retest-1"] == Standing(since_utc=UTC)
@@ -163,7 +163,7 @@ def test_what_names_no_node(name: str) -> None:
 def test_only_what_a_node_did_itself_drains_it() -> None:
     """A lost one is to be looked at: what ended its work may be the connection, or a disk."""
     verdicts = (
-        NodeVerdict(node="n1", verdict="lost", why=UNWATCHED),
+        NodeVerdict(node="n1", verdict="lost", why="ssh lost the connection"),
         NodeVerdict(node="n2", verdict="lost", why="mkdir: Read-only file system"),
         NodeVerdict(node="n3", verdict="faulty", why="launches failed in a retest"),
         NodeVerdict(node="n4", verdict="inconclusive"),

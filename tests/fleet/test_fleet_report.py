@@ -17,7 +17,7 @@ from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli.fleet_report import make_fleet_report
 from milabench_ng.fleet import measuring
 from milabench_ng.fleet.folder import FleetFolder
-from milabench_ng.fleet.ledger import Collected, NodeLost
+from milabench_ng.fleet.ledger import Collected, NodeLost, NodeStarted
 from milabench_ng.fleet.manifest import encode_fleet_manifest
 from milabench_ng.fleet.measuring import SessionOfNode
 from milabench_ng.fleet.report import _shared_marks
@@ -226,10 +226,14 @@ def test_a_summary_that_came_with_its_session_counts_by_its_hash(tmp_path: Path)
     assert fleet.strangers == ()
 
 
-def test_a_fleet_without_results_says_so(say: Say, tmp_path: Path) -> None:
-    write_frame(tmp_path / "fleet", NODES[:3], [])
+def test_nodes_whose_command_was_interrupted_are_cut_off_and_not_lost(say: Say, tmp_path: Path) -> None:
+    write_frame(tmp_path / "fleet", NODES[:3], [NodeStarted(node=node, session="screen") for node in NODES[:2]])
     code, printed, _ = say("report", tmp_path / "fleet")
-    assert (code, printed.splitlines()[0].split(maxsplit=1)[1]) == (1, "3 lost")
+    facts = dict(line.split(maxsplit=1) for line in printed.splitlines())
+    assert (code, facts["verdict"]) == (3, "no node has results")
+    assert facts["cut"] == "off       3 nodes: gpu1, gpu2, gpu3. mnb fleet resume goes on with them"
+    _, printed, _ = say("fleet", "status", tmp_path / "fleet")
+    assert [line.split()[2:4] for line in printed.splitlines() if line.startswith("gpu1")] == [["cut", "off"]]
 
 
 def test_the_page_has_a_heat_map_and_all_nodes(fleet: Path, say: Say, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from milabench_ng.fleet.ledger import Key, Standing
 from milabench_ng.model.plain import plain
 from milabench_ng.model.units import counted
 
-_ORDER = ("lost", "running", "pending", "ended")
+_ORDER = ("lost", "cut off", "running", "pending", "ended")
 """What asks for attention first."""
 
 
@@ -41,7 +41,7 @@ def _sum(found: FleetFolder) -> str:
     states, done = Counter(one.state for one in every), sum(one.here for one in every)
     nodes, sessions = counted(len(found.manifest.nodes), "node"), counted(len(every), "session")
     told = [f"{nodes}: {done:,} of {sessions} done"]
-    told += [f"{states[state]:,} {state}" for state in ("running", "pending", "lost") if states[state]]
+    told += [f"{states[state]:,} {state}" for state in ("running", "cut off", "pending", "lost") if states[state]]
     return ", ".join(told)
 
 

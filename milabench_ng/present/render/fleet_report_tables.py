@@ -62,7 +62,8 @@ def fleet_facts(report: FleetReport) -> Iterator[Fact]:
     yield Fact("false alarms", _false_alarms(report))
     yield Fact("fleet", f"{len(manifest.nodes):,} nodes, {manifest.suite}, launcher {manifest.launcher}")
     if report.pending:
-        yield Fact("pending", f"{counted(len(report.pending), 'node')}: {names_of(report.pending)}", "fair")
+        name, then = ("pending", "") if report.going_on else ("cut off", ". mnb fleet resume goes on with them")
+        yield Fact(name, f"{counted(len(report.pending), 'node')}: {names_of(report.pending)}{then}", "fair")
     yield from (Fact("problem", problem, "bad") for problem in report.problems)
     if report.marks:
         yield Fact("warnings", f"on all nodes: {', '.join(report.marks)}", "fair")

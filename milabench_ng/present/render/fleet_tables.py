@@ -73,4 +73,4 @@ def _burn_in(found: FleetFolder) -> Iterator[str]:
     yield f"first half of the time {shown.early}, second half {shown.late} (p = {shown.chance:.2g})"
 
 
-_TONES: dict[Cell, Tone] = {"ended": "good", "lost": "bad"}
+_TONES: dict[Cell, Tone] = {"ended": "good", "cut off": "fair", "lost": "bad"}
