@@ -193,7 +193,8 @@ def test_a_link_that_fails_again_is_broken_and_so_is_a_node_without_one_that_wor
 
 def test_of_three_nodes_nobody_says_which_is_slow() -> None:
     verdict, _ = judged(lambda one: 1.0 if "n00" in one else 10.0, NODES[:3])
-    assert (bad(verdict.nodes), verdict.expected_false_alarms) == ({}, 0.0)
+    assert set(bad(verdict.nodes).values()) == set(bad(verdict.links).values()) == {"inconclusive"}
+    assert verdict.expected_false_alarms == 0.0
 
 
 def test_a_pair_of_several_devices_is_as_fast_as_its_slowest() -> None:
@@ -467,7 +468,8 @@ def test_nodes_that_do_not_reach_each_other_are_not_accused(working: tuple[Pair,
     verdict, _ = judged(lambda one: 10.0 if one in working else None)
     assert set(bad(verdict.nodes).values()) == {"inconclusive"}
     assert "GLOO_SOCKET_IFNAME" in verdict.nodes["n05"].why
-    assert set(bad(verdict.links).values()) == {"broken"}
+    assert {one for one, judged in verdict.links.items() if judged.state == "inconclusive"} == set(working)
+    assert bad(verdict.links).keys() == verdict.links.keys(), "nothing says whether the only one that works is slow"
 
 
 def test_a_node_that_never_came_to_the_meeting_is_not_measured() -> None:

@@ -36,6 +36,7 @@ _CONTROLS = 10
 _ALONE = "none of its links works"
 _ALL_ALONE = "no link works: nodes do not reach each other (a firewall? GLOO_SOCKET_IFNAME?)"
 """So for half of the nodes and more: whoever accuses all of them accuses the network's set-up."""
+_TOO_FEW = f"fewer than {FEWEST_NODES} nodes met, so nothing says what is slow"
 
 LinkState = Literal["broken", "slow", "inconclusive", "pass"]
 LINK_STATES: tuple[LinkState, ...] = get_args(LinkState)
@@ -169,6 +170,8 @@ class _Judge(msgspec.Struct, frozen=True):
     def link(self, one: Pair, spread: Spread, strict: Strictness, failures: int) -> Judged:
         if failures > 1:
             return Judged(state="broken", retests=len(self.retests.get(one, ())), why=f"failed {failures} times")
+        if len(self.found.nodes) < FEWEST_NODES:
+            return Judged(state="inconclusive", why=_TOO_FEW)
         rate, logs = self.found.rates.get(one), self.retests.get(one, [])
         seen = None if rate is None else _ratio(self.found.link(one, rate), spread.total, spread)
         if one not in self.again.links:
@@ -181,7 +184,7 @@ class _Judge(msgspec.Struct, frozen=True):
 
     def node(self, node: NodeName, spread: Spread, strict: Strictness) -> Judged:
         if len(self.found.nodes) < FEWEST_NODES:
-            return Judged(state="pass")
+            return Judged(state="inconclusive", why=_TOO_FEW)
         if node not in self.again.nodes:
             return Judged(state="pass", ratio=_ratio(self.found.node(node), spread.total, spread))
         met = [log for one in self.again.partners[node] for log in self.retests.get(one, ())]

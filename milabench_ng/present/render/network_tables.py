@@ -9,7 +9,6 @@ import numpy as np
 from milabench_ng.fleet.network.judging import LINK_STATES
 from milabench_ng.fleet.network.launches import OverNodesReport
 from milabench_ng.fleet.network.report import LinkOfFleet, NetworkReport
-from milabench_ng.fleet.verdicts.spread import FEWEST_NODES
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Cell, Fact, Tone, exact_ratio, number, one_decimal, whole
 from milabench_ng.present.render.sections import Heading, Section, table
@@ -27,9 +26,7 @@ def network_facts(network: NetworkReport) -> Iterator[Fact]:
     counts = {state: network.count(state) for state in LINK_STATES if state != "pass"}
     told = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
     tone: Tone = "bad" if not network.links or network.exit_code == 1 else "fair" if network.exit_code else "good"
-    met = {node for one in network.links for node in one.nodes}
-    usual = "none slow" if len(met) >= FEWEST_NODES else "too few nodes to say which are slow"
-    yield Fact("network", f"{counted(len(network.links), 'link')}, {told or usual}", tone)
+    yield Fact("network", f"{counted(len(network.links), 'link')}, {told or 'none slow'}", tone)
     yield Fact("", f"{_backends(network.back_ends)}; {counted(network.devices, 'device')} per node at the same time")
     if rates := [one.gb_s for one in network.links if one.gb_s is not None]:
         low, middle = np.quantile(rates, (0.05, 0.5))
