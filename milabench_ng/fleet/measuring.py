@@ -31,8 +31,6 @@ class TestOfNode(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     mismatches: int
     """Of the failures, those with a wrong result."""
-    launches: int
-    device_hours: float
 
 
 class SessionOfNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +47,8 @@ class SessionOfNode(msgspec.Struct, frozen=True, kw_only=True):
     """The score of the node; None unless it ran all weighted tests."""
     unit: str
     """Of the score."""
-
-    @property
-    def device_hours(self) -> float:
-        """Of all launches."""
-        return math.fsum(test.device_hours for test in self.tests.values())
+    device_hours: float
+    """Of all launches on GPUs."""
 
 
 class FleetResults(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +115,7 @@ def _without(
 
 def _reduced(node: NodeName, session: str, summary: Summary, scale: Scale) -> SessionOfNode:
     scored = score(summary, scale.weights, scale.reference) if scale.weights and not summary.suites else None
+    on_cpus = "CPU" in summary.models.values()
     return SessionOfNode(
         node=node,
         session=session,
@@ -128,6 +124,7 @@ def _reduced(node: NodeName, session: str, summary: Summary, scale: Scale) -> Se
         marks=tuple(dict.fromkeys(mark.kind for row in summary.tests.values() for mark in row.marks)),
         per_node=scored.per_node if scored and scored.status == "complete" else None,
         unit=scored.unit if scored else "",
+        device_hours=math.fsum(map(_device_hours, () if on_cpus else summary.tests.values())),
     )
 
 
@@ -138,8 +135,6 @@ def _test(row: TestSummary) -> TestOfNode:
         logs=_logs(row),
         failures=row.failures,
         mismatches=sum(one.cause == "mismatch" for one in row.failed),
-        launches=row.n,
-        device_hours=_device_hours(row),
     )
 
 

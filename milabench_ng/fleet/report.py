@@ -90,6 +90,8 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[NodeLine, ...]
     tests: tuple[TestOfFleet, ...]
     score: FleetScore | None
+    unpriced: str
+    """Why there is no price for a point, if one was asked for."""
     differing: tuple[Differing, ...]
     marks: tuple[str, ...]
     """The comparability warnings that all nodes have."""
@@ -131,6 +133,7 @@ def build_fleet_report(source: str, folder: FleetFolder, results: FleetResults, 
     screens = {one.node: one for one in results.sessions if one.session == SCREEN}
     hours = _hours_by_node(results.sessions)
     ratios = _ratios(fleet)
+    made = _score(list(screens.values()), len(fleet.nodes), asked.price)
     return FleetReport(
         source=source,
         manifest=folder.manifest,
@@ -146,7 +149,8 @@ def build_fleet_report(source: str, folder: FleetFolder, results: FleetResults, 
             for one, row in zip(verdict.nodes, ratios, strict=True)
         ),
         tests=_tests(fleet, results.units),
-        score=_score(list(screens.values()), len(fleet.nodes), asked.price),
+        score=made,
+        unpriced=_why_unscored(screens.values(), folder.manifest.suite) if asked.price and made is None else "",
         differing=_differing(screens.values()),
         marks=_shared_marks(screens.values()),
         device_hours=math.fsum(hours.values()),
@@ -220,6 +224,12 @@ def _score(screens: Sequence[SessionOfNode], nodes: int, price: float | None) ->
         total=math.fsum(values),
         price_per_node=price,
     )
+
+
+def _why_unscored(screens: Iterable[SessionOfNode], suite: str) -> str:
+    if any(one.unit for one in screens):
+        return "no node ran all weighted tests"
+    return f"suite {suite!r} has no weights. Try --weights FILE"
 
 
 def _shared_marks(screens: Iterable[SessionOfNode]) -> tuple[str, ...]:

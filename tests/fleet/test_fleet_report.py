@@ -140,6 +140,21 @@ def test_the_score_of_some_tests_is_none(fleet: Path, say: Say) -> None:
     """5 of the 19 weighted tests."""
     lines = json.loads(say("report", fleet, "--format", "json")[1])["report"]["lines"]
     assert {line["per_node"] for line in lines} == {None}
+    _, printed, _ = say("report", fleet, "--price", 1000)
+    assert "price / score  none: no node ran all weighted tests" in printed
+    assert "price / score" not in say("report", fleet)[1]
+
+
+def test_hours_are_those_of_gpus(fleet: Path, say: Say, tmp_path: Path) -> None:
+    _, printed, _ = say("report", fleet)
+    hours = next(line.split()[1] for line in printed.splitlines() if line.startswith("GPU-hours"))
+    assert float(hours) > 0
+    on_cpus = write_fleet(tmp_path / "fleet", NODES[:1])
+    manifest = session_folder(on_cpus, NODES[0], "screen") / "run.json"
+    manifest.write_text(manifest.read_text().replace('"Test GPU"', '"CPU"'))
+    _, printed, _ = say("report", on_cpus)
+    assert "GPU-hours" not in printed
+    assert "1 node, standard" in printed
 
 
 def test_a_warning_that_all_nodes_have_is_told(fleet: Path) -> None:
@@ -148,7 +163,9 @@ def test_a_warning_that_all_nodes_have_is_told(fleet: Path) -> None:
     warned = msgspec.structs.replace(made, marks=("CPU quota", "clock set"))
     assert Fact("warnings", "on all nodes: CPU quota, clock set", "fair") in list(fleet_facts(warned))
     first, second = (
-        SessionOfNode(node=node, session="screen", tests={}, traits={}, marks=marks, per_node=None, unit="")
+        SessionOfNode(
+            node=node, session="screen", tests={}, traits={}, marks=marks, per_node=None, unit="", device_hours=0
+        )
         for node, marks in (("a", ("MPS", "CPU quota")), ("b", ("CPU quota", "clock set")))
     )
     assert _shared_marks((first, second)) == ("CPU quota",)

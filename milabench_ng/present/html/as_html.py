@@ -14,6 +14,7 @@ from markupsafe import Markup
 from milabench_ng import __version__
 from milabench_ng.fleet.report import FleetReport
 from milabench_ng.model.plain import plain_lines, printed_json
+from milabench_ng.model.units import counted
 from milabench_ng.present.html.charts import summary_charts
 from milabench_ng.present.html.conditions_chart import conditions_charts
 from milabench_ng.present.html.details_tables import fence_section, plan_section, telemetry_section
@@ -113,7 +114,7 @@ def write_fleet(report: FleetReport, stream: TextIO) -> None:
     every = all_nodes(report)
     _write(
         Page(
-            title=f"{len(report.manifest.nodes):,} nodes, {report.manifest.suite}",
+            title=f"{counted(len(report.manifest.nodes), 'node')}, {report.manifest.suite}",
             subtitle=report.source,
             facts=tuple(fleet_facts(report)),
             charts=(*fleet_charts(report), *(network_charts(report.network) if report.network else ())),

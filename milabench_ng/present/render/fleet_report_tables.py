@@ -60,14 +60,15 @@ def fleet_facts(report: FleetReport) -> Iterator[Fact]:
     told = ", ".join((*(f"{count:,} {name}" for name, count in counts.items() if count), *_links(report)))
     yield Fact("verdict", told or "no node has results", _VERDICT_TONES[report.exit_code])
     yield Fact("false alarms", _false_alarms(report))
-    yield Fact("fleet", f"{len(manifest.nodes):,} nodes, {manifest.suite}, launcher {manifest.launcher}")
+    yield Fact("fleet", f"{counted(len(manifest.nodes), 'node')}, {manifest.suite}, launcher {manifest.launcher}")
     if report.pending:
         name, then = ("pending", "") if report.going_on else ("cut off", ". mnb fleet resume goes on with them")
         yield Fact(name, f"{counted(len(report.pending), 'node')}: {names_of(report.pending)}{then}", "fair")
     yield from (Fact("problem", problem, "bad") for problem in report.problems)
     if report.marks:
         yield Fact("warnings", f"on all nodes: {', '.join(report.marks)}", "fair")
-    yield Fact("GPU-hours", f"{report.device_hours:,.1f} in launches")
+    if report.device_hours:
+        yield Fact("GPU-hours", f"{four_digits(report.device_hours)} in launches")
     yield from _scores(report)
     if report.network is not None:
         yield from network_facts(report.network)
@@ -91,7 +92,7 @@ def all_nodes(report: FleetReport) -> Section:
     """Every node, with its ratio in every test."""
     tests = (Heading(name_of_row(one.test), "", exact_ratio, True, key=one.test) for one in report.tests)
     more = (Heading("score", "", number, True), Heading("GPU-hours", "", one_decimal, True))
-    rows = [(*_row(line), line.per_node, line.device_hours, *line.ratios) for line in report.lines]
+    rows = [(*_row(line), line.per_node, line.device_hours or None, *line.ratios) for line in report.lines]
     return table("nodes", rows, *_NODE_HEADINGS, *more, *tests)
 
 
@@ -199,6 +200,8 @@ def _false_alarms(report: FleetReport) -> str:
 
 def _scores(report: FleetReport) -> Iterator[Fact]:
     if (made := report.score) is None:
+        if report.unpriced:
+            yield Fact("price / score", f"none: {report.unpriced}", "fair")
         return
     covered = "" if made.nodes == made.of else f", over {made.nodes:,} of {counted(made.of, 'node')}"
     worst = f"worst {four_digits(made.worst)} ({plain(made.worst_node)})"
