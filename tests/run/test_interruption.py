@@ -22,3 +22,18 @@ def test_a_signal_strikes_although_telling_fails() -> None:
             return interrupted.by
 
     assert asyncio.run(struck()) is signal.SIGHUP
+
+
+def test_what_is_told_holds_before_there_is_anything_to_keep() -> None:
+    """During imports nothing is written, and nothing is there to write."""
+    told: list[str] = []
+
+    async def struck() -> None:
+        async with interruptions(told.append) as interrupted:
+            os.kill(os.getpid(), signal.SIGHUP)
+            await interrupted.wait()
+
+    asyncio.run(struck())
+    (text,) = told
+    assert "stopping" in text
+    assert "writing" not in text
