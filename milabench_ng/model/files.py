@@ -16,6 +16,7 @@ import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -74,6 +75,8 @@ _SAID = tuple(
     )
 )
 """Messages of msgspec, in words of those who write such files."""
+_EXPONENT = re.compile(r"(?<=[<>=] )[\d.]+e[-+]?\d+")
+"""A bound as msgspec writes very small and very large ones."""
 _MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
@@ -184,6 +187,7 @@ def convert_json(value: Any, kind: type[T], source: str, advice: str = "") -> T:
 def in_words(error: msgspec.ValidationError) -> str:
     """What a JSON value has wrong, as a user would say it: ``price: expected a number of at least 0."""
     what, _, place = str(error).partition(" - at `")
+    what = _EXPONENT.sub(lambda bound: f"{Decimal(bound[0]):,f}", what)
     for pattern, words in _SAID:
         what = pattern.sub(words, what)
     key = place.rstrip("`").removeprefix("key in ").removeprefix("$").removeprefix(".")

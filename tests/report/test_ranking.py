@@ -26,6 +26,7 @@ from milabench_ng.analysis.scoring.weights import weights_over
 from milabench_ng.analysis.statistics.intervals import Estimate, session_stat, t_quantile
 from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.analysis.summary.summary import Provenance, Summary, TestSummary
+from milabench_ng.model.errors import InputError
 from milabench_ng.model.profile import Scheme
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.tender_tables import tender_document
@@ -289,3 +290,14 @@ def test_cost_over_the_years_has_the_interval_of_the_ratio(tmp_path: Path) -> No
     assert a.per_reference.interval.high == pytest.approx(1000.0 / a.ratio_interval.low, rel=1e-12)
     declared = (GPU_STD * 0.75) ** 2 + (HOST_STD * 0.25) ** 2
     assert math.log(a.ratio_interval.high / 2.0) > t_quantile(0.975, math.inf) * math.sqrt(declared)
+
+
+def replaced(file: Path, content: dict[str, Any]) -> Path:
+    file.write_text(json.dumps(content))
+    return file
+
+
+def test_the_least_price_is_a_plain_figure(tmp_path: Path) -> None:
+    offers = {"a": {"results": "a.json", "price": 1e-9}}
+    with pytest.raises(InputError, match="price: expected a number of at least 0.000001"):
+        compare_bids(replaced(tmp_path / "bids.json", {"reference": "v100", "bids": offers}))
