@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.analysis.scoring.scale import Scale, load_scales
-from milabench_ng.analysis.scoring.weights import Weights, weights_over
+from milabench_ng.analysis.scoring.weights import Weights, read_weights, weights_over
 from milabench_ng.analysis.summary.suites import parts_of
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
@@ -34,6 +34,7 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     """
     bids = read_bids(path)
     _require_signers(path, bids, demands or Demands())
+    _require_files(path, bids)
     here = path.parent
     near = here / bids.reference
     reference = load_source(str(near) if os.path.exists(near) else bids.reference)
@@ -69,11 +70,6 @@ def _checked(
     refused: dict[str, str] = {}
     for name, bid in bids.bids.items():
         results = path.parent / bid.results
-        if not os.path.exists(results):  # a shipped baseline of that name is nobody's bid
-            raise InputError(
-                f"{path}: bid {short(repr(name))}: {plain(results)}: no such bundle, folder or summary. Paths are "
-                f"relative to {plain(path.parent)}"
-            )
         try:
             one = check_results(str(results), _of_bid(demands, bid))
             with computing_from(results):
@@ -96,6 +92,19 @@ def _require_signers(path: Path, bids: Bids, demands: Demands) -> None:
             f"{path}: bid {short(repr(named))}: signed_by names its signer, and no keys are given. Pass "
             "--allowed-signers FILE with the vendors' public keys, or leave signed_by out"
         )
+
+
+def _require_files(path: Path, bids: Bids) -> None:
+    """Raise InputError, before any bundle is verified, for a file that the bids file names and that there is not."""
+    for name, bid in bids.bids.items():
+        results = path.parent / bid.results
+        if not os.path.exists(results):  # a shipped baseline of that name is nobody's bid
+            raise InputError(
+                f"{path}: bid {short(repr(name))}: {plain(results)}: no such bundle, folder or summary. Paths are "
+                f"relative to {plain(path.parent)}"
+            )
+    if bids.weights is not None:
+        read_weights(path.parent / bids.weights, "SUITE")
 
 
 def _of_bid(demands: Demands, bid: Bid) -> Demands:

@@ -297,6 +297,19 @@ def replaced(file: Path, content: dict[str, Any]) -> Path:
     return file
 
 
+def test_all_files_are_looked_for_before_one_is_read(tmp_path: Path) -> None:
+    """A missing bid or weights file is refused before the first bid is verified, which here could not even be read."""
+    (tmp_path / "a.json").write_text("cut")
+    offers = {name: {"results": f"{name}.json", "price": 1000.0} for name in ("a", "b")}
+    file = replaced(tmp_path / "bids.json", {"reference": "v100", "bids": offers})
+    with pytest.raises(InputError, match=r"bid 'b': .*b\.json: no such"):
+        compare_bids(file)
+    (tmp_path / "b.json").write_text("cut")
+    replaced(file, {"reference": "a.json", "bids": offers, "weights": "w.json"})
+    with pytest.raises(InputError, match="w.json"):
+        compare_bids(file)
+
+
 def test_the_least_price_is_a_plain_figure(tmp_path: Path) -> None:
     offers = {"a": {"results": "a.json", "price": 1e-9}}
     with pytest.raises(InputError, match="price: expected a number of at least 0.000001"):
