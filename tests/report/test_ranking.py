@@ -29,6 +29,7 @@ from milabench_ng.analysis.summary.summary import Provenance, Summary, TestSumma
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.profile import Scheme
 from milabench_ng.present.render.first_screen import first_screen
+from milabench_ng.present.render.tender_facts import tender_facts
 from milabench_ng.present.render.tender_tables import tender_document
 from milabench_ng.present.writers import write
 from milabench_ng.report.reporting import build_report
@@ -290,6 +291,24 @@ def test_cost_over_the_years_has_the_interval_of_the_ratio(tmp_path: Path) -> No
     assert a.per_reference.interval.high == pytest.approx(1000.0 / a.ratio_interval.low, rel=1e-12)
     declared = (GPU_STD * 0.75) ** 2 + (HOST_STD * 0.25) ** 2
     assert math.log(a.ratio_interval.high / 2.0) > t_quantile(0.975, math.inf) * math.sqrt(declared)
+
+
+def said_next(made: Tender) -> str:
+    return next(fact.text for fact in tender_facts(made) if fact.name == "next")
+
+
+def test_what_is_next_is_what_is_in_the_way(tmp_path: Path) -> None:
+    """A reference of other work, or a bid that cannot be used, is not mended by a new run of all bidders."""
+    few = {name: node(rate, rate, spread=(0.99, 1.0, 1.01)) for name, rate in (("a", 100.0), ("b", 90.0))}
+    assert "new run" in said_next(tender(tmp_path, few, EQUAL))
+    other = with_tests(with_options(node(100.0, 100.0)), options={"batch_size": 256})
+    alike = {name: with_options(node(100.0, 100.0)) for name in ("a", "b")}
+    assert '"reference"' in said_next(tender(tmp_path, {"base": other} | alike, EQUAL))
+    file = tmp_path / "bids.json"
+    bids = json.loads(file.read_text())
+    assert compare_bids(replaced(file, bids | {"reference": "a.json"})).tests
+    (tmp_path / "b.json").write_text("cut")
+    assert said_next(compare_bids(file)).startswith("have b mend what is refused")
 
 
 def replaced(file: Path, content: dict[str, Any]) -> Path:

@@ -110,12 +110,22 @@ def _ranks(tender: Tender) -> Fact:
 
 def _next(tender: Tender) -> Fact:
     """What the buyer does next."""
+    return Fact("next", _step(tender), "strong")
+
+
+def _step(tender: Tender) -> str:
+    """The first thing that is in the way of a ranking: a refused bid, the reference, or the measurements."""
     if tender.ranked:
-        text = "once the winner has delivered: mnb accept BUNDLE FOLDER, with the results of the delivered node"
-    else:
-        profile = tender.suite if tender.suite in names("profiles") else "PROFILE"
-        text = f"ask all bidders for a new run: mnb jobs {profile} --repeat {RANKED_FROM}"
-    return Fact("next", text, "strong")
+        return "once the winner has delivered: mnb accept BUNDLE FOLDER, with the results of the delivered node"
+    if tender.refused and len(tender.rows) < 2:
+        return f"have {' and '.join(tender.refused)} mend what is refused, and run this again"
+    if not tender.tests and tender.not_in_reference:
+        return (
+            'name another "reference" in the bids file: results of the same work as the bids, such as those of '
+            f"{tender.rows[0].name}"
+        )
+    profile = tender.suite if tender.suite in names("profiles") else "PROFILE"
+    return f"ask all bidders for a new run: mnb jobs {profile} --repeat {RANKED_FROM}"
 
 
 def _ranked_over(tender: Tender) -> Fact:
