@@ -181,10 +181,11 @@ def _of(one: WorkDifference) -> str:
     return f" of {', '.join(map(name_of_row, one.tests))}" if one.tests else ""
 
 
-def _characteristic(made: Acceptance) -> Section:
-    title = "probability of each verdict, at the variance of these runs, if tests vary independently"
+def _characteristic(made: Acceptance) -> Section | Facts:
     if not made.characteristic:
-        title += ": unknown, because no ratio of scores varies"
+        why = next((score.why for score in made.scores if score.why), "the ratio of scores does not vary")
+        return Facts(facts=(Fact("probability", f"of each verdict: unknown. {why[:1].upper()}{why[1:]}"),))
+    title = "probability of each verdict, at the variance of these runs, if tests vary independently"
     rows = (
         (at.ratio, *(100 * share for share in (at.keeps, at.breaks, 1 - at.keeps - at.breaks)))
         for at in made.characteristic

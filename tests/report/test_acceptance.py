@@ -288,6 +288,17 @@ def test_explain_prints_the_characteristic(bid: Path, tmp_path: Path, capsys: py
     assert "0.9700 4.8 4.9 90.2" in told
 
 
+def test_explain_says_why_there_is_nothing_to_explain(
+    bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a ratio of scores there are no probabilities, and no table without rows."""
+    few = folder(tmp_path / "few", BID[:2])
+    assert call(["accept", str(bid), str(few), "--explain"]) == 4
+    told = " ".join(capsys.readouterr().out.split())
+    assert "probability of each verdict: unknown. " in told
+    assert "true ratio of all tests" not in told
+
+
 def marked(source: Path, test: str, mark: dict[str, object]) -> Path:
     """``source``, with a mark on every launch of ``test``."""
     for path in source.glob(f"{test}.J*.json"):
