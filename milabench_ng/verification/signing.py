@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -57,8 +58,13 @@ def sign(content: bytes, key: Path) -> bytes:
     one)."""
     require_key(key)
     done = _ssh_keygen(["-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
+    if b"passphrase" in done.stderr:
+        raise InputError(
+            f"--sign {plain(key)}: its passphrase was not given, or is another one. Load the key into your ssh-agent and "
+            f"run this again: ssh-add {shlex.quote(plain(key))}"
+        )
     if done.returncode != 0:
-        raise InputError(f"--sign {key}: ssh-keygen does not sign with it: {_message(done)}")
+        raise InputError(f"--sign {plain(key)}: ssh-keygen does not sign with it: {_message(done)}")
     return done.stdout
 
 

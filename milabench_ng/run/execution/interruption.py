@@ -86,7 +86,9 @@ async def interruptions(tell: Callable[[str], None]) -> AsyncIterator[Interrupti
         if not interrupted.is_set():
             interrupted.strike(number)  # first: telling may fail where the terminal is gone
             with contextlib.suppress(OSError):
-                tell(f"{signals.interrupted_by(number)}: stopping; a second signal, {SAME_S:g} s later, ends mnb at once")
+                tell(
+                    f"{signals.interrupted_by(number)}: stopping; a second signal, {SAME_S:g} s later, ends mnb at once"
+                )
         elif number in signals.ENDING and time.monotonic() - interrupted.at_s > SAME_S:
             again = True
             restore()

@@ -1,0 +1,20 @@
+"""Signing with keys that need more than a file."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from milabench_ng.model.errors import InputError
+from milabench_ng.verification.signing import sign
+
+
+def test_a_key_with_a_passphrase_is_answered_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    monkeypatch.setenv("SSH_ASKPASS_REQUIRE", "never")
+    key = tmp_path / "my key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "a secret", "-f", str(key)], check=True)
+    with pytest.raises(InputError, match=f"run this again: ssh-add '{key}'"):
+        sign(b"content", key)
