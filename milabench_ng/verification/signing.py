@@ -60,8 +60,8 @@ def sign(content: bytes, key: Path) -> bytes:
     done = _ssh_keygen(["-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
     if b"passphrase" in done.stderr:
         raise InputError(
-            f"--sign {plain(key)}: its passphrase was not given, or is another one. Load the key into your ssh-agent and "
-            f"run this again: ssh-add {shlex.quote(plain(key))}"
+            f"--sign {plain(key)}: its passphrase was not given, or is another one. Load the key into your ssh-agent "
+            f"and run this again: ssh-add {shlex.quote(plain(key))}"
         )
     if done.returncode != 0:
         raise InputError(f"--sign {plain(key)}: ssh-keygen does not sign with it: {_message(done)}")
