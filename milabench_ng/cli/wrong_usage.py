@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from itertools import chain, pairwise
 
@@ -15,6 +16,7 @@ from cyclopts.exceptions import (
     UnusedCliTokensError,
 )
 
+from milabench_ng.cli.command_list import FUNCTIONS, name_of
 from milabench_ng.model.plain import plain, short
 from milabench_ng.model.shipped import names
 from milabench_ng.model.similar import did_you_mean
@@ -44,6 +46,8 @@ def explained(error: CycloptsError) -> str:
         word = next(iter(error.unused_tokens or ()), "")
         if command == "mnb" and word in names("profiles"):
             return f"mnb: {is_a_profile(word)}"
+        if command != "mnb" and word in map(name_of, FUNCTIONS):
+            return f"{command}: {word} is a command of its own. Write {_said(('mnb', *(error.unused_tokens or ())))}"
         if word.startswith("-"):
             return f"{command}: {plain(word)}: expected a command first. Write {command} COMMAND {plain(word)}"
         commands = [] if error.app is None else [each for each in error.app if not each.startswith("-")]
@@ -72,8 +76,28 @@ def _unknown(error: UnknownOptionError, command: str) -> str:
     if len(option) == 2:  # one dash and a letter, which no workload has
         alike = " or ".join(name for name in known if re.match(f"-{re.escape(option)}(?!o-)", name))
         meant = f" (did you mean {alike}?)" if alike else ""
+    elif "--jobs" in known and option in _options_of_jobs():
+        return f"{option} is of mnb jobs. Try --jobs {shlex.quote(_said(_with_value(option, error)))}"
     else:
         meant = did_you_mean(option, known)
         if not meant and (error.command_chain or ("",))[0] in WITH_FLAGS:
             meant = f". Workload options go after --: {command} ... -- {plain(option)}"
     return f"unknown option {plain(option)}{meant or f'. See {command} --help'}"
+
+
+def _options_of_jobs() -> frozenset[str]:
+    from milabench_ng.cli import app
+
+    return frozenset(chain.from_iterable(argument.names for argument in app["jobs"].assemble_argument_collection()))
+
+
+def _with_value(option: str, error: UnknownOptionError) -> Sequence[str]:
+    """An unknown option with what follows it, which is its value unless it is an option, too."""
+    given = [*(error.root_input_tokens or ()), ""]
+    at = next(place for place, word in enumerate(given) if word.partition("=")[0] == option)
+    value = given[at + 1]
+    return (given[at],) if not value or value.startswith("-") else (given[at], value)
+
+
+def _said(words: Sequence[str]) -> str:
+    return short(shlex.join(words))

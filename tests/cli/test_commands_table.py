@@ -338,6 +338,9 @@ fleet run quick --launcher local --nodes 1 --network -o f | 2 | mnb: --network: 
 fleet run quick --launcher local --nodes 2 --node-folder there -o f | 2 | mnb: --node-folder there: expected a path from
 fleet run quick --launcher local --nodes 2 -o /proc/f | 2 | mnb: -o /proc/f: /proc is not writable
 fleet run quick --launcher local --nodes 2 --jobs '--repat 3' -o f | 2 | mnb jobs: unknown option --repat (did you
+fleet run quick --launcher local -o f --repeat 3 | 2 | mnb fleet run: --repeat is of mnb jobs. Try --jobs '--repeat 3'
+fleet render slurm quick -o f --isolation=full | 2 | mnb fleet render slurm: --isolation is of mnb jobs. Try --jobs --
+fleet report acceptance | 2 | mnb fleet: report is a command of its own. Write mnb report acceptance
 fleet run quck --launcher local --nodes 2 -o f | 2 | mnb: quck: no such file, and no shipped profile has that name
 fleet run quick --launcher local --nodes 2 -o res | 2 | mnb: -o res: already contains
 fleet plan | 2 | mnb fleet plan: --nodes is missing

@@ -35,3 +35,8 @@ def test_a_fleet_is_no_nodes_results(
         assert call(words) in (1, 2), words
         told = capsys.readouterr()
         assert "a fleet, and this takes the results of one node" in " ".join((told.out + told.err).split()), words
+
+
+def test_the_resume_of_one_node_names_that_of_a_fleet(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["resume", str(fleet)]) == 2
+    assert f"mnb fleet resume {fleet}" in capsys.readouterr().err

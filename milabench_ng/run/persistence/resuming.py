@@ -17,6 +17,7 @@ from milabench_ng.records.isolation import Share
 from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Sampled, Torn, check_chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import (
+    FLEET_MANIFEST,
     LEDGER,
     LOG_NAME,
     ResultFolder,
@@ -52,6 +53,8 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of a result folder. Raises InputError if there is none that can be resumed."""
     if os.path.isfile(folder):
         refuse(folder, f"this is {named(folder) or 'a file'}. Name the folder of a run")
+    if os.path.isfile(folder / FLEET_MANIFEST):
+        raise InputError(f"{folder}: a fleet. Go on with it: mnb fleet resume {folder}")
     path = ResultFolder(folder).manifest
     try:
         raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))
