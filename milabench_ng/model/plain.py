@@ -47,8 +47,8 @@ def short(text: object) -> str:
 
 
 def short_end(text: object) -> str:
-    """The last 300 characters of the same, for what others said: the reason comes last."""
-    made = plain(text)
+    """The last 300 characters of what others said, its lines in one: the reason comes last."""
+    made = plain("; ".join(filter(None, map(str.strip, str(text).splitlines()))))
     return made if len(made) <= _LONGEST else f"...{made[-_LONGEST:]}"
 
 

@@ -145,6 +145,19 @@ def test_the_score_of_some_tests_is_none(fleet: Path, say: Say) -> None:
     assert "price / score" not in say("report", fleet)[1]
 
 
+def test_a_long_reason_takes_one_short_line_and_files_have_all_of_it(say: Say, tmp_path: Path) -> None:
+    reason = "mnb jobs ended with status 2: " + "x" * 300 + "\nmkdir: Read-only file system"
+    write_frame(tmp_path / "fleet", NODES[:1], [NodeLost(node="gpu1", session="screen", reason=reason)])
+    for words in (("report",), ("fleet", "status")):
+        lines = say(*words, tmp_path / "fleet")[1].splitlines()
+        (line,) = [line for line in lines if line.startswith("gpu1")]
+        assert "mnb jobs ended with status 2" in line
+        assert "x mkdir: Read-only file system" in line
+        assert max(map(len, lines)) < 200
+        assert json.dumps(reason)[1:-1] in say(*words, tmp_path / "fleet", "--format", "json")[1]
+        assert "x" * 300 in say(*words, tmp_path / "fleet", "--format", "csv")[1]
+
+
 def test_hours_are_those_of_gpus(fleet: Path, say: Say, tmp_path: Path) -> None:
     _, printed, _ = say("report", fleet)
     hours = next(line.split()[1] for line in printed.splitlines() if line.startswith("GPU-hours"))

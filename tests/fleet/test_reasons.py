@@ -13,6 +13,7 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers.interface import Ended, Heard
 from milabench_ng.fleet.launchers.local import Local
 from milabench_ng.fleet.running import run
+from milabench_ng.model.plain import short_end
 from milabench_ng.records.names import LEDGER
 from tests.fleet.stand_in import StandIn, make_stand_in, summarise
 from tests.fleet.test_local_fleet import manifest
@@ -99,3 +100,7 @@ def test_what_is_whole_although_the_connection_broke_is_told(stand_in: StandIn, 
     assert standing.here
     assert told[-2].startswith("a: lost (1 of 1): ")
     assert told[-1] == "a: collected after all"
+
+
+def test_what_a_node_said_is_told_in_one_line() -> None:
+    assert short_end("mkdir: no\n\n  sh: no\n") == "mkdir: no; sh: no"

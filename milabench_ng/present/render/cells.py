@@ -17,6 +17,8 @@ Cell = str | int | float | None
 Tone = Literal["plain", "good", "fair", "poor", "bad", "strong", "faint"]
 
 NOT_MEASURED = "-"
+_REASON = 120
+"""Characters."""
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -92,6 +94,12 @@ def one_decimal(cell: Cell) -> str:
 def whole(cell: Cell) -> str:
     """No decimals."""
     return f"{cell:,.0f}" if isinstance(cell, int | float) else NOT_MEASURED
+
+
+def reason_text(cell: Cell) -> str:
+    """A text in one line, of which a long one has lost its middle: who said it comes first, and why comes last."""
+    made = " ".join(text(cell).split())
+    return made if len(made) <= _REASON else f"{made[: _REASON // 3]} ... {made[-_REASON // 2 :]}"
 
 
 def ratio_text(cell: Cell) -> str:

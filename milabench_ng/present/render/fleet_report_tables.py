@@ -20,6 +20,7 @@ from milabench_ng.present.render.cells import (
     money,
     number,
     one_decimal,
+    reason_text,
     unit_told,
     whole,
 )
@@ -234,5 +235,5 @@ _NODE_HEADINGS = (
     Heading("slow in"),
     Heading("part", spare=1),
     Heading("retests", "", whole, True),
-    Heading("because", words=60),
+    Heading("because", "", reason_text, words=60),
 )

@@ -13,7 +13,7 @@ from milabench_ng.fleet.nodes import SCREEN
 from milabench_ng.fleet.retesting import missing_nodes, retests_left
 from milabench_ng.model.plain import names_of, plain
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.cells import Cell, Tone
+from milabench_ng.present.render.cells import Cell, Tone, reason_text
 from milabench_ng.present.render.sections import Document, Heading, Part, facts, in_one_table, table
 from milabench_ng.records.ledger import check_chain
 
@@ -35,7 +35,7 @@ def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
         if whole or one.failed or not one.here
     ]
     state = Heading("state", tone=lambda cell: _TONES.get(cell, "plain"))
-    reason = Heading("reason", words=60)
+    reason = Heading("reason", "", reason_text, words=60)
     since = Heading("since (UTC)", spare=1)
     nodes = table("", rows, "node", "session", state, "collected", "failed launches", reason, since)
     count = len(found.manifest.nodes)

@@ -10,7 +10,7 @@ from milabench_ng.fleet.network.judging import LINK_STATES
 from milabench_ng.fleet.network.launches import OverNodesReport
 from milabench_ng.fleet.network.report import LinkOfFleet, NetworkReport
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.cells import Cell, Fact, Tone, exact_ratio, number, one_decimal, whole
+from milabench_ng.present.render.cells import Cell, Fact, Tone, exact_ratio, number, one_decimal, reason_text, whole
 from milabench_ng.present.render.sections import Heading, Section, table
 
 _WORST = 20
@@ -67,7 +67,7 @@ def over_nodes_sections(over: OverNodesReport) -> tuple[Section, ...]:
         Heading("to the fewest nodes", "", exact_ratio, True),
         Heading("worst group", "unit/s", number, True),
         "begins at",
-        Heading("because", words=60),
+        Heading("because", "", reason_text, words=60),
         notes=("groups of neighbors work at the same time; per rank: of the median group",) if rows else (),
     )
     return (made,) if rows else ()
@@ -90,7 +90,7 @@ def links_table(network: NetworkReport) -> Section:
         Heading("at least", "", exact_ratio, True),
         Heading("at most", "", exact_ratio, True),
         Heading("retests", "", whole, True),
-        Heading("because", words=60),
+        Heading("because", "", reason_text, words=60),
         notes=("ratio: to what its two nodes reach with others; of the retests alone, or of the screen without any",),
     )
 
