@@ -1,7 +1,7 @@
 """What a node is told to do, as scripts for its sh. Pure.
 
-A node needs sh, flock, tar, gzip, base64, sha256sum, and the `mnb` that the script names. The results lie on the node's
-own disk. A lost connection does not end a run there, and the same script goes on with it.
+A node needs sh, flock, GNU tar, gzip, base64, tee, sha256sum, and the `mnb` that the script names. The results lie on
+the node's own disk. A lost connection does not end a run there, and the same script goes on with it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import gzip
 import shlex
 from collections.abc import Mapping, Sequence
 
-from milabench_ng.fleet.folder import PACKED, own_names
+from milabench_ng.fleet.folder import own_names
 from milabench_ng.fleet.launchers.interface import NODE_WORD, OUTPUT
 from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.nodes import SessionName
@@ -97,15 +97,15 @@ def exports(variables: Mapping[str, str]) -> str:
 
 
 def pull_script(manifest: FleetManifest, session: SessionName) -> str:
-    """Print the SHA-256 of the packed folder of a session, and the packed folder in base64.
+    """Print the packed folder of a session in base64, and its SHA-256.
 
     A run that goes on there without anybody holds the lock, and has no summary yet.
     """
     return f"""\
 cd {shlex.quote(manifest.node_folder)}/{NODE_WORD} && test -d {session} || {{ echo 'no results there' >&2; exit 4; }}
-exec 9>>.lock && flock -n 9 && {{
+( exec 9>>.lock && flock -n 9 || exit
 {_summarised(manifest, session)}
-}}
+)
 {_pull(session)}
 """
 
@@ -119,12 +119,22 @@ rm -f {file}
 
 
 def _pull(session: SessionName) -> str:
-    """What the head needs at once comes first."""
-    first, ledger, packed = " ".join(own_names(session)), own_names(session)[-1], f".{session}{PACKED}"
+    """What the head needs at once comes first.
+
+    Nothing is written: the disk may be full. What goes to standard output, which is 4, also goes by 3 to sha256sum, and
+    a line more if tar failed, so that nobody takes it for whole.
+    """
+    first, ledger = " ".join(own_names(session)), own_names(session)[-1]
     return f"""\
-{{
+listed() {{
     for one in {first}; do test ! -f "$one" || printf '%s\\0' "$one"; done
     find {session} -type f ! -name '.*' ! -path {ledger} -print0
-}} | tar --null -T - -c --ignore-failed-read -I 'gzip -1' -f {packed}
-test $? -le 1 && {_MARK} && sha256sum <{packed} | cut -c 1-64 && base64 -w {WIDTH} <{packed}
-rm -f {packed}"""
+}}
+packed() {{
+    listed | tar --null -T - -c --ignore-failed-read || test $? -eq 1 || echo >&3
+}}
+{_MARK}
+exec 4>&1
+{{ packed | gzip -1 | tee /dev/fd/3 | base64 -w {WIDTH} >&4; }} 3>&1 | sha256sum | {{
+    read -r sum _ && echo "{OUTPUT} $sum"
+}}"""

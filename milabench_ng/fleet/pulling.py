@@ -1,4 +1,4 @@
-"""Results come from nodes as lines: a mark, the SHA-256 of a packed folder, then the packed folder in base64.
+"""Results come from nodes as lines: a mark, a packed folder in base64, then the mark with its SHA-256.
 
 It stays packed. What a node sends is not trusted: whoever opens it takes only files of a result folder from it, of
 bounded size. Results that are here already give way to their own continuation only.
@@ -25,6 +25,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import short_end
 from milabench_ng.verification.opening import beginning
 
+_MARK = OUTPUT.encode()
 _KEPT_IN_MEMORY = 1 << 20
 _OF_SUM = 64
 """Digits of a SHA-256."""
@@ -37,10 +38,8 @@ class Parcel:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self._begun = False
-        """Whether the mark has come; before it, anything may."""
-        self._stated = ""
-        """What its SHA-256 should be."""
+        self._stated: str | None = None
+        """What its SHA-256 should be; empty until it comes. None until the mark has come: before it, anything may."""
         self._sum = hashlib.sha256()
         self._lines: list[bytes] = []
         self._size = 0
@@ -48,12 +47,11 @@ class Parcel:
         self._problem = ""
 
     def add(self, line: bytes) -> None:
-        """What a login shell prints, the mark, the hash, or one line of base64."""
-        if not self._begun:
-            self._begun = line.strip() == OUTPUT.encode()
+        """What a login shell prints, the mark, one line of base64, or the mark with the hash."""
+        if line.startswith(_MARK):
+            self._stated = line[len(_MARK) :][: _OF_SUM + 1].decode(errors="backslashreplace").strip()
             return
-        if not self._stated:
-            self._stated = line[:_OF_SUM].decode(errors="backslashreplace").strip()
+        if self._stated is None:
             return
         self._lines.append(line)
         self._size += len(line) + 1  # a blank line takes memory, too
@@ -66,10 +64,10 @@ class Parcel:
         if not self._problem and not self._written:
             self._problem = "it sent nothing"
         if not self._problem and self._sum.hexdigest() != self._stated:
-            self._problem = "its packed folder was damaged on the way"
+            self._problem = "its packed folder did not come whole"
         if self._problem:
             raise InputError(self._problem)
-        return self._stated
+        return self._sum.hexdigest()
 
     def _write(self) -> None:
         """Write what waits; open files are few, and nodes many."""

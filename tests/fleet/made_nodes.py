@@ -97,8 +97,8 @@ class Cluster:
         text = base64.b64encode(parcel)
         return [
             OUTPUT.encode(),
-            file_digest(parcel).encode(),
             *(text[at : at + WIDTH] for at in range(0, len(text), WIDTH)),
+            f"{OUTPUT} {file_digest(parcel)}".encode(),
         ]
 
 

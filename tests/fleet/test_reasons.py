@@ -73,17 +73,17 @@ def test_a_run_that_could_not_save_its_results_is_lost_and_says_where_they_are(
     assert not any("failed launches" in one for one in told)
 
 
-class FullDisk(Greeted):
-    """Nodes on which nothing can be packed."""
+class OfLittleMemory(Greeted):
+    """Nodes on which not all can be packed."""
 
-    before = "tar() { echo 'tar: No space left on device' >&2; return 2; }\n"
+    before = "tar() { head -c 9; echo 'tar: Cannot allocate memory' >&2; return 2; }\n"
 
 
 def test_a_node_that_cannot_pack_its_results_says_why(stand_in: StandIn, tmp_path: Path) -> None:
     told: list[str] = []
-    standing = fleet(stand_in, tmp_path / "there", FullDisk(("a",)), told).standings["a", "screen"]
+    standing = fleet(stand_in, tmp_path / "there", OfLittleMemory(("a",)), told).standings["a", "screen"]
     assert (standing.state, standing.collected) == ("ended", False)
-    assert standing.reason == "it sent nothing (the node: tar: No space left on device)"
+    assert standing.reason == "its packed folder did not come whole (the node: tar: Cannot allocate memory)"
     assert told[-1] == f"a: not collected: {standing.reason}"
 
 
