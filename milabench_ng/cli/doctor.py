@@ -141,8 +141,8 @@ def _gpu_facts(inventory: Inventory) -> Statements:
     )
     if inventory.gpus:
         yield "MPS", inventory.mps or "no daemon, so tenants of one GPU take turns"
-    if inventory.nvidia_driver:
-        yield "driver", f"{inventory.nvidia_driver} (CUDA up to {inventory.cuda_driver or 'unknown'})"
+    if inventory.driver:
+        yield "driver", f"{inventory.driver} (CUDA up to {inventory.cuda_driver or 'unknown'})"
 
 
 def _on_pci(inventory: Inventory) -> str:

@@ -177,7 +177,7 @@ def _told(facts: NodeFacts) -> Iterator[tuple[str, str]]:
     """Everything in which nodes of one order should agree."""
     inventory, settings = facts.inventory, facts.conditions.settings
     yield "GPUs", _gpus(inventory)
-    yield "driver", inventory.nvidia_driver or "none"
+    yield "driver", inventory.driver or "none"
     yield "machine", inventory.machine or "unknown"
     yield "CPUs", f"{inventory.cpus.text}, {counted(inventory.cpus.threads, 'thread')}"
     yield "RAM", f"{round(inventory.memory_bytes / GIB)} GiB"

@@ -34,6 +34,9 @@ MOST_DEVICES = 1_024
 MOST_SLOTS = 26
 """Most slots of a device: each has a letter."""
 
+Vendor = Literal["NVIDIA", "AMD"]
+"""Of the GPUs that tenants can have."""
+
 Role = Literal["measured", "company"]
 """Role of a launch. ``company``, as files have it: it serves as a neighbor; it is recorded, but never scored."""
 
@@ -44,13 +47,20 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     kind: Literal["gpu", "mig", "cpu"]
     uuid: str | None = None
-    """What ``CUDA_VISIBLE_DEVICES`` is set to; None for a CPU partition."""
+    """What the variable names that shows it to a program; None for a CPU partition."""
     name: str = "CPU"
     numa_node: int | None = None
     part: float | msgspec.UnsetType = msgspec.UNSET
     """The part of its GPU's compute slices that a MIG instance has; omitted if unknown, and for other devices."""
     capability: float | msgspec.UnsetType = msgspec.UNSET
     """The compute capability of an NVIDIA GPU, such as 9.0; omitted if unknown."""
+    vendor: Vendor | msgspec.UnsetType = msgspec.UNSET
+    """Whose GPU it is; omitted for NVIDIA, and for a CPU partition."""
+
+    @property
+    def maker(self) -> Vendor:
+        """Whose driver shows it."""
+        return "NVIDIA" if self.vendor is msgspec.UNSET else self.vendor
 
     @property
     def known_part(self) -> float:

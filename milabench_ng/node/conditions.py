@@ -18,9 +18,10 @@ import msgspec
 
 from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.node.cpu_totals import cpu_totals
+from milabench_ng.node.drivers.opening import Drivers
 from milabench_ng.node.edge import Edge
-from milabench_ng.node.gpu_conditions import THROTTLE_FIELDS, GpuSettings, GpuState, read_gpu_settings, read_gpu_state
-from milabench_ng.node.gpus import Gpu, Nvml
+from milabench_ng.node.gpu_conditions import THROTTLE_REASONS, GpuSettings, GpuState
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.kernel_mounts import covered
 from milabench_ng.node.pci_gpus import kernel_text
 from milabench_ng.node.topology import meminfo
@@ -104,7 +105,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_conditions(
-    nvml: Nvml, devices: Sequence[Gpu], own_pids: Collection[int] = (), root: Path = Path("/")
+    drivers: Drivers, devices: Sequence[Gpu], own_pids: Collection[int] = (), root: Path = Path("/")
 ) -> Conditions:
     """Read the current conditions of the host and of the physical GPUs behind ``devices``.
 
@@ -112,9 +113,9 @@ def read_conditions(
     Makes no query that sleeps (PcieThroughput does); the energy counter is the slowest, with some milliseconds per GPU.
     """
     moment, raw, utc = time.monotonic(), time.clock_gettime(time.CLOCK_MONOTONIC_RAW), utc_iso(utc_now())
-    boards = {gpu.board: (gpu, nvml.reader(gpu.board)) for gpu in devices}
-    states = {uuid: read_gpu_state(reader, own_pids) for uuid, (_, reader) in boards.items()}
-    gpu_settings = {uuid: read_gpu_settings(gpu, reader) for uuid, (gpu, reader) in boards.items()}
+    boards = {gpu.board: (gpu, drivers.of(gpu).board(gpu.board)) for gpu in devices}
+    states = {uuid: board.state(own_pids) for uuid, (_, board) in boards.items()}
+    gpu_settings = {uuid: board.settings(gpu) for uuid, (gpu, board) in boards.items()}
     return Conditions(
         time_s=moment,
         raw_s=raw,
@@ -123,11 +124,11 @@ def read_conditions(
         gpus=states,
         settings=Settings(
             host=_host_settings(root),
-            driver=nvml.ask("SystemGetDriverVersion") if boards else None,
+            driver=drivers.version_of(devices),
             gpus=gpu_settings,
         ),
-        unsupported=tuple(sorted({name for _, reader in boards.values() for name in reader.unsupported})),
-        errors={f"{uuid} {name}": text for uuid, (_, reader) in boards.items() for name, text in reader.errors.items()},
+        unsupported=tuple(sorted({name for _, board in boards.values() for name in board.unsupported})),
+        errors={f"{uuid} {name}": text for uuid, (_, board) in boards.items() for name, text in board.errors.items()},
     )
 
 
@@ -153,7 +154,7 @@ def throttled_fraction(before: Conditions, after: Conditions) -> dict[str, dict[
     fractions: dict[str, dict[str, float]] = {}
     for uuid in before.gpus.keys() & after.gpus.keys():
         first, last = before.gpus[uuid].throttled_ns, after.gpus[uuid].throttled_ns
-        pairs = {reason: (first.get(reason), last.get(reason)) for reason in THROTTLE_FIELDS}
+        pairs = {reason: (first.get(reason), last.get(reason)) for reason in THROTTLE_REASONS}
         fractions[uuid] = {
             reason: (end - start) / elapsed_ns
             for reason, (start, end) in pairs.items()

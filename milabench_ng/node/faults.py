@@ -1,4 +1,4 @@
-"""Finds what happened to a GPU while it worked: lost, or hardware errors, according to NVML.
+"""Finds what happened to a GPU while it worked: lost, or hardware errors, according to its driver.
 
 XID numbers are those of NVIDIA's "XID Errors" (docs.nvidia.com/deploy/xid-errors). Only those that indicate hardware
 are used: faulty programs cause many others, such as 13, 31 and 43, and killed ones leave 45.
@@ -7,15 +7,11 @@ are used: faulty programs cause many others, such as 13, 31 and 43, and killed o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from milabench_ng.node.conditions import Conditions
-from milabench_ng.node.gpus import Gpu, Nvml
-
-_XID_EVENT = 8
-"""nvmlEventTypeXidCriticalError."""
 
 LOST = {79: "the GPU has fallen off the bus", 154: "the GPU needs a reset or a reboot"}
 BROKEN = {
@@ -47,37 +43,6 @@ class DeviceFault(msgspec.Struct, frozen=True):
 
     cause: Literal["device_lost", "device_error"]
     detail: str
-
-
-class XidEvents:
-    """The XID events of some GPUs, by UUID of the physical GPU. None arrive without NVML or its events."""
-
-    def __init__(self, nvml: Nvml, devices: Sequence[Gpu]) -> None:
-        self._module: Any = nvml.module
-        self._boards: list[str] = []
-        self._set: Any = None
-        if nvml.problem is not None or not devices:
-            return
-        try:
-            self._set = self._module.nvmlEventSetCreate()
-            for uuid in dict.fromkeys(gpu.board for gpu in devices):
-                handle = self._module.nvmlDeviceGetHandleByUUID(uuid)
-                self._module.nvmlDeviceRegisterEvents(handle, _XID_EVENT, self._set)
-                self._boards.append(uuid)
-        except self._module.NVMLError:  # some virtual machines and containers have none
-            return
-
-    def drain(self) -> dict[str, tuple[int, ...]]:
-        """The XID numbers since the last call, without waiting."""
-        found: dict[str, tuple[int, ...]] = {}
-        while self._boards:
-            try:
-                event = self._module.nvmlEventSetWait_v2(self._set, 0)
-                uuid = self._module.nvmlDeviceGetUUID(event.device)
-            except self._module.NVMLError:  # nothing more, or the GPU does not answer, which the conditions show
-                break
-            found[uuid] = (*found.get(uuid, ()), int(event.eventData))
-        return found
 
 
 def device_fault(

@@ -14,7 +14,8 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.model.bounds import WholeNumber
-from milabench_ng.node.gpus import Gpu, Nvml, open_nvml, read_gpus
+from milabench_ng.node.drivers.opening import Drivers, open_drivers, read_gpus
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.mps import find_mps
 from milabench_ng.node.pci_gpus import PciGpu, kernel_text, pci_gpus
 from milabench_ng.node.topology import Topology, read_topology
@@ -89,18 +90,23 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     cuda_driver: str | None
     """The newest CUDA version that the driver supports."""
     gpu_notes: tuple[str, ...]
-    """Why GPUs, or NVML, cannot be used."""
+    """Why GPUs, or the library of their driver, cannot be used."""
     versions: dict[str, str]
     mps: str | None = None
     """The daemon of NVIDIA's Multi-Process Service that tenants would find, in words; None if there is none."""
 
+    @property
+    def driver(self) -> str | None:
+        """The version of the driver of its GPUs; of two drivers, both."""
+        return self.nvidia_driver
 
-def read_inventory(nvml: Nvml | None = None, root: Path = Path("/")) -> Inventory:
-    """Read the node's inventory. Opens and closes an NVML session if none is given."""
-    if nvml is None:
-        with open_nvml() as session:
-            return read_inventory(session, root)
-    shown, topology = read_gpus(nvml, root / "sys"), read_topology(root / "sys", root / "proc")
+
+def read_inventory(drivers: Drivers | None = None, root: Path = Path("/")) -> Inventory:
+    """Read the node's inventory. Opens and closes the drivers if none are given."""
+    if drivers is None:
+        with open_drivers() as opened:
+            return read_inventory(opened, root)
+    shown, topology = read_gpus(drivers, root / "sys"), read_topology(root / "sys", root / "proc")
     return Inventory(
         hostname=socket.gethostname(),
         boot_id=kernel_text(root / "proc/sys/kernel/random/boot_id"),
@@ -115,9 +121,9 @@ def read_inventory(nvml: Nvml | None = None, root: Path = Path("/")) -> Inventor
         swap_bytes=topology.swap_bytes,
         gpus=shown.devices,
         pci_gpus=pci_gpus(root / "sys"),
-        nvidia_driver=shown.driver,
-        cuda_driver=shown.cuda,
-        gpu_notes=shown.notes if shown.problem is None else (*shown.notes, shown.problem),
+        nvidia_driver=shown.versions.get("NVIDIA"),
+        cuda_driver=shown.runtimes.get("NVIDIA"),
+        gpu_notes=(*shown.notes, *drivers.problems.values()),
         versions=read_versions(),
         mps=find_mps(os.environ, root),
     )

@@ -112,7 +112,7 @@ def software_key(inventory: Inventory) -> str:
     """A short hash of the devices' names, the driver and the versions of all that computes."""
     devices = sorted({gpu.name for gpu in inventory.gpus}) or [inventory.cpus.model]
     versions = [inventory.versions.get(name, "") for name in NUMERIC]
-    return hashlib.sha256(msgspec.json.encode([devices, inventory.nvidia_driver, versions])).hexdigest()[:16]
+    return hashlib.sha256(msgspec.json.encode([devices, inventory.driver, versions])).hexdigest()[:16]
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

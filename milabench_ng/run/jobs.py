@@ -23,9 +23,9 @@ from milabench_ng.model.errors import InputError, IsolationError, MnbError
 from milabench_ng.model.plain import encodable
 from milabench_ng.model.plan import Plan
 from milabench_ng.model.units import counted, utc_now
-from milabench_ng.node.device_nodes import make_device_nodes
+from milabench_ng.node.drivers.opening import BACKENDS, read_gpus
 from milabench_ng.node.foreign_load import busy_note
-from milabench_ng.node.gpus import Gpu, read_gpus
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.storage import Storage
 from milabench_ng.records.isolation import Isolation, Share
 from milabench_ng.records.ledger import CodeSeen, ended_by_itself, of_last_session
@@ -38,7 +38,7 @@ from milabench_ng.run.execution.edges import Machinery
 from milabench_ng.run.execution.environment import PYCACHE, site_hooks, worker_environment
 from milabench_ng.run.execution.idling import measure_idle
 from milabench_ng.run.execution.interruption import Interrupted, interruptions
-from milabench_ng.run.execution.node_reader import NodeReader, nvml_session
+from milabench_ng.run.execution.node_reader import NodeReader, driver_sessions
 from milabench_ng.run.execution.preparing import needed, prepare_all
 from milabench_ng.run.execution.sampling import Sampler
 from milabench_ng.run.execution.scratch import scratch_folder, scratch_parent, unfit
@@ -110,12 +110,12 @@ async def jobs(
     foreign = tuple(map(Family, running()))
     async with AsyncExitStack() as stack:  # last opened, first closed
         interrupted = await stack.enter_async_context(interruptions(bus.note))
-        nvml = await interrupted.unless(stack.enter_async_context(nvml_session()))
+        drivers = await interrupted.unless(stack.enter_async_context(driver_sessions()))
         scratch = stack.enter_context(temporary(name.group))
         if scratch.parent != Path(tempfile.gettempdir()):
             given = Path(tempfile.gettempdir())
             bus.note(f"temporary files of the workers go to {scratch}: {given} {unfit(given)}")
-        gpus = (await interrupted.unless(in_thread(lambda: read_gpus(nvml)))).devices
+        gpus = (await interrupted.unless(in_thread(lambda: read_gpus(drivers)))).devices
         environment, dropped = passed_on(scratch, request.pass_environment, bus)
         for text in poor_scheduling():
             bus.note(text)
@@ -158,7 +158,7 @@ async def jobs(
             claim=claim,
             starter=server if planned.start == "warm" else ColdStarter(),
             sampler=sampler,
-            node=NodeReader(nvml, gpus),
+            node=NodeReader(drivers, gpus),
             gpus=gpus,
             data=data,
             folder=writer.folder,
@@ -326,7 +326,8 @@ def fenced(planned: PlannedRun, wanted: Iterable[str], run_id: str, bus: Bus) ->
     devices = planned.plan.devices
     allowed = planned.request.allow_concurrent
     adopt_orphans()
-    make_device_nodes()
+    for backend in BACKENDS.values():
+        backend.make_nodes()
     with Claim(wanted, run_id, allowed) as claim:
         for text in reap(planned.capabilities, allowed):
             bus.note(text)

@@ -10,6 +10,7 @@ from milabench_ng.fence.interface import Group
 from milabench_ng.fence.io import reader_budget
 from milabench_ng.fence.sharing.shares import environment
 from milabench_ng.model.plan import Batch, Launch
+from milabench_ng.node.drivers.visibility import visible
 from milabench_ng.records.late_steps import late_steps
 from milabench_ng.run.execution.logs import Log
 from milabench_ng.run.execution.tenant import Tenant
@@ -49,8 +50,7 @@ def make_tenant(
     )
     own = {**context.environment, **environment(groups[launch.slot_ids[0]].share)}
     files = context.files(launch)
-    uuids = [planned.devices[slot].uuid for slot in launch.slot_ids]
-    own["CUDA_VISIBLE_DEVICES"] = ",".join(uuid for uuid in uuids if uuid)
+    own |= visible([planned.devices[slot] for slot in launch.slot_ids], context.gpus)
     task = Task(
         workload=launch.workload,
         arguments=launch.arguments,

@@ -1,122 +1,41 @@
-"""Reads the GPUs' load, memory, temperature, clocks and power from NVML, by UUID.
+"""Reads the GPUs' load, memory, temperature, clocks and power from their drivers, by UUID.
 
-A MIG instance has its own memory; power, clocks, temperature and energy are those of the GPU it is cut from. What a
-device does not support is found out once, at the start, and not queried again.
+A part of a board has its own memory; power, clocks, temperature and energy are those of the GPU it is cut from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from milabench_ng.model.units import MIB
-from milabench_ng.node.gpus import Gpu, GpuReader, Nvml
+from milabench_ng.node.drivers.interface import BOARD, OWN
+from milabench_ng.node.drivers.opening import Drivers
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.telemetry.messages import SourceName
-
-# Numbers of nvml.h: they are its binary interface.
-_SM, _MEMORY = 1, 2
-_DIE = 0
-_MEMORY_WITHOUT_RESERVE = 0x02000028
-"""Version 2 of the memory query: memory that the driver reserves does not count as used, as in nvidia-smi."""
-_SECONDS_FIELDS = {"sw_power_cap_s": 74, "sw_thermal_s": 269, "hw_thermal_s": 270, "hw_power_brake_s": 271}
-_FIELDS = {**_SECONDS_FIELDS, "memory_temperature_c": 82}
-
-_REASONS = {
-    "reason_idle": 0x1,
-    "reason_sw_power_cap": 0x4,
-    "reason_hw_slowdown": 0x8,
-    "reason_sw_thermal": 0x20,
-    "reason_hw_thermal": 0x40,
-    "reason_hw_power_brake": 0x80,
-}
-"""Bits of the clocks event reasons, as 0 or 1, so that a mean is the fraction of the samples with that reason."""
-
-_Read = Callable[[GpuReader], Any]
-
-# Of the device itself, which may be a MIG instance.
-_OWN: dict[str, _Read] = {
-    "memory_used_mib": lambda gpu: _member(
-        gpu.ask("memory_used_mib", "MemoryInfo", _MEMORY_WITHOUT_RESERVE), "used", 1 / MIB
-    ),
-    "utilization_pct": lambda gpu: _member(gpu.ask("utilization_pct", "UtilizationRates"), "gpu"),
-}
-
-# Of the board that carries it. The energy counter is the slow one, with 3 to 10 ms per read on Hopper.
-_BOARD: dict[str, _Read] = {
-    "temperature_c": lambda gpu: gpu.ask("temperature_c", "Temperature", _DIE),
-    "power_w": lambda gpu: _scaled(gpu.ask("power_w", "PowerUsage"), 1e-3),
-    "energy_j": lambda gpu: _scaled(gpu.ask("energy_j", "TotalEnergyConsumption"), 1e-3),
-    "sm_clock_mhz": lambda gpu: gpu.ask("sm_clock_mhz", "ClockInfo", _SM),
-    "memory_clock_mhz": lambda gpu: gpu.ask("memory_clock_mhz", "ClockInfo", _MEMORY),
-    "pcie_generation": lambda gpu: gpu.ask("pcie_generation", "CurrPcieLinkGeneration"),
-    "pcie_width": lambda gpu: gpu.ask("pcie_width", "CurrPcieLinkWidth"),
-}
 
 
 class GpuSource:
-    """The devices that NVML shows."""
+    """The devices that the drivers show."""
 
     name: SourceName = "gpu"
-    values = (*_OWN, *_BOARD, *_FIELDS, *_REASONS, "read_errors")
+    values = (*OWN, *BOARD, "read_errors")
 
-    def __init__(self, nvml: Nvml, devices: Sequence[Gpu]) -> None:
-        self._boards = {board: _Board(nvml.reader(board)) for board in dict.fromkeys(gpu.board for gpu in devices)}
-        self._devices = {gpu.uuid: (nvml.reader(gpu.uuid), gpu.board) for gpu in devices}
-        self._own = {uuid: _working(_OWN, reader) for uuid, (reader, _) in self._devices.items()}
+    def __init__(self, drivers: Drivers, devices: Sequence[Gpu]) -> None:
+        boards = {gpu.board: gpu for gpu in devices}
+        self._boards = {uuid: drivers.of(gpu).board_meter(uuid) for uuid, gpu in boards.items()}
+        self._devices = {gpu.uuid: (drivers.of(gpu).device_meter(gpu.uuid), gpu.board) for gpu in devices}
         self.keys = tuple(gpu.uuid for gpu in devices)
-        self.notes = (nvml.problem,) if nvml.problem else ()
-        readers = [board.reader for board in self._boards.values()] + [reader for reader, _ in self._devices.values()]
-        self.unsupported = tuple(sorted({name for reader in readers for name in reader.unsupported}))
+        self.notes = tuple(drivers.problems.values())
+        meters = [*self._boards.values(), *(meter for meter, _ in self._devices.values())]
+        self.unsupported = tuple(sorted({name for meter in meters for name in meter.unsupported}))
 
     def read(self) -> Iterator[tuple[str, dict[str, float]]]:
         """The values of every device. ``read_errors`` counts supported values that failed at this read."""
-        boards = {uuid: board.read() for uuid, board in self._boards.items()}
-        for uuid, (reader, board) in self._devices.items():
-            wanted = self._own[uuid]
-            own = _given({name: read(reader) for name, read in wanted.items()})
-            of_board, failed = boards[board]
-            yield uuid, {**own, **of_board, "read_errors": float(failed + len(wanted) - len(own))}
+        boards = {uuid: meter.read() for uuid, meter in self._boards.items()}
+        for uuid, (meter, board) in self._devices.items():
+            values = {**meter.read(), **boards[board]}
+            given = _given(values)
+            yield uuid, {**given, "read_errors": float(len(values) - len(given))}
 
 
-class _Board:
-    """The working reads of one physical GPU."""
-
-    def __init__(self, reader: GpuReader) -> None:
-        self.reader = reader
-        self._reads = _working(_BOARD, reader)
-        self._fields = {name: _FIELDS[name] for name in _given(reader.fields(_FIELDS))}
-        self._reasons = self._bits() is not None
-
-    def read(self) -> tuple[dict[str, float], int]:
-        """The values, and the number of supported values that could not be read."""
-        values = {name: read(self.reader) for name, read in self._reads.items()}
-        fields = self.reader.fields(self._fields) if self._fields else {}
-        values |= {name: _scaled(value, 1e-9 if name in _SECONDS_FIELDS else 1) for name, value in fields.items()}
-        if self._reasons:
-            bits = self._bits()
-            values |= {name: None if bits is None else bool(bits & bit) for name, bit in _REASONS.items()}
-        given = _given(values)
-        return given, len(values) - len(given)
-
-    def _bits(self) -> int | None:
-        bits: int | None = self.reader.ask("reasons", "CurrentClocksEventReasons")
-        return bits
-
-
-def _working(reads: dict[str, _Read], reader: GpuReader) -> dict[str, _Read]:
-    """The supported reads, each tried once. A read that fails for another reason is kept and counts as an error."""
-    for read in reads.values():
-        read(reader)
-    return {name: read for name, read in reads.items() if name not in reader.unsupported}
-
-
-def _given(values: dict[str, Any]) -> dict[str, float]:
+def _given(values: Mapping[str, float | None]) -> dict[str, float]:
     return {name: float(value) for name, value in values.items() if value is not None}
-
-
-def _member(answer: Any, name: str, factor: float = 1) -> float | None:
-    return None if answer is None else getattr(answer, name) * factor
-
-
-def _scaled(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from milabench_ng.node.gpus import Gpu, open_nvml, read_gpus
+from milabench_ng.node.drivers.opening import open_drivers, read_gpus
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.telemetry.gpu import GpuSource
 from milabench_ng.telemetry.host import HostSource
 from milabench_ng.telemetry.messages import Dropped, Sample, SamplerReport, Supported, Watch, encode
@@ -167,9 +168,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     end_with_parent()
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     os.nice(19)
-    with open_nvml() as nvml:
+    with open_drivers() as drivers:
         tenants = TenantSource()
-        gpus = GpuSource(nvml, wanted(read_gpus(nvml).devices, given.gpus))
+        gpus = GpuSource(drivers, wanted(read_gpus(drivers).devices, given.gpus))
         sources: tuple[Source, ...] = (gpus, tenants, HostSource())
         writer = ReportWriter(sys.stdout.fileno())
         # A broken pipe: the reader is gone.

@@ -23,6 +23,7 @@ from milabench_ng.bench import Definition
 from milabench_ng.bench.channel import PipeChannel, RankChannel, SharedStop, shared_numbers
 from milabench_ng.fence.entry import EXIT_REFUSED, EntryError, confine, die_with, join, refusal
 from milabench_ng.model.events import Failed
+from milabench_ng.node.drivers.visibility import hidden, visible
 from milabench_ng.worker.deaths import Death, FirstDeath, first_killed
 from milabench_ng.worker.rank import failure, run_rank
 from milabench_ng.worker.requests import Task
@@ -33,8 +34,8 @@ _ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 def run(task: Task, channel: PipeChannel, definition: Definition, since: float) -> int:
     """Run every rank of ``task``; return the exit status of the launch."""
     # The agent counts the GPUs to bind ranks to NUMA nodes. The fence has already placed them, and CUDA cannot be used
-    # after a fork once queried through the runtime: hide the GPUs, and have NVML queried.
-    os.environ |= {"CUDA_VISIBLE_DEVICES": "", _ASK_NVML: "1"}
+    # after a fork once queried through the runtime: hide the GPUs, and have the driver queried.
+    os.environ |= {**hidden([seat.device for seat in task.seats]), _ASK_NVML: "1"}
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -98,7 +99,7 @@ def run_one(task: Task, agent: Agent, since: float) -> None:
     forked = time.monotonic()
     del os.environ[_ASK_NVML]
     if seat.device.uuid is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = seat.device.uuid
+        os.environ |= visible((seat.device,))
     try:
         if seat.device.uuid is None:
             dist.init_process_group("gloo")

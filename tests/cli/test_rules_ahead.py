@@ -15,8 +15,9 @@ from milabench_ng.cli.preflight import rulings_ahead
 from milabench_ng.model.plan import Device
 from milabench_ng.model.profile import Profile
 from milabench_ng.node.conditions import Conditions, read_conditions
+from milabench_ng.node.drivers.opening import open_drivers
 from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
-from milabench_ng.node.gpus import Gpu, open_nvml
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.readiness import Checkup, examine
 from milabench_ng.verification.rules import DataRule, Pin, Rules, load_rules
@@ -46,8 +47,8 @@ def checkup(tmp_path_factory: pytest.TempPathFactory) -> Checkup:
 @pytest.fixture(scope="module")
 def seen() -> Conditions:
     """Both GPUs as they come from the factory, on a kernel that tells its command line."""
-    with open_nvml() as nvml:
-        found = read_conditions(nvml, ())
+    with open_drivers() as drivers:
+        found = read_conditions(drivers, ())
     assert found.settings is not None
     empty = dict.fromkeys(field.name for field in msgspec.structs.fields(GpuSettings))
     usual = msgspec.convert(

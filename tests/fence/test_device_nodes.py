@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from milabench_ng.node.device_nodes import missing
+from milabench_ng.node.drivers.nvml.device_nodes import missing
 
 
 def test_unified_memory_and_mig_instances_get_their_files(tmp_path: Path) -> None:

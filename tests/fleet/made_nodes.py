@@ -30,7 +30,7 @@ from milabench_ng.fleet.node_scripts import WIDTH
 from milabench_ng.fleet.preflight import NodeFacts
 from milabench_ng.fleet.running import resume, run
 from milabench_ng.node.conditions import read_conditions
-from milabench_ng.node.gpus import open_nvml
+from milabench_ng.node.drivers.opening import open_drivers
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.records.names import LEDGER, RECORD_NAME, file_digest
 
@@ -103,8 +103,8 @@ class Cluster:
 
 
 def _facts() -> NodeFacts:
-    with open_nvml() as nvml:
-        return NodeFacts(inventory=read_inventory(), tier="full", conditions=read_conditions(nvml, ()))
+    with open_drivers() as drivers:
+        return NodeFacts(inventory=read_inventory(), tier="full", conditions=read_conditions(drivers, ()))
 
 
 def records_in(parcel: Path) -> int:

@@ -21,7 +21,7 @@ import make_records
 from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.fleet.preflight import NodeFacts
 from milabench_ng.node.conditions import read_conditions
-from milabench_ng.node.gpus import open_nvml
+from milabench_ng.node.drivers.opening import open_drivers
 from milabench_ng.node.inventory import read_inventory
 
 PROFILE = '{"toy_reg": {"workload": "toy_reg"}}'
@@ -91,8 +91,8 @@ def make_stand_in(folder: Path) -> StandIn:
     folder.mkdir()
     make_records.write_run(folder / "results", make_records.plan("tiny", {"toy_reg": make_records.PER_GPU}, 1, 2))
     summarise(folder / "results")
-    with open_nvml() as nvml:
-        facts = NodeFacts(inventory=read_inventory(), tier="full", conditions=read_conditions(nvml, ()))
+    with open_drivers() as drivers:
+        facts = NodeFacts(inventory=read_inventory(), tier="full", conditions=read_conditions(drivers, ()))
     (folder / "doctor.json").write_bytes(msgspec.json.encode(facts))
     (folder / "mnb").write_text(_SCRIPT.format(here=folder, python=sys.executable))
     (folder / "mnb").chmod(0o755)

@@ -25,8 +25,9 @@ from milabench_ng.fleet.preflight import (
 )
 from milabench_ng.model.errors import InputError
 from milabench_ng.node.conditions import read_conditions
+from milabench_ng.node.drivers.opening import open_drivers
 from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
-from milabench_ng.node.gpus import Gpu, open_nvml
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.wall_clock import WallClock
 
@@ -36,8 +37,8 @@ replace = msgspec.structs.replace
 @pytest.fixture(scope="module")
 def facts() -> NodeFacts:
     """This node, as if it had a GPU."""
-    with open_nvml() as nvml:
-        conditions = read_conditions(nvml, ())
+    with open_drivers() as drivers:
+        conditions = read_conditions(drivers, ())
     assert conditions.settings is not None
     empty = dict.fromkeys(field.name for field in msgspec.structs.fields(GpuSettings))
     usual = msgspec.convert(empty | {"pci_bus_id": "0", "power_limit_w": 700.0}, GpuSettings)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.fence.probing.probe import probe
-from milabench_ng.node.gpus import read_gpus
+from milabench_ng.node.drivers.opening import read_gpus
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check-fence-gpu"
 POINTS = (

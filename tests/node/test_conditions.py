@@ -17,7 +17,8 @@ from milabench_ng.node.conditions import (
     read_conditions,
     throttled_fraction,
 )
-from milabench_ng.node.gpus import open_nvml, read_gpus
+from milabench_ng.node.drivers.nvml.driver import open_nvml
+from milabench_ng.node.drivers.opening import Drivers, open_drivers, read_gpus
 from milabench_ng.node.topology import meminfo
 
 UUID = "GPU-aa11"
@@ -75,12 +76,12 @@ def h200() -> FakeGpu:
 
 def read(gpu: FakeGpu, root: Path) -> Conditions:
     gpu.answers |= {("ClockInfo", 1): 1980, ("ClockInfo", 2): 3201}
-    with open_nvml(FakeNvml(gpu)) as nvml:
+    with Drivers(open_nvml(FakeNvml(gpu))) as nvml:
         return read_conditions(nvml, read_gpus(nvml, root / "sys").devices, own_pids={22}, root=node(root))
 
 
 def test_this_machine_fits_into_4_kib_a_record_and_survives_it() -> None:
-    with open_nvml() as nvml:
+    with open_drivers() as nvml:
         both = edges(read_conditions(nvml, ()), read_conditions(nvml, ()))
     text = msgspec.json.encode(both)
     assert len(text) < 4096

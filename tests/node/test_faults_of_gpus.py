@@ -10,8 +10,10 @@ import pytest
 from fake_nvml import LOST, NOT_SUPPORTED, FakeGpu, FakeNvml, NVMLError
 
 from milabench_ng.node.conditions import read_conditions
-from milabench_ng.node.faults import XidEvents, device_fault
-from milabench_ng.node.gpus import Nvml, open_nvml, read_gpus
+from milabench_ng.node.drivers.nvml.driver import Nvml, open_nvml
+from milabench_ng.node.drivers.nvml.session import Session
+from milabench_ng.node.drivers.opening import Drivers, read_gpus
+from milabench_ng.node.faults import device_fault
 
 GPU = "GPU-1"
 
@@ -48,17 +50,16 @@ def test_xid_events_come_once_and_by_gpu() -> None:
     one, other = gpu(), FakeGpu("GPU-2", "00000000:18:00.0")
     module = EventfulNvml(one, other, events=[(one, 31), (other, 79), (one, 94)])
     nvml = open_nvml(module)
-    xids = XidEvents(nvml, read_gpus(nvml).devices)
+    xids = nvml.faults(("GPU-1", "GPU-2"))
     assert xids.drain() == {GPU: (31, 94), "GPU-2": (79,)}
     assert xids.drain() == {}
 
 
 def test_without_nvml_or_events_there_are_none() -> None:
-    assert XidEvents(Nvml(None, "no NVML"), ()).drain() == {}
+    assert Nvml(Session(None, "no NVML")).faults(()).drain() == {}
     module = EventfulNvml(gpu(), events=[])
     module.nvmlEventSetCreate = lambda: (_ for _ in ()).throw(NOT_SUPPORTED)  # type: ignore[method-assign]
-    nvml = open_nvml(module)
-    assert XidEvents(nvml, read_gpus(nvml).devices).drain() == {}
+    assert open_nvml(module).faults((GPU,)).drain() == {}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_without_nvml_or_events_there_are_none() -> None:
 def test_what_became_of_a_gpu(after: dict[Any, Any], xids: tuple[int, ...], cause: str | None, words: str) -> None:
     fake = gpu(PowerUsage=100_000)
     fake.answers[("TotalEccErrors", 1)] = 1
-    nvml = open_nvml(FakeNvml(fake))
+    nvml = Drivers(open_nvml(FakeNvml(fake)))
     devices = read_gpus(nvml).devices
     first = read_conditions(nvml, devices)
     assert first.gpus[GPU].ecc_uncorrected == 1

@@ -10,7 +10,9 @@ from fake_nvml import LOST, NOT_FOUND, FakeGpu, FakeNvml
 
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.profile import Profile
-from milabench_ng.node.gpus import Gpus, open_nvml, read_gpus, select
+from milabench_ng.node.drivers.nvml.driver import open_nvml
+from milabench_ng.node.drivers.opening import Drivers, Gpus, read_gpus
+from milabench_ng.node.gpus import select
 from milabench_ng.node.pci_gpus import pci_gpus
 from milabench_ng.run.planning.devices import choose_devices
 from milabench_ng.run.planning.request import RunRequest
@@ -42,13 +44,13 @@ def two_gpus() -> FakeNvml:
 
 
 def test_nvml_on_this_machine_is_there_or_says_why_not() -> None:
-    with open_nvml() as nvml:
-        shown = read_gpus(nvml)
-    if shown.problem is None:
-        assert shown.driver
-    else:
-        assert shown.problem.startswith("NVML cannot be used: ")
+    with Drivers(open_nvml()) as drivers:
+        problems, shown = drivers.problems, read_gpus(drivers)
+    if problems:
+        assert problems["NVIDIA"].startswith("NVML cannot be used: ")
         assert shown.devices == ()
+    else:
+        assert shown.versions["NVIDIA"]
 
 
 def test_a_driver_that_is_not_loaded_is_a_problem_and_no_error() -> None:
@@ -57,18 +59,20 @@ def test_a_driver_that_is_not_loaded_is_a_problem_and_no_error() -> None:
             raise self.NVMLError(9, "Driver Not Loaded")
 
     problem = "NVML cannot be used: Driver Not Loaded. If this node has NVIDIA GPUs, run nvidia-smi to check the driver"
-    assert read_gpus(open_nvml(NoDriver())) == Gpus(problem=problem)
+    drivers = Drivers(open_nvml(NoDriver()))
+    assert (drivers.problems, read_gpus(drivers)) == ({"NVIDIA": problem}, Gpus())
 
 
 def test_gpus_are_in_pci_order_and_know_their_numa_node(sysfs: Path) -> None:
     module = two_gpus()
-    with open_nvml(module) as nvml:
+    with Drivers(open_nvml(module)) as nvml:
         shown = read_gpus(nvml, sysfs)
     assert [(gpu.index, gpu.uuid, gpu.pci_bus_id, gpu.numa_node) for gpu in shown.devices] == [
         (0, "GPU-aa11", "0000:03:00.0", None),
         (1, "GPU-bb22", "0000:17:00.0", 1),
     ]
-    assert (shown.driver, shown.cuda, shown.devices[0].memory_bytes) == ("580.159.03", "13.0", 150 << 30)
+    assert (shown.versions, shown.runtimes) == ({"NVIDIA": "580.159.03"}, {"NVIDIA": "13.0"})
+    assert shown.devices[0].memory_bytes == 150 << 30
     assert module.open == 0
 
 
@@ -78,7 +82,7 @@ def test_mig_instances_stand_in_place_of_their_gpu(sysfs: Path) -> None:
         FakeGpu("GPU-mt", "00000000:17:00.0", MigMode=[1, 1]),
     )
     cut.instances = [FakeGpu("MIG-1", ""), NOT_FOUND, FakeGpu("MIG-2", "")]
-    shown = read_gpus(open_nvml(FakeNvml(cut, empty)), sysfs)
+    shown = read_gpus(Drivers(open_nvml(FakeNvml(cut, empty))), sysfs)
     assert [(gpu.index, gpu.uuid, gpu.mig, gpu.parent, gpu.board, gpu.pci_bus_id) for gpu in shown.devices] == [
         (0, "MIG-1", True, "GPU-cut", "GPU-cut", "0000:03:00.0"),
         (1, "MIG-2", True, "GPU-cut", "GPU-cut", "0000:03:00.0"),
@@ -111,7 +115,7 @@ def test_unequal_instances_tell_their_profile_and_their_part_of_the_gpu(sysfs: P
         *[NOT_FOUND] * 4,
     ]
     whole = FakeGpu("GPU-whole", "00000000:17:00.0", MigMode=[0, 0])
-    shown = read_gpus(open_nvml(FakeNvml(cut, whole)), sysfs).devices
+    shown = read_gpus(Drivers(open_nvml(FakeNvml(cut, whole))), sysfs).devices
     assert [(gpu.profile, gpu.slices, gpu.part) for gpu in shown] == [
         ("4g.20gb", (4, 7), 4 / 7),
         ("1c.2g.10gb", (1, 7), 1 / 7),
@@ -133,7 +137,7 @@ def test_unequal_instances_tell_their_profile_and_their_part_of_the_gpu(sysfs: P
 
 def test_a_lost_gpu_is_noted_and_the_other_one_stays(sysfs: Path) -> None:
     lost = FakeGpu("GPU-lost", "00000000:03:00.0", UUID=LOST)
-    shown = read_gpus(open_nvml(FakeNvml(lost, FakeGpu("GPU-ok", "00000000:17:00.0"))), sysfs)
+    shown = read_gpus(Drivers(open_nvml(FakeNvml(lost, FakeGpu("GPU-ok", "00000000:17:00.0")))), sysfs)
     assert [gpu.uuid for gpu in shown.devices] == ["GPU-ok"]
     assert shown.notes == ("a GPU does not answer (GPU is lost): not used",)
 
@@ -157,7 +161,7 @@ def test_pci_shows_gpus_that_nvml_does_not(sysfs: Path) -> None:
     ],
 )
 def test_select(sysfs: Path, wanted: list[str], chosen: list[int]) -> None:
-    devices = read_gpus(open_nvml(two_gpus()), sysfs).devices
+    devices = read_gpus(Drivers(open_nvml(two_gpus())), sysfs).devices
     assert [gpu.index for gpu in select(devices, wanted)] == chosen
 
 
@@ -170,7 +174,7 @@ def test_select(sysfs: Path, wanted: list[str], chosen: list[int]) -> None:
     ],
 )
 def test_select_refuses(sysfs: Path, wanted: list[str], message: str) -> None:
-    devices = read_gpus(open_nvml(two_gpus()), sysfs).devices
+    devices = read_gpus(Drivers(open_nvml(two_gpus())), sysfs).devices
     with pytest.raises(InputError, match=message):
         select(devices, wanted)
 

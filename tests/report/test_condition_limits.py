@@ -19,7 +19,8 @@ from milabench_ng.analysis.summary.folder import load
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.limits import LIMITS, ConditionKind, most
 from milabench_ng.node.conditions import read_conditions
-from milabench_ng.node.gpus import open_nvml, read_gpus
+from milabench_ng.node.drivers.nvml.driver import open_nvml
+from milabench_ng.node.drivers.opening import Drivers, read_gpus
 from milabench_ng.present.render.look_at import look_at
 from milabench_ng.present.render.statements import details
 from milabench_ng.report.reporting import make_report
@@ -41,7 +42,7 @@ def run(folder: Path, trace: Mapping[int, Step] = {}, xids: Mapping[str, Sequenc
     Step -1 comes before the conditions are read the first time. ``changes``: to the records.
     """
     module = PlayedNvml(busy_gpu(0), busy_gpu(1))
-    nvml = open_nvml(module)
+    nvml = Drivers(open_nvml(module))
     devices = read_gpus(nvml).devices
     recorder = Recorder()
     steps = module.play([trace.get(step, {}) for step in range(-1, STEPS + 1)])

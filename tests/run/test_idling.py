@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from milabench_ng.node.conditions import read_conditions
-from milabench_ng.node.gpus import open_nvml
+from milabench_ng.node.drivers.opening import open_drivers
 from milabench_ng.records.manifest import IdlePower
 from milabench_ng.run.execution.idling import idle_power
 from milabench_ng.run.execution.sampling import with_energy
@@ -44,8 +44,8 @@ def test_what_nothing_tells_is_omitted() -> None:
 
 
 def test_conditions_get_the_energy_of_the_last_sample() -> None:
-    with open_nvml() as nvml:
-        bare = read_conditions(nvml, ())
+    with open_drivers() as drivers:
+        bare = read_conditions(drivers, ())
     found = with_energy(bare, {"cpu_energy_j": 12.5, "load_1min": 1.0})
     assert (found.host.cpu_energy_j, found.host.wall_energy_j) == (12.5, msgspec.UNSET)
     assert found.utc == bare.utc

@@ -19,7 +19,10 @@ import pytest
 from milabench_ng.fence.kernel.processes import Family, identify
 from milabench_ng.fence.killing import send
 from milabench_ng.model.events import Entered, Loss, Slice, encode
-from milabench_ng.node.gpus import Gpu, Nvml
+from milabench_ng.node.drivers.nvml import driver as nvml_driver
+from milabench_ng.node.drivers.nvml.session import Session
+from milabench_ng.node.drivers.opening import Drivers
+from milabench_ng.node.gpus import Gpu
 from milabench_ng.run import batches
 from milabench_ng.run.events.run_events import AnyRunEvent, BatchBegins
 from milabench_ng.run.execution import node_reader, sampling
@@ -48,13 +51,13 @@ class HungDriver:
 
 def test_a_driver_that_hangs_costs_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_reader, "ANSWER_S", 0.2)
-    monkeypatch.setattr(node_reader, "XidEvents", lambda *_: SimpleNamespace(drain=threading.Event().wait))
+    monkeypatch.setattr(nvml_driver, "XidEvents", lambda *_: SimpleNamespace(drain=threading.Event().wait))
 
     async def read() -> None:
-        reader = NodeReader(Nvml(HungDriver()), (GPU,))
+        reader = NodeReader(Drivers(nvml_driver.Nvml(Session(HungDriver()))), (GPU,))
         seen = await reader.conditions(())
-        assert (seen.gpus, list(seen.errors)) == ({}, ["NVML"])
-        assert "is not queried again" in seen.errors["NVML"]
+        assert (seen.gpus, list(seen.errors)) == ({}, ["driver"])
+        assert "is not queried again" in seen.errors["driver"]
         threads = threading.active_count()
         assert await reader.xids() == {}
         assert threading.active_count() == threads

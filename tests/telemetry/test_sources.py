@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 from fake_nvml import LOST, FakeGpu, FakeNvml
 
-from milabench_ng.node.gpus import open_nvml, read_gpus
+from milabench_ng.node.drivers.nvml.driver import open_nvml
+from milabench_ng.node.drivers.opening import Drivers, read_gpus
 from milabench_ng.telemetry.gpu import GpuSource
 from milabench_ng.telemetry.host import Counters, HostSource, rates, whole_disks
 from milabench_ng.telemetry.messages import Watch
@@ -36,7 +37,7 @@ def busy_gpu(uuid: str = "GPU-aa11") -> FakeGpu:
 
 
 def source_of(*gpus: FakeGpu) -> GpuSource:
-    nvml = open_nvml(FakeNvml(*gpus))
+    nvml = Drivers(open_nvml(FakeNvml(*gpus)))
     return GpuSource(nvml, read_gpus(nvml).devices)
 
 
@@ -94,18 +95,18 @@ def test_a_mig_instance_has_its_own_memory_and_the_power_of_its_gpu() -> None:
 
 
 def test_only_the_gpus_of_the_run_are_read() -> None:
-    nvml = open_nvml(FakeNvml(busy_gpu("GPU-a"), busy_gpu("GPU-b")))
+    nvml = Drivers(open_nvml(FakeNvml(busy_gpu("GPU-a"), busy_gpu("GPU-b"))))
     devices = read_gpus(nvml).devices
     read = {names: GpuSource(nvml, wanted(devices, names)).keys for names in (None, "GPU-b", "GPU-a,GPU-b", "")}
     assert read == {None: ("GPU-a", "GPU-b"), "GPU-b": ("GPU-b",), "GPU-a,GPU-b": ("GPU-a", "GPU-b"), "": ()}
 
 
 def test_without_nvml_there_are_no_keys_and_a_note() -> None:
-    with open_nvml() as nvml:
-        if nvml.problem is None:
+    with Drivers(open_nvml()) as drivers:
+        if not drivers.problems:
             pytest.skip("this machine has NVML")
-        source = GpuSource(nvml, read_gpus(nvml).devices)
-        assert (source.keys, source.notes, list(source.read())) == ((), (nvml.problem,), [])
+        source = GpuSource(drivers, read_gpus(drivers).devices)
+        assert (source.keys, source.notes, list(source.read())) == ((), (drivers.problems["NVIDIA"],), [])
 
 
 def group(folder: Path, **files: str) -> Watch:

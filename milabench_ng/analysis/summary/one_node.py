@@ -112,7 +112,7 @@ def _by_manifest(manifest: Manifest, place: str) -> MadeOn:
         models=frozenset(device.name for device in devices if device.name),
         versions={"mnb": manifest.version, **manifest.software},
     )
-    own = {"driver": node.nvidia_driver, "kernel": node.kernel}
+    own = {"driver": node.driver, "kernel": node.kernel}
     return msgspec.structs.replace(
         made,
         hosts=_known(node.hostname),

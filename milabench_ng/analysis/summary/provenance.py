@@ -113,7 +113,7 @@ def _node(inventory: Inventory) -> dict[str, str]:
         "processors": inventory.cpus.text,
         "memory": format_bytes(inventory.memory_bytes),
         "kernel": inventory.kernel,
-        "driver": inventory.nvidia_driver or "none",
+        "driver": inventory.driver or "none",
     }
 
 

@@ -194,7 +194,7 @@ def differences(then: Manifest, now: Manifest) -> Iterator[SessionDifference]:
         if before_version != after_version:
             yield SessionDifference("software", f"{name} was {before_version} and is {after_version}")
     for name, old, new in (
-        ("driver", then.inventory.nvidia_driver, now.inventory.nvidia_driver),
+        ("driver", then.inventory.driver, now.inventory.driver),
         ("kernel", then.inventory.kernel, now.inventory.kernel),
     ):
         if old != new:

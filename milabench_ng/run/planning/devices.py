@@ -9,12 +9,12 @@ import msgspec
 
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Device
+from milabench_ng.node.drivers.visibility import asked_for
 from milabench_ng.node.gpus import Gpu, select
 from milabench_ng.run.planning.request import RunRequest
 
 CPU_TENANTS = 2
 """Tenants on a node without a GPU, unless told otherwise."""
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -26,16 +26,16 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int, environ: Mapping[str, str]) -> Chosen:
-    """The first ``--tenants`` of the GPUs that ``--gpus`` names, else of those that `VISIBLE` names, else of all.
+    """The first ``--tenants`` of the GPUs that ``--gpus`` names, else of those that a variable names, else of all.
 
-    If there is none, or `VISIBLE` hides all, the tenants are CPU partitions, at most ``cpus``, the node's number of
+    If there is none, or the variable hides all, the tenants are CPU partitions, at most ``cpus``, the node's number of
     CPUs. Raises InputError for missing devices and for more tenants than devices.
     """
     tenants = request.tenants
     if tenants is not None and tenants < 1:
         raise InputError(f"--tenants: expected at least 1, got {tenants}")
-    visible = environ.get(VISIBLE)
-    named, by = (request.gpus, "--gpus") if request.gpus else (_first_names(visible), VISIBLE)
+    variable, visible = asked_for(environ, gpus)
+    named, by = (request.gpus, "--gpus") if request.gpus else (_first_names(visible), variable)
     if named and not gpus:
         names = ",".join(named)
         raise InputError(
@@ -44,12 +44,12 @@ def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int, environ:
     if not gpus:
         return Chosen(_partitions(tenants, cpus))
     if not named and visible is not None:
-        return Chosen(_partitions(tenants, cpus), (_hidden(gpus, visible),))
+        return Chosen(_partitions(tenants, cpus), (_hidden(gpus, variable, visible),))
     return Chosen(_first(select(gpus, named, by), tenants))
 
 
 def _first_names(visible: str | None) -> tuple[str, ...]:
-    """The names in `VISIBLE` up to the first invalid one, as CUDA reads it.
+    """The names in a variable up to the first invalid one, as CUDA reads it.
 
     An empty name, a negative number and ``NoDevFiles`` (which Slurm writes for a step without GPUs) end the list.
     """
@@ -57,11 +57,11 @@ def _first_names(visible: str | None) -> tuple[str, ...]:
     return tuple(takewhile(lambda name: name and not name.startswith("-") and name != "NoDevFiles", names))
 
 
-def _hidden(gpus: Sequence[Gpu], visible: str) -> str:
+def _hidden(gpus: Sequence[Gpu], variable: str, visible: str) -> str:
     value = f"is {visible!r}" if visible.strip() else "is empty"
     there = "1 GPU found" if len(gpus) == 1 else f"{len(gpus)} GPUs found"
     return (
-        f"{there} but none selected, because {VISIBLE} {value}. The tenants are CPU partitions. Unset it to "
+        f"{there} but none selected, because {variable} {value}. The tenants are CPU partitions. Unset it to "
         "use all GPUs, or name some with --gpus"
     )
 
@@ -81,6 +81,7 @@ def _first(chosen: Sequence[Gpu], tenants: int | None) -> tuple[Device, ...]:
             numa_node=gpu.numa_node,
             part=gpu.part or msgspec.UNSET,
             capability=gpu.capability or msgspec.UNSET,
+            vendor=gpu.vendor,
         )
         for gpu in chosen[:tenants]
     )

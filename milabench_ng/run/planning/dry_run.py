@@ -9,7 +9,7 @@ import msgspec
 from milabench_ng.fence.choosing import choose
 from milabench_ng.model.catalogue import Scalar, Workload
 from milabench_ng.model.plan import Launch
-from milabench_ng.node.gpus import open_nvml, read_gpus
+from milabench_ng.node.drivers.opening import open_drivers, read_gpus
 from milabench_ng.records.isolation import Tier
 from milabench_ng.run.events.bus import Bus
 from milabench_ng.run.execution.libraries import LOOKED_AT, changed, compared
@@ -41,8 +41,8 @@ async def dry_run(request: RunRequest, bus: Bus) -> DryRun:
     Raises InputError and IsolationError like the run itself.
     """
     refuse_unset(request.pass_environment)
-    with open_nvml() as nvml:
-        gpus = read_gpus(nvml).devices
+    with open_drivers() as drivers:
+        gpus = read_gpus(drivers).devices
     tests = tests_ahead(request)
     capabilities = fenceable(request)
     places = find_places(request, tests, gpus, capabilities)

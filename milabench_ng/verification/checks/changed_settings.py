@@ -31,7 +31,7 @@ def changed_settings(evidence: Evidence) -> Iterator[str]:
                 continue
             for what, found, said in (
                 ("kernel", edge.settings.host.kernel, inventory.kernel),
-                ("driver", edge.settings.driver, inventory.nvidia_driver),
+                ("driver", edge.settings.driver, inventory.driver),
             ):
                 if found != said and found is not None:
                     yield f"{name}: the {what} was {found}, run.json says {said}"

@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
+from milabench_ng.node.drivers.visibility import visible
 from milabench_ng.records.ledger import Chain, CodeSeen
-from milabench_ng.records.record import Mnb, Record
+from milabench_ng.records.record import Record
 from milabench_ng.records.worker_variables import STORAGE_VARIABLE, listed
 from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import OFF, Finding, judged
@@ -46,19 +47,16 @@ def _odd_values(record: Record) -> Iterator[tuple[str, str]]:
     for name, value in _PINNED.items():
         if environment.get(name, value) != value:
             yield name, f"{name}={environment[name]}"
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None and visible != _visible(mnb):
-        yield "CUDA_VISIBLE_DEVICES", f"CUDA_VISIBLE_DEVICES={visible}, its devices are {_visible(mnb) or 'CPUs'}"
+    devices = ",".join(one.uuid for one in mnb.devices if one.uuid) or "CPUs"
+    for name, value in visible(mnb.devices).items():
+        if environment.get(name, value) != value:
+            yield name, f"{name}={environment[name]}, its devices are {devices}"
     compiled = environment.get("PYTHONPYCACHEPREFIX")
     if compiled is not None and not PurePath(compiled).is_relative_to(environment.get("TMPDIR", "/nowhere")):
         yield "PYTHONPYCACHEPREFIX", f"PYTHONPYCACHEPREFIX={compiled}, which is not a folder of the session"
     storage = environment.get(STORAGE_VARIABLE)
     if storage is not None and not _inside(storage, record.dataroot):
         yield STORAGE_VARIABLE, f"{STORAGE_VARIABLE}={storage}, which is not below the data root {record.dataroot}"
-
-
-def _visible(mnb: Mnb) -> str:
-    return ",".join(one.uuid for one in mnb.devices if one.uuid)
 
 
 def _inside(folder: str, root: str) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.edge import Edge
-from milabench_ng.node.gpu_conditions import THROTTLE_FIELDS, GpuState
+from milabench_ng.node.gpu_conditions import THROTTLE_REASONS, GpuState
 from milabench_ng.records.record import Mnb, Record
 from milabench_ng.telemetry.messages import HOST_KEY, telemetry_key
 from milabench_ng.verification.checks.probed_steps import untold_steps
@@ -66,7 +66,7 @@ def _of_gpus(evidence: Evidence) -> Iterator[str]:
     for name, edge, uuid, conditions, state in _states(evidence):
         excused = {*conditions.unsupported, *(what.removeprefix(f"{uuid} ") for what in conditions.errors)}
         if "fields" in excused:  # one call for all of them
-            excused |= {*THROTTLE_FIELDS, "memory_temperature_c"}
+            excused |= {*THROTTLE_REASONS, "memory_temperature_c"}
         silent = sorted(_ALL - _told(state) - excused)
         if silent:
             yield f"{name}: {uuid} does not tell {', '.join(silent)} {edge} it, and nothing says why"
@@ -76,7 +76,7 @@ def _of_gpus(evidence: Evidence) -> Iterator[str]:
 
 _TOGETHER = {"throttled_ns", "links"}
 """Values of several kinds: each of them may be lacking."""
-_ALL = {name for name in GpuState.__struct_fields__ if name not in _TOGETHER} | THROTTLE_FIELDS.keys()
+_ALL = {name for name in GpuState.__struct_fields__ if name not in _TOGETHER} | {*THROTTLE_REASONS}
 _SAMPLED = {"power_w": "power_w", "sm_clock_mhz": "sm_clock_mhz", "energy_mj": "energy_j"}
 """State of a GPU -> its telemetry; the time for which clocks were held down is told in seconds."""
 
@@ -95,7 +95,7 @@ def _unsampled(evidence: Evidence, mnb: Mnb) -> Iterator[str]:
             yield f"it has no telemetry of gpu:{device.uuid} with {', '.join(lacking)}, which the GPU told before it"
 
 
-_HELD_DOWN = THROTTLE_FIELDS.keys() - {"sync_boost"}
+_HELD_DOWN = {*THROTTLE_REASONS} - {"sync_boost"}
 
 
 def _states(evidence: Evidence) -> Iterator[tuple[str, Edge, str, Conditions, GpuState]]:

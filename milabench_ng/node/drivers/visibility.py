@@ -1,0 +1,37 @@
+"""The variables that show GPUs to a program, or hide them from it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from milabench_ng.model.plan import Device, Vendor
+from milabench_ng.node.drivers.opening import BACKENDS
+from milabench_ng.node.gpus import Gpu
+
+
+def visible(devices: Sequence[Device], gpus: Iterable[Gpu] = ()) -> dict[str, str]:
+    """The variables with which a program sees ``devices`` in this order, and nothing else of the node's ``gpus``.
+
+    Those of NVIDIA are always among them: every record has them, and torch without GPUs looks for them.
+    """
+    environment: dict[str, str] = {}
+    vendors: tuple[Vendor, ...] = ("NVIDIA", *(one.maker for one in devices), *(one.maker for one in gpus))
+    for vendor in dict.fromkeys(vendors):
+        uuids = [device.uuid for device in devices if device.uuid is not None and device.maker == vendor]
+        environment |= BACKENDS[vendor].visible(uuids) if uuids else BACKENDS[vendor].hidden
+    return environment
+
+
+def hidden(devices: Sequence[Device]) -> dict[str, str]:
+    """The variables with which a program sees no GPU, on a node with ``devices``."""
+    environment: dict[str, str] = {}
+    for vendor in dict.fromkeys(device.maker for device in devices):
+        environment |= BACKENDS[vendor].hidden
+    return environment
+
+
+def asked_for(environ: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[str, str | None]:
+    """The variable by which the caller chose among the node's GPUs, and its value; None if there is none."""
+    vendors: dict[Vendor, None] = dict.fromkeys(gpu.maker for gpu in gpus) or {"NVIDIA": None}
+    variables = [name for vendor in vendors for name in BACKENDS[vendor].variables]
+    return next(((name, environ[name]) for name in variables if name in environ), (variables[0], None))
