@@ -17,6 +17,7 @@ from milabench_ng.fence.sharing.layout import lay_out
 from milabench_ng.model.plan import slots_of
 from milabench_ng.model.profile import Profile
 from milabench_ng.model.units import GIB, counted, format_bytes
+from milabench_ng.node.drivers.opening import BACKENDS
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import Inventory
 from milabench_ng.present.render.cells import Fact, number
@@ -135,14 +136,16 @@ def _node(inventory: Inventory) -> Statements:
 
 def _gpu_facts(inventory: Inventory) -> Statements:
     yield "PCI bus", _on_pci(inventory)
-    yield (
-        "NVML",
-        counted(len(inventory.gpus), "device") if inventory.gpus else "; ".join(inventory.gpu_notes) or "no device",
-    )
-    if inventory.gpus:
+    for backend in BACKENDS.values():
+        shown = sum(gpu.maker == backend.vendor for gpu in inventory.gpus)
+        yield backend.library, f"{counted(shown, 'device')}{backend.caveat}" if shown else "no device"
+    yield from (("not usable", note) for note in inventory.gpu_notes)
+    if any(gpu.maker == "NVIDIA" for gpu in inventory.gpus):
         yield "MPS", inventory.mps or "no daemon, so tenants of one GPU take turns"
-    if inventory.driver:
-        yield "driver", f"{inventory.driver} (CUDA up to {inventory.cuda_driver or 'unknown'})"
+    if inventory.nvidia_driver:
+        yield "driver", f"{inventory.nvidia_driver} (CUDA up to {inventory.cuda_driver or 'unknown'})"
+    if inventory.amd_driver:
+        yield "driver", f"{inventory.amd_driver} (amdgpu)"
 
 
 def _on_pci(inventory: Inventory) -> str:

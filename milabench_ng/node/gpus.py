@@ -31,14 +31,17 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """None if the kernel does not know it, as is usual in virtual machines."""
     memory_bytes: int | None
     mig: bool = False
+    """Whether it is a part of a GPU: a MIG instance of NVIDIA, or a compute partition of AMD."""
     parent: str | None = None
-    """UUID of the GPU that a MIG instance is cut from."""
+    """UUID of the GPU that a part is cut from; of a partition, that of the first one."""
     slices: tuple[int, int] | None = None
-    """The compute slices of a MIG instance, and how many its GPU has; None if the driver does not tell."""
+    """The compute slices of a part, and how many its GPU has; None if the driver does not tell."""
     capability: float | None = None
     """The compute capability, such as 9.0; None if the driver does not tell."""
     vendor: Vendor | msgspec.UnsetType = msgspec.UNSET
     """Omitted for NVIDIA."""
+    render_node: str | msgspec.UnsetType = msgspec.UNSET
+    """The file below ``/dev/dri`` through which programs use an AMD device, such as ``renderD128``."""
 
     @property
     def maker(self) -> Vendor:
@@ -47,13 +50,18 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def profile(self) -> str | None:
-        """What NVIDIA calls the size of a MIG instance, such as ``3g.40gb`` (MIG User Guide); None of a whole GPU."""
+        """What its vendor calls the size of a part; None of a whole GPU.
+
+        Such as ``3g.40gb`` (NVIDIA's MIG User Guide), or the mode of a partition, such as ``CPX`` (AMD).
+        """
+        if self.mig and self.maker == "AMD":
+            return self.name.rpartition(" ")[2]
         found = _MIG_PROFILE.search(self.name) if self.mig else None
         return found[1] if found else None
 
     @property
     def part(self) -> float | None:
-        """The part of its GPU's compute slices that a MIG instance has; None if unknown, and of a whole GPU."""
+        """The part of its GPU's compute slices that it has; None if unknown, and of a whole GPU."""
         return self.slices[0] / self.slices[1] if self.slices else None
 
     @property

@@ -14,7 +14,7 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.model.bounds import WholeNumber
-from milabench_ng.node.drivers.opening import Drivers, open_drivers, read_gpus
+from milabench_ng.node.drivers.opening import Drivers, Gpus, open_drivers, read_gpus
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.mps import find_mps
 from milabench_ng.node.pci_gpus import PciGpu, kernel_text, pci_gpus
@@ -22,7 +22,7 @@ from milabench_ng.node.topology import Topology, read_topology
 
 _PACKAGES = (
     *("torch", "torchvision", "triton", "numpy", "pillow", "msgspec"),
-    *("cgroupspy", "nvidia-ml-py", "psutil", "threadpoolctl"),
+    *("cgroupspy", "nvidia-ml-py", "amdsmi", "psutil", "threadpoolctl"),
 )
 
 # NVIDIA's packages had the CUDA major version in their names until CUDA 13; some still do.
@@ -94,11 +94,16 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     mps: str | None = None
     """The daemon of NVIDIA's Multi-Process Service that tenants would find, in words; None if there is none."""
+    amd_driver: str | msgspec.UnsetType = msgspec.UNSET
+    """The version of AMD's kernel driver; omitted without one."""
 
     @property
     def driver(self) -> str | None:
-        """The version of the driver of its GPUs; of two drivers, both."""
-        return self.nvidia_driver
+        """The version of the driver of its GPUs; of two vendors, both."""
+        makers = {gpu.maker for gpu in self.gpus} or {"NVIDIA"}
+        nvidia = self.nvidia_driver if "NVIDIA" in makers else None
+        amd = self.amd_driver if "AMD" in makers else None
+        return ", ".join(version for version in (nvidia, amd) if version) or None
 
 
 def read_inventory(drivers: Drivers | None = None, root: Path = Path("/")) -> Inventory:
@@ -123,10 +128,17 @@ def read_inventory(drivers: Drivers | None = None, root: Path = Path("/")) -> In
         pci_gpus=pci_gpus(root / "sys"),
         nvidia_driver=shown.versions.get("NVIDIA"),
         cuda_driver=shown.runtimes.get("NVIDIA"),
-        gpu_notes=(*shown.notes, *drivers.problems.values()),
+        gpu_notes=(*shown.notes, *_problems(drivers, shown)),
         versions=read_versions(),
         mps=find_mps(os.environ, root),
+        amd_driver=shown.versions.get("AMD", msgspec.UNSET),
     )
+
+
+def _problems(drivers: Drivers, shown: Gpus) -> Iterable[str]:
+    """Why a vendor's library cannot be used; on a node whose GPUs are another vendor's, none is needed."""
+    makers = {gpu.maker for gpu in shown.devices}
+    return (problem for vendor, problem in drivers.problems.items() if not makers or vendor in makers)
 
 
 def read_versions() -> dict[str, str]:

@@ -158,6 +158,13 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
+def own_stdout() -> int:
+    """Take standard output away from everybody else, and return it: libraries of drivers print to it."""
+    reports = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return reports
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Sample until told to end. Returns 0."""
     parser = argparse.ArgumentParser(prog="python -m milabench_ng.telemetry.sampler", description=__doc__)
@@ -168,15 +175,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     end_with_parent()
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     os.nice(19)
+    reports = own_stdout()
     with open_drivers() as drivers:
         tenants = TenantSource()
         gpus = GpuSource(drivers, wanted(read_gpus(drivers).devices, given.gpus))
         sources: tuple[Source, ...] = (gpus, tenants, HostSource())
-        writer = ReportWriter(sys.stdout.fileno())
+        writer = ReportWriter(reports)
         # A broken pipe: the reader is gone.
         with contextlib.suppress(BrokenPipeError):
-            for reports in serve(sources, tenants, OrderReader(sys.stdin.fileno()), interval_s):
-                writer.write(reports)
+            for samples in serve(sources, tenants, OrderReader(sys.stdin.fileno()), interval_s):
+                writer.write(samples)
     return 0
 
 

@@ -362,6 +362,7 @@ TABLE: dict[str, Check] = {
     "mnb verify results.bundle.tar.gz --profile profiles/quick.json --repeat 5 --nonce tender-2026-17 "
     "--allowed-signers signers.txt": PARSE,
     "pip install .": Check("elsewhere", "needs the network"),
+    "pip install /opt/rocm/share/amd_smi": Check("elsewhere", "needs ROCm"),
     "scripts/mnb doctor": Check("script", "needs the network"),
     "mnb report baselines/h200.json --compare a100 --price 15000": RUN,
     "mnb report baselines/bundles/standard-rest-2xH200-20261122.tar.gz --per-gpu": RUN,

@@ -118,5 +118,7 @@ class Backend(NamedTuple):
     """Makes device files before tenants need them, who may not gain the rights to do it."""
     torch_problem: Callable[[Mapping[str, str], str | None, str | None], str | None]
     """Why torch cannot use its GPUs: by the versions of the installed packages, of the driver, and of its runtime."""
+    caveat: str
+    """What to say wherever its devices are shown."""
     remedy: str
     """What to do about a GPU on the PCI bus that it does not show."""

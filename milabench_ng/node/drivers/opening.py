@@ -9,11 +9,12 @@ from typing import Self
 import msgspec
 
 from milabench_ng.model.plan import Vendor
+from milabench_ng.node.drivers.amd_smi.driver import AMD
 from milabench_ng.node.drivers.interface import Backend, FaultEvents, GpuDriver
 from milabench_ng.node.drivers.nvml.driver import NVIDIA
 from milabench_ng.node.gpus import Gpu
 
-BACKENDS: Mapping[Vendor, Backend] = {backend.vendor: backend for backend in (NVIDIA,)}
+BACKENDS: Mapping[Vendor, Backend] = {backend.vendor: backend for backend in (NVIDIA, AMD)}
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):

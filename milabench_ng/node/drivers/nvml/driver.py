@@ -89,5 +89,6 @@ NVIDIA = Backend(
     hidden={_VISIBLE: ""},
     make_nodes=make_device_nodes,
     torch_problem=_torch_problem,
+    caveat="",
     remedy="Load the NVIDIA driver, create its MIG instances, or look for Xid errors in dmesg",
 )
