@@ -56,6 +56,8 @@ class EntryLike(Protocol):
     def shm_bytes(self) -> int | None: ...
     @property
     def confined(self) -> bool: ...
+    @property
+    def device_files(self) -> Sequence[str]: ...
 
 
 class EntryError(Exception):
@@ -106,10 +108,10 @@ def join(entry: EntryLike) -> None:
 def confine(entry: EntryLike) -> None:
     """Take from this process, which must be single-threaded, the means to leave the fence that it has entered.
 
-    Its own cgroup namespace, all groups read-only, few capabilities, and none to be gained by an exec. What this user
-    or kernel does not allow is left out; ``ProcView.confinement`` is what /proc shows of it. The ranks of a launch
-    share /dev/shm and the IPC namespace, which `enter` made: this is the last step of each rank, and not of their
-    agent, which looks for the deaths of its children.
+    Its own cgroup namespace, all groups read-only, no device files of other tenants' GPUs, few capabilities, and none
+    to be gained by an exec. What this user or kernel does not allow is left out; ``ProcView.confinement`` is what
+    /proc shows of it. The ranks of a launch share /dev/shm and the IPC namespace, which `enter` made: this is the last
+    step of each rank, and not of their agent, which looks for the deaths of its children.
     """
     if not entry.confined:
         return
@@ -120,9 +122,33 @@ def confine(entry: EntryLike) -> None:
         flags = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
         for point in _group_mounts():
             _call("mount", b"none", point, None, flags, None)
+        if entry.device_files:
+            _keep_only(entry.device_files)
     with contextlib.suppress(EntryError):
         _drop_capabilities()
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def _keep_only(files: Sequence[str]) -> None:
+    """Leave of the folder of these device files only them, in the mount namespace of this process.
+
+    They have to be missing: ROCm's libraries skip a GPU whose file does not exist, and give up if they may not open it
+    (libhsakmt, topology.c).
+    """
+    folder = os.fsencode(os.path.dirname(files[0]))
+    try:
+        opened = [(os.fsencode(path), os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in files]
+    except OSError as error:
+        raise EntryError(f"cannot find {error.filename}: {error.strerror}") from error
+    _call("mount", b"tmpfs", folder, b"tmpfs", _MS_NOSUID | _MS_NOEXEC, b"mode=755,size=64k")
+    try:
+        for path, descriptor in opened:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
+            _call("mount", b"/proc/self/fd/%d" % descriptor, path, None, _MS_BIND, None)
+            os.close(descriptor)
+    except EntryError:
+        _call("umount", folder)
+        raise
 
 
 def adopt_orphans() -> None:

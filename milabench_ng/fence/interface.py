@@ -45,6 +45,7 @@ class FenceEntry(msgspec.Struct, frozen=True):
     `procs` are files to write "0" to, in this order; `cpus` the affinity to set, empty to leave it alone;
     `shm_bytes` the size of its own /dev/shm, which vanishes with its last process (None: keep the node's);
     `confined`: whether it gives up the means to leave, as far as it may (`fence.entry.confine`);
+    `device_files`: with that, all that stays of their folder, such as `/dev/dri` (empty: leave it alone);
     `door` what starts the process inside (`fence.slurm_step.step`), None if it enters by itself.
     """
 
@@ -53,6 +54,7 @@ class FenceEntry(msgspec.Struct, frozen=True):
     oom_score_adj: int | None = None
     shm_bytes: int | None = None
     confined: bool = False
+    device_files: tuple[str, ...] = ()
     door: HolderAddress | None = None
 
     def command(self, argv: Sequence[str], descriptors: int = 3, last: bool = True) -> list[str]:

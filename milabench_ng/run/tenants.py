@@ -10,7 +10,7 @@ from milabench_ng.fence.interface import Group
 from milabench_ng.fence.io import reader_budget
 from milabench_ng.fence.sharing.shares import environment
 from milabench_ng.model.plan import Batch, Launch
-from milabench_ng.node.drivers.visibility import visible
+from milabench_ng.node.drivers.visibility import device_files, visible
 from milabench_ng.records.late_steps import late_steps
 from milabench_ng.run.execution.logs import Log
 from milabench_ng.run.execution.tenant import Tenant
@@ -38,11 +38,13 @@ def make_tenant(
         slot: context.fence.create(f"b{batch.number}{trial}-d{slot}", planned.share(launch.test, slot))
         for slot in launch.slot_ids
     }
+    devices = [planned.devices[slot] for slot in launch.slot_ids]
+    own_files = device_files(devices, context.gpus)
     seats = tuple(
         RankSlot(
             slot=slot,
             device=planned.devices[slot],
-            entry=msgspec.to_builtins(groups[slot].entry),
+            entry=msgspec.to_builtins(msgspec.structs.replace(groups[slot].entry, device_files=own_files)),
             threads=planned.shares[slot].cores,
             memory_part=planned.shares[slot].device_part,
         )
@@ -50,7 +52,7 @@ def make_tenant(
     )
     own = {**context.environment, **environment(groups[launch.slot_ids[0]].share)}
     files = context.files(launch)
-    own |= visible([planned.devices[slot] for slot in launch.slot_ids], context.gpus)
+    own |= visible(devices, context.gpus)
     task = Task(
         workload=launch.workload,
         arguments=launch.arguments,

@@ -8,6 +8,7 @@ import os
 import re
 import select
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -245,3 +246,18 @@ def test_one_without_the_right_to_give_up_enters_all_the_same_and_it_shows() -> 
         assert "SYS_PTRACE" not in confinement.capabilities
     finally:
         end(process)
+
+
+@pytest.mark.parametrize(
+    ("kept", "left"), [("renderD129", ["renderD129"]), ("renderD130", ["card0", "renderD128", "renderD129"])]
+)
+def test_of_device_files_only_its_own_are_left(tmp_path: Path, kept: str, left: list[str]) -> None:
+    """A file that does not exist cannot be kept: then nothing is changed."""
+    for name in ("card0", "renderD128", "renderD129"):
+        os.mknod(tmp_path / name, stat.S_IFCHR | 0o666, os.makedev(1, 3))  # a null device
+    source = "import os, sys; print(*sorted(os.listdir(sys.argv[1]))); os.write(os.open(sys.argv[2], os.O_RDWR), b'x')"
+    entry = FenceEntry(confined=True, device_files=(str(tmp_path / kept),))
+    command = entry.command([sys.executable, "-I", "-S", "-c", source, str(tmp_path), str(tmp_path / left[-1])])
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout.split()) == (0, left), ended.stderr
+    assert len(list(tmp_path.iterdir())) == 3

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from milabench_ng.model.plan import Device, Vendor
 from milabench_ng.node.drivers.opening import BACKENDS
 from milabench_ng.node.gpus import Gpu
@@ -20,6 +22,17 @@ def visible(devices: Sequence[Device], gpus: Iterable[Gpu] = ()) -> dict[str, st
         uuids = [device.uuid for device in devices if device.uuid is not None and device.maker == vendor]
         environment |= BACKENDS[vendor].visible(uuids) if uuids else BACKENDS[vendor].hidden
     return environment
+
+
+def device_files(devices: Sequence[Device], gpus: Iterable[Gpu]) -> tuple[str, ...]:
+    """All files below ``/dev/dri`` that a program needs which uses these devices; empty if that is unknown.
+
+    AMD's GPUs have one each, next to ``/dev/kfd``, which all share (GPU isolation techniques, ROCm documentation).
+    """
+    nodes = {gpu.uuid: gpu.render_node for gpu in gpus}
+    own = [nodes.get(device.uuid or "", msgspec.UNSET) for device in devices]
+    known = [f"/dev/dri/{node}" for node in own if node is not msgspec.UNSET]
+    return tuple(known) if len(known) == len(own) else ()
 
 
 def hidden(devices: Sequence[Device]) -> dict[str, str]:
