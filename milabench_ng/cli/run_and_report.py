@@ -19,8 +19,9 @@ import msgspec
 from milabench_ng.cli.showing import shown
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError, MnbError
-from milabench_ng.model.plain import plain
+from milabench_ng.model.plain import plain, short
 from milabench_ng.model.signals import exit_code
+from milabench_ng.model.similar import did_you_mean
 from milabench_ng.model.units import format_seconds, utc_now
 from milabench_ng.records.names import MANIFEST, write_atomically
 from milabench_ng.records.stopping import Headline
@@ -44,9 +45,13 @@ def require_weights(weights: Path | None, request: RunRequest) -> None:
 
     file = read_weights(weights, request.profile.suite)
     load_scale(file)
-    chosen, left_out = suites_asked(request)
-    if chosen - {request.profile.suite}:
-        weighed_suites(file, chosen, left_out)
+    weighed_suites(file, *suites_asked(request))
+    known = {request.profile.id_of(name) for name in request.profile.tests}
+    for label in file.labels:
+        if label not in known and label.rpartition(".")[0] not in known:  # steps have a number behind the test's name
+            raise InputError(
+                f"weights {plain(weights)}: {short(label)}: no test of the profile{did_you_mean(label, known)}"
+            )
 
 
 def execute(request: RunRequest, weights: Path | None = None, rules: Rules | None = None) -> int:

@@ -89,9 +89,27 @@ def test_each_of_several_suites_has_the_weights_of_its_own_tests(tmp_path: Path)
 def test_a_run_asks_for_weights_of_the_suites_of_its_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["jobs", "procurement", "--dry-run", "--name", "moe", "--weights"]
     assert call([*given, str(written(tmp_path, "procurement.moe"))]) == 2
-    assert "procurement.moe: the suites are modern; correct its name" in capsys.readouterr().err
+    assert "procurement.moe: the suite is modern; correct its name" in capsys.readouterr().err
     assert call([*given, str(written(tmp_path, "standard.vae"))]) == 2
-    assert "the suites are modern, and it weighs no test of them" in capsys.readouterr().err
+    assert "the suite is modern, and it weighs no test of them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("label", "why"),
+    [
+        ("unet3d.unet3d_train_fp32", "w.json: unet3d.unet3d_train_fp32: the suite is quick; correct its name"),
+        ("quick.vea", "w.json: quick.vea: no test of the profile (did you mean 'quick.vae'?)"),
+    ],
+)
+def test_weights_of_what_a_run_has_not_are_refused_before_its_work(
+    label: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the first test of the file is: a score over what never runs would be invalid after hours."""
+    weights = written(tmp_path, "quick.toy_reg", "quick.scaling.2", label)
+    assert call(["jobs", "quick", "-o", str(tmp_path / "made"), "--weights", str(weights)]) == 2
+    said = capsys.readouterr().err
+    assert why in said
+    assert "importing torch" not in said
 
 
 def test_a_misspelt_suite_is_missing_from_the_score_of_one_suite(tmp_path: Path) -> None:

@@ -91,19 +91,19 @@ def find_weights(suite: str) -> WeightsFile | None:
 
 
 def weighed_suites(file: WeightsFile, suites: Collection[str], left_out: Collection[str] = ()) -> frozenset[str]:
-    """Those of several ``suites`` that ``file`` weighs tests of; it may weigh those ``left_out`` of the run.
+    """Those of the ``suites`` that ``file`` weighs tests of; it may weigh those ``left_out`` of the run.
 
     Raises InputError if it weighs none of them, or tests of others.
     """
     where = f"weights {plain(file.path)}"
     of = {label: suite_of_row(label) for label in file.labels}
-    asked = " and ".join(map(short, sorted(suites)))
+    asked = f"the suite{' is' if len(suites) == 1 else 's are'} {' and '.join(map(short, sorted(suites)))}"
     foreign = [label for label, suite in of.items() if suite not in suites and suite not in left_out]
     if foreign:
-        raise InputError(f"{where}: {short(foreign[0])}: the suites are {asked}; correct its name, or leave it out")
+        raise InputError(f"{where}: {short(foreign[0])}: {asked}; correct its name, or leave it out")
     found = frozenset(of.values()) & frozenset(suites)
     if not found:
-        raise InputError(f"{where}: the suites are {asked}, and it weighs no test of them; name a file that does")
+        raise InputError(f"{where}: {asked}, and it weighs no test of them; name a file that does")
     return found
 
 
