@@ -627,3 +627,16 @@ def test_the_marks_of_a_bid_stand_beside_its_rank(tender_file: Path, form: Any) 
         assert beside == {"fast": "marked", "twin": "no", "slow": "no"}
     for mark in marks:
         assert mark.sentence in text.replace("\\_", "_")
+
+
+def test_a_score_beside_a_ratio_over_fewer_tests_says_which_tests_it_is_over() -> None:
+    """Both are figures on one screen, and disagree where the ratio leaves tests out."""
+    ours, base = node(90.0, 50.0), node(100.0, 100.0)
+    both, alone = (
+        build_report(ours, "run", Scale(weights=WEIGHTS), baselines=[("base", other)])
+        for other in (base, msgspec.structs.replace(base, tests={"standard.vae": base.tests["standard.vae"]}))
+    )
+    told = {answer.name: answer.parts for answer in first_screen(alone).answers}
+    assert "all 2 tests" in told["Score"]
+    assert any(part.startswith("1 of 2 tests") for part in told["vs base"])
+    assert "all 2 tests" not in next(answer for answer in first_screen(both).answers if answer.name == "Score").parts

@@ -148,11 +148,13 @@ def _score(report: Report) -> Answer:
         return Answer(name="Score", parts=(f"partial: {score.tests} of {counted(score.of, 'test')}", told), tone="fair")
     unit, at = unit_told(score.unit), score.interval
     few = score.repeats
+    fewer = any(other.status == "partial" for other in report.comparisons)
     return Answer(
         name="Score",
         parts=(
             f"{four_digits(score.per_device)} {unit} per {device_word(report.summary)}",
             f"{four_digits(score.per_node)} per node",
+            *((f"all {counted(score.tests, 'test')}",) if fewer else ()),
             *((f"95%: {four_digits(at.low)} to {four_digits(at.high)}",) if at else ()),
             *((f"{few.n} repeats: {four_digits(few.low)} to {four_digits(few.high)}",) if few else ()),
         ),
