@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,10 @@ import msgspec
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.run_and_report import execute
 from milabench_ng.model.profile import parse_profile
-from milabench_ng.run.planning.rerun import profile_of
+from milabench_ng.node.gpus import read_gpus
+from milabench_ng.node.topology import read_topology
+from milabench_ng.run.planning.devices import choose_devices
+from milabench_ng.run.planning.rerun import profile_of, refuse_other_devices
 
 
 def rerun(
@@ -20,6 +24,8 @@ def rerun(
     node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
 ) -> int:
     """Run the test of a record again, with the same workload, arguments and number of tenants.
+
+    A test recorded on a GPU does not run on CPUs, nor the other way round, unless --tenants or --gpus is given.
 
     Example: mnb rerun results/standard.vae.J0.0.20260106-160000-123456.json
 
@@ -36,6 +42,11 @@ def rerun(
         classic_data=node.classic_data or again.classic_data,
         cache_shares=node.cache_shares or again.cache_shares,
     )
-    beside = same if same.tenants or same.gpus else dataclasses.replace(same, tenants=again.tenants)
+    named = same.tenants is not None or bool(same.gpus)
+    beside = same if named else dataclasses.replace(same, tenants=again.tenants)
     request = beside.request(parse_profile("rerun", again.text, str(record)))
+    if not named:
+        usual = msgspec.structs.replace(request, tenants=None)
+        here = choose_devices(read_gpus().devices, usual, len(read_topology().online), os.environ)
+        refuse_other_devices(record, again.devices, here.devices)
     return execute(msgspec.structs.replace(request, flags=flags))

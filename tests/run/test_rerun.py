@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from milabench_ng.cli import call
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.plan import Device
 from milabench_ng.records.origin import RECORD_SCHEMA
-from milabench_ng.run.planning.rerun import profile_of
+from milabench_ng.run.planning.rerun import profile_of, refuse_other_devices
 
 STORED = Path(__file__).parents[1] / "data" / "stored" / "0.2.0" / "run.bundle.tar.gz"
 
@@ -38,6 +40,30 @@ def test_tenants_that_had_parts_of_caches_have_them_again(old: Path) -> None:
         share["requested"]["cache"] = [{"cache": 0, "mask": 31}]
     old.write_text(json.dumps(written))
     assert profile_of(old).cache_shares
+
+
+def test_a_record_of_gpus_does_not_run_silently_on_cpus(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    written = json.loads(old.read_text())
+    gpu = {"index": 0, "kind": "gpu", "uuid": "GPU-0", "name": "NVIDIA H200"}
+    written["mnb"]["devices"] = [gpu | {"index": place} for place in range(2)]
+    old.write_text(json.dumps(written))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert call(["rerun", str(old), "-o", str(tmp_path / "again")]) == 2
+    said = capfd.readouterr().err
+    assert "recorded on 2 x NVIDIA H200, and this run would use 2 CPU partitions." in said
+    assert "--tenants 2" in said
+    assert not (tmp_path / "again").exists()
+
+
+def test_devices_of_the_same_kind_are_not_refused() -> None:
+    gpus = tuple(Device(index=place, kind="gpu", name="NVIDIA H200") for place in range(2))
+    cpus = (Device(index=0, kind="cpu"),)
+    refuse_other_devices(Path("r.json"), gpus[:1], gpus)
+    refuse_other_devices(Path("r.json"), cpus, cpus)
+    with pytest.raises(InputError, match=r"recorded on 1 CPU partition, .* 2 x NVIDIA H200.* --gpus 0,1"):
+        refuse_other_devices(Path("r.json"), cpus, gpus)
 
 
 @pytest.mark.parametrize(
