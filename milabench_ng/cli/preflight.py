@@ -19,6 +19,7 @@ from milabench_ng.model.profile import Test, name_of
 from milabench_ng.model.shipped import find, shipped_profile
 from milabench_ng.model.units import counted
 from milabench_ng.node.conditions import Conditions
+from milabench_ng.node.drivers.opening import BACKENDS
 from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.origin import release
 from milabench_ng.run.execution.interruption import interruptible
@@ -220,13 +221,14 @@ def _gpus(rules: Rules, checkup: Checkup) -> Iterator[str]:
     used = {device.uuid for device in checkup.devices}
     idle = [gpu for gpu in checkup.inventory.gpus if gpu.uuid not in used]
     if rules.every_gpu and not checkup.inventory.gpus:
-        yield "no GPU found. Check the driver with nvidia-smi"
+        yield "no GPU found. Check the driver with nvidia-smi or amd-smi"
     if rules.every_gpu and idle:
         names = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in idle)
         yield f"GPU {names} would not be used. Leave out --gpus and --tenants, and unset CUDA_VISIBLE_DEVICES"
+    whole = " or ".join(dict.fromkeys(BACKENDS[device.maker].whole for device in checkup.devices))
     cut = [device.name for device in checkup.devices if device.kind == "mig"]
     if rules.whole_gpus and cut:
-        yield f"{', '.join(cut)} are MIG instances. Run nvidia-smi -mig 0, then reset the GPUs"
+        yield f"{', '.join(cut)} are parts of GPUs. {whole}"
     boards = len({gpu.board for gpu in checkup.inventory.gpus})
     if rules.gpus is not None and boards != rules.gpus:
         yield f"found {boards}. Offer a node with {rules.gpus}, or look for missing ones on the PCI bus (mnb doctor)"

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from milabench_ng.cli.doctor import gpu_section
+from milabench_ng.node.drivers.opening import built_for
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.pci_gpus import PciGpu
@@ -83,6 +84,27 @@ def test_a_gpu_that_only_the_bus_shows_is_one(node: Inventory) -> None:
 def test_gpus_of_other_makers_are_one_where_there_is_nothing_else(node: Inventory) -> None:
     (found,) = reasons(node, gpus=(), pci_gpus=(BUILT_IN,), nvidia_driver=None, gpu_notes=("NVML cannot be used",))
     assert "Intel" in found
+
+
+def test_an_amd_gpu_is_one_if_nothing_else_works(node: Inventory) -> None:
+    display = PciGpu(pci_bus_id="0000:02:00.0", vendor="AMD", device_id="1002:164e", driver="amdgpu", numa_node=None)
+    rocm = {"torch": "2.11.0+rocm7.0"}
+    assert reasons(node, pci_gpus=(SHOWN, display)) == []
+    assert reasons(node, pci_gpus=(SHOWN, display), versions={"torch": "2.11.0+cpu", "cuda": "12.6"}) == []
+    (lost,) = reasons(node, gpus=(), pci_gpus=(display,), versions=rocm, nvidia_driver=None)
+    assert "Load the kernel driver amdgpu" in lost
+    (other,) = reasons(node, gpus=(), pci_gpus=(display,), nvidia_driver=None)
+    assert "torch 2.11.0+cu126 is built for GPUs of NVIDIA" in other
+    amd = msgspec.structs.replace(GPU, vendor="AMD")
+    assert reasons(node, gpus=(amd,), versions=rocm, nvidia_driver=None, amd_driver="6.14") == []
+
+
+@pytest.mark.parametrize(
+    ("torch", "vendor"),
+    [("2.11.0", "NVIDIA"), ("2.11.0+cu130", "NVIDIA"), ("2.11.0+rocm7.0", "AMD"), ("2.11.0+cpu", None), (None, None)],
+)
+def test_torch_is_built_for_the_gpus_of_one_vendor(torch: str | None, vendor: str | None) -> None:
+    assert built_for(torch) == vendor
 
 
 def test_a_torch_that_cannot_use_the_gpus_is_one(node: Inventory) -> None:

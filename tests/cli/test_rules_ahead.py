@@ -90,7 +90,7 @@ def test_each_rule_says_what_breaks_it_and_what_to_do(checkup: Checkup, seen: Co
     assert few.startswith("R23 found 2. Offer a node with 8")
     cut = [msgspec.structs.replace(one, kind="mig", name=f"{one.name} MIG 7g.141gb") for one in checkup.devices]
     (instances,) = broken(Rules(whole_gpus=True), msgspec.structs.replace(checkup, devices=tuple(cut)), seen)
-    assert instances.startswith("R23 H200 MIG 7g.141gb, H200 MIG 7g.141gb are MIG instances. Run nvidia-smi -mig 0")
+    assert instances.startswith("R23 H200 MIG 7g.141gb, H200 MIG 7g.141gb are parts of GPUs. Run nvidia-smi -mig 0")
     (power,) = broken(rules, checkup, changed(seen, power_limit_w=500.0))
     assert power == "R25 GPU-0 has 500 W instead of its default 700 W. Run nvidia-smi -i GPU-0 -pl 700"
     busy = msgspec.convert(
@@ -131,7 +131,7 @@ def test_less_data_than_the_rules_need_breaks_r19_whoever_asked_for_it(checkup: 
 
 def test_a_node_without_gpus_breaks_r23(checkup: Checkup, seen: Conditions) -> None:
     bare = msgspec.structs.replace(checkup, inventory=msgspec.structs.replace(checkup.inventory, gpus=()), devices=())
-    assert broken(Rules(every_gpu=True), bare, seen) == ["R23 no GPU found. Check the driver with nvidia-smi"]
+    assert broken(Rules(every_gpu=True), bare, seen) == ["R23 no GPU found. Check the driver with nvidia-smi or amd-smi"]
 
 
 def test_only_suites_without_weights_break_r15(checkup: Checkup, seen: Conditions) -> None:

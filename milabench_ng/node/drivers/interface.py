@@ -116,9 +116,11 @@ class Backend(NamedTuple):
     """The variables that hide all."""
     make_nodes: Callable[[], None]
     """Makes device files before tenants need them, who may not gain the rights to do it."""
-    torch_problem: Callable[[Mapping[str, str], str | None, str | None], str | None]
-    """Why torch cannot use its GPUs: by the versions of the installed packages, of the driver, and of its runtime."""
+    torch_build: str
+    """How the local part of torch's version begins if it is built for these GPUs, as in ``2.11.0+cu130``."""
     caveat: str
     """What to say wherever its devices are shown."""
+    whole: str
+    """What to do about a GPU that is cut into parts, if it should be whole."""
     remedy: str
     """What to do about a GPU on the PCI bus that it does not show."""

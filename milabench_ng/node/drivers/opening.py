@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Self
 
@@ -73,9 +74,24 @@ class Drivers:
             driver.close()
 
 
+def built_for(torch: str | None) -> Vendor | None:
+    """The vendor of the GPUs that a version of torch can use; None if it is unknown, or built for the CPU. Pure."""
+    release, _, local = (torch or "").partition("+")
+    if release and not local:  # PyPI's wheels
+        return "NVIDIA"
+    return next((vendor for vendor, backend in BACKENDS.items() if local.startswith(backend.torch_build)), None)
+
+
 def open_drivers() -> Drivers:
-    """Open a session with each vendor's driver. Keep them: opening can take seconds."""
-    return Drivers(*(backend.open() for backend in BACKENDS.values()))
+    """Open a session with the driver of each vendor whose GPUs torch can use. Keep them: opening can take seconds.
+
+    A display of another vendor is no device that a tenant could have.
+    """
+    try:
+        vendor = built_for(metadata.version("torch"))
+    except metadata.PackageNotFoundError:
+        vendor = None
+    return Drivers(*(backend.open() for backend in BACKENDS.values() if vendor in (None, backend.vendor)))
 
 
 def read_gpus(drivers: Drivers | None = None, sysfs: Path = Path("/sys")) -> Gpus:

@@ -23,12 +23,10 @@ from milabench_ng.model.errors import InputError, IsolationError
 from milabench_ng.model.files import is_locked, nearest
 from milabench_ng.model.plan import Device, slots_of
 from milabench_ng.node.conditions import Conditions, read_conditions
-from milabench_ng.node.drivers.interface import Backend
-from milabench_ng.node.drivers.opening import BACKENDS, open_drivers
+from milabench_ng.node.drivers.opening import BACKENDS, built_for, open_drivers
 from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.node.inventory import Inventory, read_inventory
 from milabench_ng.node.kernel_mounts import OF_THE_KERNEL
-from milabench_ng.node.pci_gpus import PciGpu
 from milabench_ng.node.resctrl import Resctrl, read_resctrl
 from milabench_ng.node.storage import Storage, read_storage
 from milabench_ng.node.topology import Topology, read_topology
@@ -132,30 +130,32 @@ def examine(request: RunRequest) -> Checkup:
 
 def gpu_reasons(inventory: Inventory) -> Iterator[str]:
     """GPUs on the PCI bus that cannot be used, and a torch that cannot use the others. Pure."""
-    shown = {gpu.pci_bus_id for gpu in inventory.gpus}
-    lost = [gpu for gpu in inventory.pci_gpus if gpu.pci_bus_id not in shown]
-    for gpu in lost:
-        if (backend := _backend(gpu)) is not None:
-            yield (
-                f"GPU {gpu.pci_bus_id} ({gpu.vendor} {gpu.device_id}, kernel driver {gpu.driver or 'none'}) is on "
-                f"the PCI bus but cannot be used. {backend.remedy}"
-            )
-    if inventory.driver or any(map(_backend, lost)):
-        yield from inventory.gpu_notes
-    others = [gpu for gpu in lost if _backend(gpu) is None]
-    if others and not inventory.gpus:
+    shown, torch = {gpu.pci_bus_id for gpu in inventory.gpus}, inventory.versions.get("torch")
+    vendor = built_for(torch)
+    makers = {vendor, *(gpu.maker for gpu in inventory.gpus)} - {None} or {*BACKENDS}
+    usable = [backend for backend in BACKENDS.values() if backend.vendor in makers]
+    unshown = [gpu for gpu in inventory.pci_gpus if gpu.pci_bus_id not in shown]
+    lost = [(gpu, backend) for gpu in unshown for backend in usable if gpu.vendor == backend.vendor]
+    for gpu, backend in lost:
         yield (
-            f"{len(others)} {others[0].vendor} GPU(s) on the PCI bus: mnb supports GPUs of {' and '.join(BACKENDS)} "
-            "only, so its tenants would be CPU partitions"
+            f"GPU {gpu.pci_bus_id} ({gpu.vendor} {gpu.device_id}, kernel driver {gpu.driver or 'none'}) is on "
+            f"the PCI bus but cannot be used. {backend.remedy}"
         )
-    for vendor in dict.fromkeys(gpu.maker for gpu in inventory.gpus):
-        problem = BACKENDS[vendor].torch_problem(inventory.versions, inventory.driver, inventory.cuda_driver)
-        if problem is not None:
-            yield problem
-
-
-def _backend(gpu: PciGpu) -> Backend | None:
-    return next((backend for backend in BACKENDS.values() if backend.vendor == gpu.vendor), None)
+    if lost or inventory.driver:
+        yield from inventory.gpu_notes
+    # Next to working GPUs, a display of another vendor is not missing.
+    others = [] if inventory.gpus else [gpu for gpu in unshown if gpu.vendor not in {one.vendor for one in usable}]
+    for maker in dict.fromkeys(gpu.vendor for gpu in others):
+        of_mnb = any(backend.vendor == maker for backend in BACKENDS.values())
+        why = (
+            f"torch {torch} is built for GPUs of {vendor}"
+            if of_mnb
+            else f"mnb supports {' and '.join(BACKENDS)} GPUs only"
+        )
+        count = sum(gpu.vendor == maker for gpu in others)
+        yield f"{count} {maker} GPU(s) on the PCI bus: {why}, so its tenants would be CPU partitions"
+    if any(gpu.maker == "NVIDIA" for gpu in inventory.gpus):
+        yield from _torch_reasons(inventory)
 
 
 def data_reasons(root: Storage) -> Iterator[str]:
@@ -166,6 +166,18 @@ def data_reasons(root: Storage) -> Iterator[str]:
     if root.filesystem in OF_THE_KERNEL or not usable:
         where = "" if str(there) == root.path else f" in {there}"
         yield f"data root {root.path}: not writable{where} ({root.filesystem}). Name a folder with --dataroot"
+
+
+def _torch_reasons(inventory: Inventory) -> Iterator[str]:
+    built, supported = inventory.versions.get("cuda"), inventory.cuda_driver
+    if "torch" in inventory.versions and built is None:
+        yield f"torch {inventory.versions['torch']} is built without CUDA. Install a build with CUDA"
+    # Within one major version an older driver runs newer CUDA (minor version compatibility, CUDA 11 and later).
+    if built and supported and int(built.split(".")[0]) > int(supported.split(".")[0]):
+        yield (
+            f"torch is built for CUDA {built} and driver {inventory.nvidia_driver} supports up to {supported}. "
+            "Update the driver, or install a torch build for that CUDA version"
+        )
 
 
 def _divide(

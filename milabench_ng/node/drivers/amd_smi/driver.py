@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +98,6 @@ def _make_nodes() -> None:
     """Nothing: the kernel driver makes its device files when it is loaded."""
 
 
-def _torch_problem(versions: Mapping[str, str], driver: str | None, supported: str | None) -> str | None:  # noqa: ARG001
-    """Any ROCm fits: its kernel driver and its libraries are of one release, or of neighboring ones."""
-    torch = versions.get("torch", "")
-    if torch and "+rocm" not in torch:
-        return f"torch {torch} is built without ROCm. Install a build with ROCm"
-    return None
-
-
 AMD = Backend(
     vendor="AMD",
     library="AMD SMI",
@@ -114,7 +106,8 @@ AMD = Backend(
     visible=_visible,
     hidden={"HIP_VISIBLE_DEVICES": "-1"},  # an empty one counts as not set
     make_nodes=_make_nodes,
-    torch_problem=_torch_problem,
+    torch_build="rocm",
     caveat=" (support for AMD GPUs has not run on hardware)",
+    whole="Run amd-smi set --compute-partition SPX",
     remedy="Load the kernel driver amdgpu, or look for amdgpu in dmesg",
 )

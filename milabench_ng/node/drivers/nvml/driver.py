@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,19 +67,6 @@ def _visible(uuids: Sequence[str]) -> dict[str, str]:
     return {_VISIBLE: ",".join(uuids)}
 
 
-def _torch_problem(versions: Mapping[str, str], driver: str | None, supported: str | None) -> str | None:
-    built = versions.get("cuda")
-    if "torch" in versions and built is None:
-        return f"torch {versions['torch']} is built without CUDA. Install a build with CUDA"
-    # Within one major version an older driver runs newer CUDA (minor version compatibility, CUDA 11 and later).
-    if built and supported and int(built.split(".")[0]) > int(supported.split(".")[0]):
-        return (
-            f"torch is built for CUDA {built} and driver {driver} supports up to {supported}. "
-            "Update the driver, or install a torch build for that CUDA version"
-        )
-    return None
-
-
 NVIDIA = Backend(
     vendor="NVIDIA",
     library="NVML",
@@ -88,7 +75,8 @@ NVIDIA = Backend(
     visible=_visible,
     hidden={_VISIBLE: ""},
     make_nodes=make_device_nodes,
-    torch_problem=_torch_problem,
+    torch_build="cu",
     caveat="",
+    whole="Run nvidia-smi -mig 0, then reset the GPUs",
     remedy="Load the NVIDIA driver, create its MIG instances, or look for Xid errors in dmesg",
 )
