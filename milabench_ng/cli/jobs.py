@@ -172,6 +172,10 @@ def refuse_counts(repeat: int, sessions: int, session_gap: str | None) -> None:
     for option, count in (("--repeat", repeat), ("--sessions", sessions)):
         if not 1 <= count <= MOST_RUNS:
             raise InputError(f"{option}: expected 1 to {MOST_RUNS:,}, got {count}")
+    if repeat * sessions > MOST_RUNS:
+        raise InputError(
+            f"--repeat {repeat} --sessions {sessions}: {repeat * sessions:,} repeats in all. The limit is {MOST_RUNS:,}"
+        )
     if session_gap is not None and sessions == 1:
         raise InputError("--session-gap needs several sessions. Add --sessions 3")
 

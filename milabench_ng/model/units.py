@@ -30,6 +30,8 @@ _FACTORS = {
     "t": 1 << 40,
 }
 _DURATION = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(s|min|h)\s*")
+_NOTHING = re.compile(r"\s*(-.*|[0.]+\s*(s|min|h)?\s*)")
+"""A duration below 0, or of 0 in any unit."""
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 
 
@@ -76,8 +78,10 @@ def parse_share(text: str, what: str) -> float:
 def parse_seconds(text: str, what: str) -> float:
     """Seconds of a duration such as ``"30min"``, ``"1.5 h"`` or ``"90s"``. ``what`` names the option in the error."""
     match = _DURATION.fullmatch(text)
-    if match is None or not float(match[1]):
-        raise InputError(f"{what}: expected a duration, got {short(repr(text))}. Try 30min")
+    if _NOTHING.fullmatch(text):
+        raise InputError(f"{what}: expected a duration above 0, got {short(repr(text))}. Try 30min")
+    if match is None:
+        raise InputError(f"{what}: expected a duration with its unit (s, min or h), got {short(repr(text))}. Try 30min")
     return float(match[1]) * {"s": 1, "min": 60, "h": 3600}[match[2]]
 
 

@@ -278,7 +278,7 @@ jobs quick --repeat many | 2 | mnb: --repeat: expected a whole number, got 'many
 jobs quick --sessions 1.5 | 2 | mnb: --sessions: expected a whole number, got '1.5'. Try --sessions 5
 jobs quick --sessions 0 | 2 | mnb: --sessions: expected 1 to 10,000, got 0
 jobs quick --session-gap 6h | 2 | mnb: --session-gap needs several sessions. Add --sessions 3
-jobs quick --sessions 3 --session-gap soon | 2 | mnb: --session-gap: expected a duration, got 'soon'
+jobs quick --sessions 3 --session-gap soon | 2 | mnb: --session-gap: expected a duration with its unit (s, min or h)
 jobs quick --tenants 2.5 | 2 | mnb: --tenants: expected a whole number, got '2.5'. Try --tenants 5
 jobs quick --retry -1 | 2 | mnb: --retry: expected at least 0, got -1
 jobs quick --name vae loader | 2 | mnb: loader: unexpected word. To select several tests, write --name
@@ -311,7 +311,7 @@ jobs quick --repeat 8 --target-ci 2 | 2 | mnb: --target-ci: expected a share abo
 jobs quick --repeat 8 --target-ci -2% | 2 | mnb jobs: --target-ci: expected a value of at least 0, got -2%
 jobs quick --repeat 8 --target-ci wide | 2 | mnb: --target-ci: expected a percentage, got 'wide'. Try 2%
 jobs quick --budget 30min | 2 | mnb: --budget needs several repeats, and --repeat is the upper limit. Try --repeat 10
-jobs quick --repeat 8 --budget 30 | 2 | mnb: --budget: expected a duration, got '30'. Try 30min
+jobs quick --repeat 8 --budget 30 | 2 | mnb: --budget: expected a duration with its unit (s, min or h), got
 jobs quick --repeat 8 --target-ci 2% --order file | 2 | mnb: --target-ci cannot be combined with --order file. Leave
 jobs quick --repeat 8 --target-ci 2% --sessions 2 | 2 | mnb: --target-ci cannot be combined with --sessions 2. Leave
 jobs quick --nonce= | 2 | mnb: --nonce: must not be empty, and needs --order random
@@ -347,7 +347,7 @@ fleet plan | 2 | mnb fleet plan: --nodes is missing
 fleet plan --nodes 3 | 2 | mnb: --nodes 3 --devices 8: expected 4 to 100,000 nodes of 1 to 1,000 devices
 fleet plan --nodes 512 --slow 500% | 2 | mnb: --slow: expected a share above 0% and up to 100%, got '500%'
 fleet plan quck --nodes 512 | 2 | mnb: quck: no such file, and no shipped profile has that name
-fleet plan --nodes 512 --repeat-time soon | 2 | mnb: --repeat-time: expected a duration, got 'soon'. Try 30min
+fleet plan --nodes 512 --repeat-time soon | 2 | mnb: --repeat-time: expected a duration
 fleet status res | 2 | mnb: res: not a fleet folder: it has no fleet.json
 fleet resume res | 2 | mnb: res: not a fleet folder: it has no fleet.json
 fleet collect missing | 2 | mnb: missing: no such folder

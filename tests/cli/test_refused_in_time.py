@@ -108,6 +108,26 @@ def test_data_that_cannot_be_meant(profile: str, asked: list[str], why: str, cap
     assert why in said
 
 
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (
+            ["--repeat", "200", "--sessions", "200"],
+            "--repeat 200 --sessions 200: 40,000 repeats in all. The limit is 10,000",
+        ),
+        (["--for", "0"], "--for: expected a duration above 0, got '0'"),
+        (["--for=-5min"], "--for: expected a duration above 0, got '-5min'"),
+        (["--for", "5"], "--for: expected a duration with its unit (s, min or h), got '5'"),
+    ],
+)
+def test_numbers_that_no_run_can_have(
+    profile: str, asked: list[str], why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, said = refused(["jobs", profile, "-o", str(tmp_path / "made"), *asked], capfd)
+    assert code == 2
+    assert why in said
+
+
 def test_an_unknown_command_imports_no_other() -> None:
     code = (
         "import sys; from milabench_ng.cli import call; code = call(['doctr'])\n"
