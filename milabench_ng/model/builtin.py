@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def declared(workload: Workload) -> Declared:
     return Declared(defaults={option.name: option.default for option in workload.options}, **same)
 
 
+@functools.cache  # each folder and each stored result that is read asks for it
 def read_builtin() -> dict[str, Builtin]:
     """What the built-in workloads of this version declare, by name."""
     return msgspec.json.decode(FILE.read_bytes(), type=dict[str, Builtin])

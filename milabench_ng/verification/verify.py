@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -131,7 +132,7 @@ def gather(
         unreadable=unreadable,
         summary=summary,
         claim=make_claim(summary, scales),
-        package=package_digests(Path(milabench_ng.__file__).parent),
+        package=_own_package(),
         known_twins=read_known(),
         builtin=read_builtin(),
         version=milabench_ng.__version__,
@@ -168,17 +169,24 @@ def _shipped_sum(kind: ShippedKind, suite: str) -> str | None:
 
 def _known(summary: Summary) -> tuple[Summary, ...]:
     """The measured baselines among the shipped ones that are of one of its suites and of the same devices."""
-    paths = (find("baselines", name) for name in shipped_names("baselines"))
-    read = (decode_summary(read_content(path), str(path)) for path in paths if path is not None)
     own = same_models(summary.models.values())
     return tuple(
         one
-        for one in read
-        if one.provenance.kind == "measured"
-        and one.suite in summary.known_suites
-        and own
-        and same_models(one.models.values()) == own
+        for one in _measured_baselines()
+        if one.suite in summary.known_suites and own and same_models(one.models.values()) == own
     )
+
+
+@functools.cache  # tenders and fleets have many folders to verify
+def _measured_baselines() -> tuple[Summary, ...]:
+    paths = (find("baselines", name) for name in shipped_names("baselines"))
+    read = (decode_summary(read_content(path), str(path)) for path in paths if path is not None)
+    return tuple(one for one in read if one.provenance.kind == "measured")
+
+
+@functools.cache
+def _own_package() -> dict[str, str]:
+    return package_digests(Path(milabench_ng.__file__).parent)
 
 
 def demanded(pin: Pin | None, given: Path | None, kind: ShippedKind) -> str | None:

@@ -8,6 +8,7 @@ python tests/report/make_records.py FOLDER [--records 2000] [--slices 120]
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import random
@@ -499,6 +500,12 @@ def _which(made: dict[str, Any]) -> dict[str, str]:
     return {"label": made["label"], "job_id": f"{made['launch']['run']}.{made['launch']['devices'][-1]}"}
 
 
+@functools.cache
+def own_package() -> dict[str, str]:
+    """The digests of the package that is tested, which takes a tenth of a second."""
+    return package_digests(WORKLOADS.parents[1])
+
+
 def proofs(edge: Edge, sets: Iterable[str] = ("mnist", "imagenet")) -> tuple[ledger.CodeSeen | ledger.DataSeen, ...]:
     """What a session reads of code and data."""
     wheels = {
@@ -506,7 +513,7 @@ def proofs(edge: Edge, sets: Iterable[str] = ("mnist", "imagenet")) -> tuple[led
         for name, version in (("torch", "2.15.0"), ("torchvision", "0.30.0"), ("numpy", "2.5.2"))
     }
     code = CodeProof(
-        package=package_digests(WORKLOADS.parents[1]),
+        package=own_package(),
         elsewhere=(),
         wheels=wheels if edge == "after" else {},
         base="/usr",
