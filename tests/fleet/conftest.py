@@ -15,6 +15,12 @@ sys.path.append(str(Path(__file__).parents[1] / "report"))
 Say = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each node: all of them share the CPUs of this machine."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
 @pytest.fixture
 def say(capsys: pytest.CaptureFixture[str]) -> Say:
     """Call ``mnb``: exit code, output, error output."""
