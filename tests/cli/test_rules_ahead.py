@@ -131,7 +131,9 @@ def test_less_data_than_the_rules_need_breaks_r19_whoever_asked_for_it(checkup: 
 
 def test_a_node_without_gpus_breaks_r23(checkup: Checkup, seen: Conditions) -> None:
     bare = msgspec.structs.replace(checkup, inventory=msgspec.structs.replace(checkup.inventory, gpus=()), devices=())
-    assert broken(Rules(every_gpu=True), bare, seen) == ["R23 no GPU found. Check the driver with nvidia-smi or amd-smi"]
+    assert broken(Rules(every_gpu=True), bare, seen) == [
+        "R23 no GPU found. Check the driver with nvidia-smi or amd-smi"
+    ]
 
 
 def test_only_suites_without_weights_break_r15(checkup: Checkup, seen: Conditions) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Device, Vendor
 from milabench_ng.node.drivers.visibility import asked_for, device_files, hidden, visible
 from milabench_ng.node.gpus import Gpu
@@ -66,8 +67,8 @@ def test_a_tenant_has_the_device_files_of_its_gpus_and_no_other() -> None:
         ({}, (), ("CUDA_VISIBLE_DEVICES", None)),
         ({"CUDA_VISIBLE_DEVICES": "1"}, ("NVIDIA",), ("CUDA_VISIBLE_DEVICES", "1")),
         ({"ROCR_VISIBLE_DEVICES": "1"}, ("NVIDIA",), ("CUDA_VISIBLE_DEVICES", None)),
-        ({"HIP_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "0"}, ("AMD",), ("HIP_VISIBLE_DEVICES", "1")),
-        ({"HIP_VISIBLE_DEVICES": "0", "ROCR_VISIBLE_DEVICES": "2"}, ("AMD",), ("ROCR_VISIBLE_DEVICES", "2")),
+        ({"HIP_VISIBLE_DEVICES": "1"}, ("AMD",), ("HIP_VISIBLE_DEVICES", "1")),
+        ({"HIP_VISIBLE_DEVICES": "2", "ROCR_VISIBLE_DEVICES": "2"}, ("AMD",), ("ROCR_VISIBLE_DEVICES", "2")),
         ({"CUDA_VISIBLE_DEVICES": "0"}, ("AMD",), ("CUDA_VISIBLE_DEVICES", "0")),
     ],
 )
@@ -75,3 +76,8 @@ def test_the_caller_chooses_by_the_variables_of_the_vendor(
     environ: dict[str, str], vendors: tuple[Vendor, ...], expected: tuple[str, str | None]
 ) -> None:
     assert asked_for(environ, [gpu(0, vendor) for vendor in vendors]) == expected
+
+
+def test_variables_that_disagree_are_refused() -> None:
+    with pytest.raises(InputError, match="ROCR_VISIBLE_DEVICES=0,1 and HIP_VISIBLE_DEVICES=1 choose different GPUs"):
+        asked_for({"HIP_VISIBLE_DEVICES": "1", "ROCR_VISIBLE_DEVICES": "0,1"}, GPUS)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Device, Vendor
 from milabench_ng.node.drivers.opening import BACKENDS
 from milabench_ng.node.gpus import Gpu
@@ -44,7 +45,14 @@ def hidden(devices: Sequence[Device]) -> dict[str, str]:
 
 
 def asked_for(environ: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[str, str | None]:
-    """The variable by which the caller chose among the node's GPUs, and its value; None if there is none."""
+    """The variable by which the caller chose among the node's GPUs, and its value; None if there is none.
+
+    Raises InputError if another one says something else: of AMD's two, the second counts within the first.
+    """
     vendors: dict[Vendor, None] = dict.fromkeys(gpu.maker for gpu in gpus) or {"NVIDIA": None}
     variables = [name for vendor in vendors for name in BACKENDS[vendor].variables]
-    return next(((name, environ[name]) for name in variables if name in environ), (variables[0], None))
+    given = [(name, environ[name]) for name in variables if name in environ]
+    if len({value for _, value in given}) > 1:
+        said = " and ".join(f"{name}={value}" for name, value in given)
+        raise InputError(f"{said} choose different GPUs. Unset all but one, or name GPUs with --gpus")
+    return given[0] if given else (variables[0], None)

@@ -34,8 +34,8 @@ def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int, environ:
     tenants = request.tenants
     if tenants is not None and tenants < 1:
         raise InputError(f"--tenants: expected at least 1, got {tenants}")
-    variable, visible = asked_for(environ, gpus)
-    named, by = (request.gpus, "--gpus") if request.gpus else (_first_names(visible), variable)
+    by, visible = ("--gpus", None) if request.gpus else asked_for(environ, gpus)
+    named = request.gpus or _first_names(visible)
     if named and not gpus:
         names = ",".join(named)
         raise InputError(
@@ -44,7 +44,7 @@ def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int, environ:
     if not gpus:
         return Chosen(_partitions(tenants, cpus))
     if not named and visible is not None:
-        return Chosen(_partitions(tenants, cpus), (_hidden(gpus, variable, visible),))
+        return Chosen(_partitions(tenants, cpus), (_hidden(gpus, by, visible),))
     return Chosen(_first(select(gpus, named, by), tenants))
 
 
