@@ -176,3 +176,12 @@ def test_the_reports_of_a_moment_share_writes_that_a_pipe_always_takes_whole() -
     assert [decode_report(line) for _, lines in shared for line in lines] == reports
     assert [time_s for time_s, _ in shared] == [decode_report(lines[0]).time_s for _, lines in shared]
     assert list(portions([])) == []
+
+
+def test_what_a_library_prints_is_not_among_the_reports() -> None:
+    source = (
+        "import os; from milabench_ng.telemetry.sampler import own_stdout; reports = own_stdout();"
+        "os.write(1, b'noise'); print('more', flush=True); os.write(reports, b'a report')"
+    )
+    said = subprocess.run([sys.executable, "-c", source], capture_output=True, check=True)
+    assert (said.stdout, said.stderr) == (b"a report", b"noisemore\n")
