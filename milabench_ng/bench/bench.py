@@ -276,6 +276,7 @@ class Bench:
             max_count=self._options.max_count,
             rule=self._rule,
             take_notes=self.notes.take,
+            take_latencies=self.notes.take_latencies,
         )
         endless = feeding.repeat(batches)
         try:

@@ -61,6 +61,7 @@ class Definition:
     legacy_2020: tuple[Legacy2020, ...]
     derived: tuple[Derived, ...]
     notes: tuple[str, ...]
+    item_latencies: tuple[str, ...]
     stores: bool
     pace_only: tuple[str, ...] = ()
     formerly: dict[str, Scalar] = field(default_factory=dict)
@@ -168,6 +169,7 @@ def workload(
     legacy_2020: tuple[Legacy2020, ...] = (),
     derived: tuple[Derived, ...] = (),
     notes: tuple[str, ...] = (),
+    item_latencies: tuple[str, ...] = (),
     stores: bool = False,
     pace_only: tuple[str, ...] = (),
     formerly: Mapping[str, Scalar] = MappingProxyType({}),
@@ -181,21 +183,21 @@ def workload(
 
     ``unit``: what one item is. ``data``: the dataset that it reads, or which one by the value of an option.
     ``distributed``: it runs as one rank per device; ``"if several"``: over one device it runs as other workloads do,
-    without a process group. ``bound``: what sets its pace. ``cpu_only``: its device is the CPU
-    even if the tenant has a GPU. ``requires``: modules that it imports at run time and that may not be installed;
-    ``extra``: the extra of its package that installs them. ``ram_gib``: RAM that a tenant needs, without page cache.
-    ``auto_batch``: ``--batch-size auto`` may find its option ``batch_size``, with which its memory grows.
-    ``classic_factor``: items of the 2020 tool per true item. ``legacy_2020``: how 2020 profiles name it. ``derived``:
-    its rate in other units, shown beside it. ``notes``: names of what it notes of its steps (`Bench.notes`), for their
-    formulas. ``stores``: it writes files, below the data root (`Bench.storage`). ``pace_only``: those of its options
-    that change only how fast batches are made, not what is computed for an item. ``formerly``: what versions did that
-    had no such option, by option: their records are compared as if they said so. ``most_items``: the most items of a
-    step, as a formula over its own options and ``devices``, the number that a launch runs over; by default its option
-    ``batch_size``, if it has one. ``trains``: it calls `Bench.step` in each step; by default if it has an option
-    ``learning_rate``. ``own_types``: its model has types that its precision mode does not make, or neither a linear nor
-    a convolution layer. ``first_loss``: the loss of step 1, where theory says it. ``fits``: a function of some of the
-    options, by name, and of ``devices``, that raises InputError where they do not go together; it is asked before a run
-    begins.
+    without a process group. ``bound``: what sets its pace. ``cpu_only``: its device is the CPU even if the tenant has a
+    GPU. ``requires``: modules that it imports at run time and that may not be installed; ``extra``: the extra of its
+    package that installs them. ``ram_gib``: RAM that a tenant needs, without page cache. ``auto_batch``: ``--batch-size
+    auto`` may find its option ``batch_size``, with which its memory grows. ``classic_factor``: items of the 2020 tool
+    per true item. ``legacy_2020``: how 2020 profiles name it. ``derived``: its rate in other units, shown beside it.
+    ``notes``: names of what it notes of its steps (`Bench.notes`), for their formulas. ``item_latencies``: what of its
+    items it times (`Notes.latency`), such as ``TTFT``. ``stores``: it writes files, below the data root
+    (`Bench.storage`). ``pace_only``: those of its options that change only how fast batches are made, not what is
+    computed for an item. ``formerly``: what versions did that had no such option, by option: their records are compared
+    as if they said so. ``most_items``: the most items of a step, as a formula over its own options and ``devices``, the
+    number that a launch runs over; by default its option ``batch_size``, if it has one. ``trains``: it calls
+    `Bench.step` in each step; by default if it has an option ``learning_rate``. ``own_types``: its model has types that
+    its precision mode does not make, or neither a linear nor a convolution layer. ``first_loss``: the loss of step 1,
+    where theory says it. ``fits``: a function of some of the options, by name, and of ``devices``, that raises
+    InputError where they do not go together; it is asked before a run begins.
 
     Raises InputError for formulas over what is no option, and if ``fits`` or ``pace_only`` name what is none.
     """
@@ -244,6 +246,11 @@ def _check_derived(definition: Definition) -> None:
         if absent:
             raise InputError(
                 f"{where}: derived unit {each.unit!r} is for {absent[0]!r}, which is no option. Correct its name"
+            )
+        if each.curve_over is not UNSET and each.curve_over not in numeric:
+            raise InputError(
+                f"{where}: derived unit {each.unit!r} is a curve over {each.curve_over!r}, which is no numeric option. "
+                "Correct its name"
             )
 
 

@@ -6,12 +6,13 @@ synchronisation closes it, and the next one begins at that moment, so that no ti
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from milabench_ng.bench.channel import Channel
 from milabench_ng.model.events import Full, Slice
 from milabench_ng.model.stats import mean
-from milabench_ng.records.latency import histogram
+from milabench_ng.records.latency import MOST, histogram
 from milabench_ng.records.window import SliceRow, WindowRule, is_full, settled_after
 
 
@@ -30,10 +31,12 @@ class Meter:
         max_count: int,
         rule: WindowRule,
         take_notes: Callable[[], dict[str, float]] = dict,
+        take_latencies: Callable[[], dict[str, Counter[float]]] = dict,
     ) -> None:
         """``clock`` in seconds; ``on_slice`` is called after each slice, while the device is idle.
 
-        ``take_notes``: sums of what was noted since the last call, by name.
+        ``take_notes``: sums of what was noted since the last call, by name. ``take_latencies``: the same of the
+        latencies of items.
         """
         self.channel = channel
         self.rank = rank
@@ -44,6 +47,7 @@ class Meter:
         self.max_count = max_count
         self.rule = rule
         self.take_notes = take_notes
+        self.take_latencies = take_latencies
         self.count = 0
         self.steps = 0
         self._full = False
@@ -55,6 +59,7 @@ class Meter:
     def start(self) -> None:
         """Begin the first slice."""
         self.take_notes()  # those of warming up
+        self.take_latencies()
         self._slice_start = self.clock()
         self._settled_s = self._slice_start + self.rule.settle_s
         self._reset()
@@ -82,6 +87,8 @@ class Meter:
     def _close(self) -> None:
         self.synchronize()
         end = self.clock()
+        of_items = self.take_latencies()
+        most = MOST // (1 + len(of_items))
         event = Slice(
             rank=self.rank,
             start_s=self._slice_start,
@@ -90,8 +97,9 @@ class Meter:
             steps=self._slice_steps,
             wait_s=self._slice_wait,
             backlog=round(mean(self._slice_backlogs)) if self._slice_backlogs else None,
-            latency=histogram(self._slice_latencies),
+            latency=histogram(self._slice_latencies, most),
             notes=self.take_notes(),
+            item_latency={name: histogram(seconds, most) for name, seconds in of_items.items()},
         )
         self.channel.send(event)
         first = self.steps == self._slice_steps

@@ -1,9 +1,9 @@
-"""What a workload notes of its steps, such as the seconds of their parts: sums by name, from slice to slice."""
+"""What a workload notes of its steps, from slice to slice: sums, such as the seconds of their parts, and latencies."""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,12 +18,17 @@ class Notes:
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
         self._sums: defaultdict[str, float] = defaultdict(float)
+        self._latencies: defaultdict[str, Counter[float]] = defaultdict(Counter)
         self._spans: list[tuple[str, Mark, Mark]] = []
         """Work on the GPU that may not be done, between two marks on its stream."""
 
     def add(self, name: str, value: float) -> None:
         """Add ``value`` to the sum of ``name``."""
         self._sums[name] += value
+
+    def latency(self, name: str, seconds: float, count: int = 1) -> None:
+        """Note that ``count`` items took so many ``seconds``: ``name`` says what of them, as the workload declares."""
+        self._latencies[name][seconds] += count
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -47,4 +52,10 @@ class Notes:
         taken = dict(self._sums)
         self._spans.clear()
         self._sums.clear()
+        return taken
+
+    def take_latencies(self) -> dict[str, Counter[float]]:
+        """The latencies since the last call, by name: how many there were of so many seconds."""
+        taken = dict(self._latencies)
+        self._latencies.clear()
         return taken

@@ -147,6 +147,8 @@ class Derived(msgspec.Struct, frozen=True):
     """
     only: dict[str, Scalar] | msgspec.UnsetType = msgspec.UNSET
     """The options' values with which it is a unit of the test; omitted if it always is."""
+    curve_over: str | msgspec.UnsetType = msgspec.UNSET
+    """The option whose values make a curve of tests that differ in nothing else: the rate against this unit."""
 
     def fits(self, options: Mapping[str, Scalar | None]) -> bool:
         """Whether it is a unit of a test with ``options``."""
@@ -197,7 +199,9 @@ class Declarations(msgspec.Struct, frozen=True, kw_only=True):
     derived: tuple[Derived, ...] = ()
     """Its rate in other units."""
     notes: tuple[str, ...] = ()
-    """What it notes of its steps, by name: seconds (``..._s``), or shares from 0 to 1."""
+    """What it notes of its steps, by name: seconds (``..._s``), shares from 0 to 1, or amounts."""
+    item_latencies: tuple[str, ...] = ()
+    """What of its items it times, by name, such as ``TTFT``: each item has at most one latency of a name."""
     stores: bool = False
     """Writes files below the data root."""
     pace_only: tuple[str, ...] = ()

@@ -90,6 +90,8 @@ class Slice(Event, frozen=True, kw_only=True):
     """Latencies of its batches as ``(bucket, count)``, in at most 256 buckets; empty except for inference."""
     notes: dict[str, Amount] = {}
     """Sums over its steps of what the workload noted, by name."""
+    item_latency: dict[str, Latencies] = {}
+    """Latencies of its items, by what of them the workload timed."""
 
 
 class Loss(Event, frozen=True, kw_only=True):

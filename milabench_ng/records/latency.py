@@ -2,6 +2,7 @@
 
 Histograms of slices, ranks and launches add up, and a quantile of the sum is off by at most 1 %. The exception is a
 slice with latencies in more than `MOST` buckets: they are joined, and its latencies count as longer than they were.
+Several histograms of a slice share these buckets.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SHORTEST_S = 1e-6
 LAST = LAST_BUCKET
 """The last bucket also holds what is longer than its lower bound, 1.1e6 s."""
 MOST = 256
-"""Most buckets of one slice, so that its event fits into one line of the protocol."""
+"""Most buckets of all histograms of one slice, so that its event fits into one line of the protocol."""
 
 
 def bucket_of(seconds: float) -> int:
@@ -34,11 +35,13 @@ def middle_s(bucket: int) -> float:
     return SHORTEST_S * math.pow(WIDTH, bucket + 0.5)
 
 
-def histogram(seconds: Iterable[float]) -> Latencies:
-    """The latencies of one slice. More than ``MOST`` buckets are joined, and take the place of the longest."""
-    counts = Counter(bucket_of(each) for each in seconds)
+def histogram(seconds: Iterable[float], most: int = MOST) -> Latencies:
+    """The latencies of one slice, also as a counter. More than ``most`` buckets are joined as the longest of each."""
+    counts: Counter[int] = Counter()
+    for each, count in Counter(seconds).items():
+        counts[bucket_of(each)] += count
     step = 1
-    while len(counts) > MOST:
+    while len(counts) > most:
         step *= 2
         wider: Counter[int] = Counter()
         for bucket, count in counts.items():

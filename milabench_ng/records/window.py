@@ -64,7 +64,7 @@ MEASURED_BY = WindowRule(edges="shared")
 
 
 class SliceRow(msgspec.Struct, frozen=True, array_like=True):
-    """One slice in a record: ``[start_s, length_s, count, steps, wait_s, backlog, latency, notes]``."""
+    """One slice in a record: ``[start_s, length_s, count, steps, wait_s, backlog, latency, notes, item_latency]``."""
 
     start_s: Moment
     length_s: Length
@@ -77,6 +77,8 @@ class SliceRow(msgspec.Struct, frozen=True, array_like=True):
     """Latencies of its batches; empty except for inference."""
     notes: dict[str, Amount] = {}
     """Sums over its steps of what the workload noted, by name."""
+    item_latency: dict[str, Latencies] = {}
+    """Latencies of its items, by what of them the workload timed; absent in rows of earlier versions."""
 
     @classmethod
     def of(cls, event: Slice) -> SliceRow:
@@ -90,6 +92,7 @@ class SliceRow(msgspec.Struct, frozen=True, array_like=True):
             event.backlog,
             event.latency,
             event.notes,
+            event.item_latency,
         )
 
     @property
@@ -259,6 +262,13 @@ def _parts(rows: Sequence[SliceRow], window: Window) -> list[tuple[float, SliceR
 def latencies(rows: Sequence[SliceRow], window: Window) -> Latencies:
     """The latencies of the batches in the slices wholly inside ``window``."""
     return merged(row.latency for row in rows if window.holds(row))
+
+
+def item_latencies(ranks: Sequence[Sequence[SliceRow]], window: Window) -> dict[str, Latencies]:
+    """The latencies of items in the slices wholly inside ``window``, of all ranks, by what was timed."""
+    inside = [row.item_latency for rows in ranks for row in rows if window.holds(row)]
+    names = dict.fromkeys(name for timed in inside for name in timed)
+    return {name: merged(timed.get(name, ()) for timed in inside) for name in names}
 
 
 def notes_per_step(ranks: Sequence[Sequence[SliceRow]], window: Window) -> dict[str, float]:

@@ -11,6 +11,7 @@ from milabench_ng.analysis.scoring.energy_cost import EnergyCost
 from milabench_ng.analysis.scoring.failure_rate import FailureRate
 from milabench_ng.analysis.scoring.lost_cells import LostCell
 from milabench_ng.analysis.scoring.neighbours import FenceGain, Slowdown
+from milabench_ng.analysis.scoring.rate_curves import RateCurve
 from milabench_ng.analysis.scoring.reference import CLASSIC_UNIT
 from milabench_ng.analysis.scoring.scaling import ScalingCurve
 from milabench_ng.analysis.scoring.score import Score
@@ -71,6 +72,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     show_gpus: bool = False
     """Whether the per-device matrices were requested."""
     scaling: tuple[ScalingCurve, ...] = ()
+    rate_curves: tuple[RateCurve, ...] = ()
+    """Of tests that differ in one option."""
     price: Price | None
     energy_costs: tuple[EnergyCost, ...] = ()
     """What the work of the score draws, by boundary; empty if that is not known, and for several suites."""

@@ -19,6 +19,7 @@ from milabench_ng.analysis.scoring.failure_rate import failure_rate
 from milabench_ng.analysis.scoring.lost_cells import lost_cells
 from milabench_ng.analysis.scoring.neighbours import Slowdown, fence_gains, slowdowns
 from milabench_ng.analysis.scoring.other_machine import day_variance
+from milabench_ng.analysis.scoring.rate_curves import rate_curves
 from milabench_ng.analysis.scoring.scale import Scale, load_scales
 from milabench_ng.analysis.scoring.scaling import scaling_curves
 from milabench_ng.analysis.scoring.score import score
@@ -211,6 +212,7 @@ def build_report(
         gpus=side_by_side(summary),
         show_gpus=options.per_gpu,
         scaling=scaling_curves(scored, summary.tests),
+        rate_curves=rate_curves(scored, summary.tests, peaks),
         price=None
         if options.price is None
         else cost(options.price, options.price_per, own, summary.distinct_devices, comparisons),

@@ -229,6 +229,13 @@ def test_a_bad_formula_is_refused_when_the_workload_is_declared(derived: list[tu
     assert told in str(caught.value)
 
 
+def test_a_curve_is_over_a_numeric_option() -> None:
+    good = workload(unit="images", derived=(Derived("x", "rate / width", curve_over="width"),))(pictures)
+    assert good.describe("pictures", "").derived[0].curve_over == "width"
+    with pytest.raises(InputError, match="'x' is a curve over 'kind', which is no numeric option"):
+        workload(unit="images", derived=(Derived("x", "rate / width", curve_over="kind"),))(pictures)
+
+
 def test_the_first_loss_is_over_the_workloads_own_options() -> None:
     declared = workload(unit="images", first_loss=FirstLoss("log(width) * scale"))(pictures)
     found = declared.describe("pictures", "").first_loss

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from recording import Recording
 
 from milabench_ng.bench.meter import Meter
 from milabench_ng.model.events import Full, Slice
+from milabench_ng.records.latency import MOST, batches
 from milabench_ng.records.window import (
     MIN_STEPS,
     SliceRow,
@@ -71,6 +73,20 @@ def test_latencies_are_those_of_the_slice_and_training_has_none() -> None:
             bed.meter.note_latency(seconds)
         bed.step(0.5)
     assert [event.latency for event in bed.channel.all(Slice)] == [((348, 2),), (), ((348, 1),)]
+
+
+def test_latencies_of_items_are_those_of_the_slice_and_share_its_buckets() -> None:
+    """Two histograms of items and that of batches have a third of the buckets each."""
+    bed, many = Bed(), Counter(1e-3 * 1.03**power for power in range(200))
+    taken = iter(({"TTFT": Counter({0.001: 3})}, {}, {"TTFT": many, "TPOT": Counter([0.001])}))
+    bed.meter.take_latencies = lambda: next(taken)
+    for _ in range(3):
+        bed.step(0.5)
+    first, second, third = (event.item_latency for event in bed.channel.all(Slice))
+    assert (first, second) == ({"TTFT": ((348, 3),)}, {})
+    assert third["TPOT"] == ((348, 1),)
+    assert len(third["TTFT"]) <= MOST // 3
+    assert batches(third["TTFT"]) == 200
 
 
 def test_a_long_iteration_makes_one_long_slice() -> None:

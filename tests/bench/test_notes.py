@@ -35,6 +35,16 @@ def test_a_time_is_that_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
     assert notes.take() == {}
 
 
+def test_each_slice_has_the_latencies_of_its_items_without_those_of_warming_up() -> None:
+    channel = Recording(last=2)
+    bench = bench_on(channel)
+    bench.notes.latency("TTFT", 5.0)
+    for _ in bench.measure(repeat([torch.zeros(3)])):
+        bench.notes.latency("TTFT", 0.001)
+        bench.notes.latency("TPOT", 0.01, 2)
+    assert [event.item_latency for event in channel.all(Slice)] == 2 * [{"TTFT": ((348, 1),), "TPOT": ((465, 2),)}]
+
+
 def test_the_mean_is_per_step_over_the_slices_inside_the_window_and_all_ranks() -> None:
     ranks = [
         [row(0.0, 2, 100.0), row(1.0, 2, 6.0), row(2.0, 1, 3.0), row(2.5, 1, 100.0)],

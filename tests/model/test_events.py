@@ -61,6 +61,7 @@ def test_an_event_is_one_line_that_says_what_it_is() -> None:
         "backlog": None,
         "latency": [],
         "notes": {},
+        "item_latency": {},
     }
     assert encode(EVENTS[5]).count(b"\n") == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from select import PIPE_BUF
 
 import msgspec
@@ -21,7 +22,7 @@ from milabench_ng.records.latency import (
     middle_s,
     quantile_s,
 )
-from milabench_ng.records.window import SliceRow, Window, latencies
+from milabench_ng.records.window import SliceRow, Window, item_latencies, latencies
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,7 @@ def test_a_histogram_counts_and_sums() -> None:
     assert merged([one, (), histogram([1e-2, 1.0])]) == ((348, 3), (465, 2), (697, 1))
     assert batches(one) == 4
     assert histogram([]) == merged([]) == ()
+    assert histogram(Counter({1e-3: 3, 1e-2: 2})) == ((348, 3), (465, 2))
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,14 @@ def test_the_longest_event_of_a_slice_fits_into_one_line() -> None:
         latency=tuple((bucket, 999_999) for bucket in range(LAST - MOST + 1, LAST + 1)),
     )
     assert len(encode(event)) < PIPE_BUF == 4096
+    third = event.latency[: MOST // 3]
+    shared = msgspec.structs.replace(
+        event,
+        latency=third,
+        item_latency={"TTFT": third, "TPOT": third},
+        notes=dict.fromkeys(("said", "in_time", "fed", "attended", "seen", "passes"), 123456789.0),
+    )
+    assert len(encode(shared)) < PIPE_BUF
 
 
 def test_rows_of_before_have_no_latency() -> None:
@@ -117,6 +127,19 @@ def test_rows_of_before_have_no_latency() -> None:
 def test_an_impossible_histogram_is_refused(latency: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert([1.0, 0.5, 3, 1, 0.0, None, latency], SliceRow)
+
+
+def test_rows_of_before_have_no_latencies_of_items() -> None:
+    assert msgspec.json.decode(b"[1.0,0.5,3,1,0.0,7,[[348,1]],{}]", type=SliceRow).item_latency == {}
+    row = SliceRow(1.0, 0.5, 3, 1, 0.0, None, (), {}, {"TTFT": ((348, 1),)})
+    assert msgspec.json.decode(msgspec.json.encode(row), type=SliceRow) == row
+
+
+def test_latencies_of_items_are_those_of_the_window_and_of_all_ranks() -> None:
+    rows = [SliceRow(at, 1.0, 1, 1, 0.0, None, (), {}, {"TTFT": ((at, 1),)}) for at in (0, 1, 2, 3)]
+    other = [SliceRow(1.0, 1.0, 1, 1, 0.0, None, (), {}, {"TTFT": ((1, 4),), "TPOT": ((9, 2),)})]
+    found = item_latencies([rows, other], Window(start_s=1.0, end_s=3.0))
+    assert found == {"TTFT": ((1, 5), (2, 1)), "TPOT": ((9, 2),)}
 
 
 def test_only_slices_of_the_window_count() -> None:

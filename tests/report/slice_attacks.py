@@ -212,6 +212,12 @@ def without_a_latency(content: dict[str, Any]) -> None:
         row[5:] = [row[5] if len(row) > 5 else None, [[348, row[3] - 1]]]
 
 
+def more_first_tokens(content: dict[str, Any]) -> None:
+    """More latencies of items than there are items."""
+    for row in (row for rank in content["mnb"]["ranks"] for row in rank["slices"]):
+        row[5:] = [row[5] if len(row) > 5 else None, [], {}, {"TTFT": [[348, row[2] + 1]]}]
+
+
 def more_steps(content: dict[str, Any], by: float) -> None:
     """Every count and every step, and all that counts them."""
     for rank in content["mnb"]["ranks"]:
@@ -279,6 +285,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "counts of one launch": ("unlike-steps", record(more_in_one), "items a step, others of the same batches have"),
     "steps that the loss scale did not see": ("R37", record(skipping), "steps, its loss scale saw 200"),
     "steps without a latency": ("R37", record(without_a_latency), "steps and the latencies of 96 batches"),
+    "more first tokens than tokens": ("R4", record(more_first_tokens), "latencies (TTFT) of"),
     "power without energy": ("gpu-counters", record(free_energy), "used 1 J in"),
     "more slices than fit into its time": (
         "R12",

@@ -46,7 +46,7 @@ def test_every_field_is_there() -> None:
 
 def test_records_of_one_slot_per_device_are_written_as_they_were_before_there_were_slots() -> None:
     """Key by key as 0.2.0 wrote them, in the same order; 0.3.0 adds derived units, the layers' type, each
-    slice's latencies and notes, and the clock."""
+    slice's latencies, notes and latencies of items, and the clock."""
     with opened(RECORD.parent / "stored" / "0.2.0" / "run.bundle.tar.gz") as there:
         contents = [path.read_bytes() for path in there.place.glob("quick.*.json")]
     assert len(contents) == 8
@@ -59,7 +59,7 @@ def test_records_of_one_slot_per_device_are_written_as_they_were_before_there_we
         assert all(one["host"].pop("clock_source") is None for one in settings)
         rows = [row for rank in again["mnb"]["ranks"] for row in rank["slices"]]
         assert rows
-        assert all((row.pop(), row.pop()) == ({}, []) for row in rows)
+        assert all((row.pop(), row.pop(), row.pop()) == ({}, {}, []) for row in rows)
         ordered = json.loads(json.dumps(again), object_pairs_hook=list)
         assert ordered == json.loads(content, object_pairs_hook=list)
 
@@ -72,7 +72,18 @@ def test_every_field_of_the_row_is_filled(folder: Path) -> None:
     assert empty(row, TestSummary.__struct_fields__) == {
         *without_failures,
         *without_a_plan,
-        *("ranks", "origin", "estimate", "departures", "latency", "sessions", "gpu_load", "bottleneck", "read_limits"),
+        *(
+            "ranks",
+            "origin",
+            "estimate",
+            "departures",
+            "latency",
+            "item_latency",
+            "sessions",
+            "gpu_load",
+            "bottleneck",
+            "read_limits",
+        ),
         *("company", "company_units", "pressing", "notes", "kernels"),
         *("verified", "answers", "power_fraction", "drift"),  # of stress
         *("power_w", "power_basis", "power_launches", "energy"),  # made before `sampled`

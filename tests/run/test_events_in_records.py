@@ -45,6 +45,7 @@ EVENTS: dict[str, dict[str, Any]] = {
         "backlog": 3,
         "latency": [[5, 7]],
         "notes": {"forward_s": 0.1},
+        "item_latency": {"TTFT": [[5, 3]]},
     },
     "Loss": {"step": 1, "value": 0.5},
     "GradientNorm": {"step": 1, "value": 0.5},

@@ -30,6 +30,7 @@ from milabench_ng.records.window import (
     SliceRow,
     Window,
     WindowRule,
+    item_latencies,
     items_per_step,
     latencies,
     notes_per_step,
@@ -79,6 +80,8 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     wait_share: float | None = None
     latencies: Latencies = ()
     """Of the batches in the window, all ranks together; empty except for inference."""
+    item_latencies: dict[str, Latencies] = {}
+    """Of the items in the window, all ranks together, by what of them its workload times."""
     notes: dict[str, float] = {}
     """What its workload noted in the window: means per step, by name."""
     gpu_load: float | None = None
@@ -157,6 +160,7 @@ def _ours(read: ReadRecord) -> LaunchResult:
         samples=(measured.perf,),
         wait_share=measured.wait_share,
         latencies=measured.latencies,
+        item_latencies=measured.item_latencies,
         notes=measured.notes,
         gpu_load=load,
         bottleneck=_bottleneck(record, load, measured.wait_share),
@@ -187,6 +191,7 @@ class _Measured(msgspec.Struct, frozen=True):
     steps: tuple[int, int] = (0, 0)
     items_per_step: float | None = None
     latencies: Latencies = ()
+    item_latencies: dict[str, Latencies] = {}
     notes: dict[str, float] = {}
     rank_rates: tuple[float, ...] = ()
     shapes: tuple[Shape, ...] = ()
@@ -213,6 +218,7 @@ def _measured(mnb: Mnb) -> _Measured:
         steps=_steps(slices[0], window),
         items_per_step=items_per_step(slices),
         latencies=merged(latencies(rows, window) for rows in slices),
+        item_latencies=item_latencies(slices, window),
         notes=notes_per_step(slices, window),
         rank_rates=rates,
         shapes=tuple(shapes),

@@ -336,6 +336,7 @@ def _test(
         read_limits=distinct(map(_read_limit, ours)),
         wait_share=mean(waits) if waits else None,
         latency=Latency.of(latency.merged(result.latencies for result in good)),
+        item_latency=_item_latency(good),
         notes=_notes(good),
         verified=totals(rank.verified for mnb in ours for rank in mnb.ranks if rank.verified),
         power_fraction=power_fraction(one.mnb for one in good if one.mnb is not None),
@@ -435,6 +436,13 @@ def _notes(launches: Sequence[LaunchResult]) -> dict[str, float]:
     names = dict.fromkeys(name for launch in launches for name in launch.notes)
     noted = {name: [launch.notes[name] for launch in launches if name in launch.notes] for name in names}
     return {name: mean(values) for name, values in noted.items()}
+
+
+def _item_latency(launches: Sequence[LaunchResult]) -> dict[str, Latency]:
+    """What of its items took how long, over all launches."""
+    names = dict.fromkeys(name for launch in launches for name in launch.item_latencies)
+    timed = {name: latency.merged(launch.item_latencies.get(name, ()) for launch in launches) for name in names}
+    return {name: found for name, each in timed.items() if (found := Latency.of(each))}
 
 
 def _width(results: Sequence[LaunchResult], absent: Sequence[Launch]) -> int:

@@ -116,10 +116,10 @@ class EstimatedRate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """How long batches of inference take, from the call to their outputs on the host."""
+    """How long batches of inference take, from the call to their outputs on the host, or what of items is timed."""
 
     batches: Tally
-    """In the windows of all launches."""
+    """How many, or how many items, in the windows of all launches."""
     p50_ms: Amount
     p99_ms: Amount
 
@@ -266,6 +266,8 @@ class TestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the window's time spent waiting for data, 0 to 1."""
     latency: Latency | None = None
     """None except for inference."""
+    item_latency: dict[str, Latency] = {}
+    """By what of its items the workload times, such as ``TTFT``."""
     notes: dict[str, Amount] = {}
     """What its workload noted of its steps, for the formulas of derived units: means per step and launch, by name."""
     verified: tuple[VerifiedWork, ...] = ()

@@ -162,6 +162,7 @@ def _test(line: Line) -> dict[str, Any]:
         "causes": line.causes,
         "derived": line.derived,
         "latency": row.latency,
+        "item_latency": row.item_latency,
         "wait_pct": None if row.wait_share is None else 100 * row.wait_share,
         "peak_memory_mib": row.peak_memory,
         "power_w": row.power_w,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from milabench_ng.analysis.scoring.comparison import Comparison
+from milabench_ng.analysis.scoring.rate_curves import CurvePoint, RateCurve
 from milabench_ng.analysis.scoring.scaling import ScalingCurve
 from milabench_ng.analysis.scoring.slow_devices import MEASURES
 from milabench_ng.analysis.scoring.subsets import SubScore
 from milabench_ng.analysis.statistics.effects import unusual
-from milabench_ng.analysis.summary.summary import flag_word, name_of_row
+from milabench_ng.analysis.summary.summary import Latency, flag_word, name_of_row
 from milabench_ng.present.render.cells import (
     Cell,
     Tone,
@@ -49,6 +50,9 @@ def _tables(report: Report) -> Iterator[Section]:
         yield _suite_units(report)
     if any(line.row.latency for line in report.lines):
         yield _latency(report)
+    if any(line.row.item_latency for line in report.lines):
+        yield _item_latency(report)
+    yield from map(_rate_curve, report.rate_curves)
     for of, part in _named(report):
         if part.sub_scores:
             yield _sub_scores(part, of)
@@ -154,6 +158,46 @@ def _latency(report: Report) -> Section:
         Column("p50", "ms", number, True, value=lambda item: item[1].p50_ms),
         Column("p99", "ms", number, True, value=lambda item: item[1].p99_ms),
         notes=("measured from the call until the outputs are on the host, over the averaging windows of all launches",),
+    )
+
+
+def _item_latency(report: Report) -> Section:
+    return section(
+        "item-latency",
+        "latency per item",
+        ((line, *each) for line in report.lines for each in line.row.item_latency.items()),
+        Column("test", show=_name, value=lambda item: item[0].scored.test),
+        Column("what", value=lambda item: item[1]),
+        Column("items", "", whole, True, value=lambda item: item[2].batches),
+        Column("p50", "ms", number, True, value=lambda item: item[2].p50_ms),
+        Column("p99", "ms", number, True, value=lambda item: item[2].p99_ms),
+        notes=("over the averaging windows of all launches",),
+    )
+
+
+def _rate_curve(curve: RateCurve) -> Section:
+    timed = dict.fromkeys(name for point in curve.points for name in point.item_latency)
+    return section(
+        f"curve-{curve.name}-{curve.over}",
+        f"{curve.name} by {curve.over}",
+        curve.points,
+        Column(curve.over, value=lambda point: point.at),
+        Column("test", show=_name, value=lambda point: point.test),
+        Column("perf", f"{curve.unit}/s", number, True, value=lambda point: point.perf),
+        Column(curve.against, "", number, True, value=lambda point: point.against),
+        *(column for name in timed for column in _quantiles(name)),
+    )
+
+
+def _quantiles(name: str) -> tuple[Column[CurvePoint], ...]:
+    """The columns of what is timed as ``name``."""
+
+    def of(point: CurvePoint) -> Latency | None:
+        return point.item_latency.get(name)
+
+    return (
+        Column(f"{name} p50", "ms", number, True, value=lambda point: one.p50_ms if (one := of(point)) else None),
+        Column(f"{name} p99", "ms", number, True, value=lambda point: one.p99_ms if (one := of(point)) else None),
     )
 
 

@@ -22,6 +22,9 @@ def bad_row(rows: Sequence[SliceRow], start_s: float | None) -> str | None:
         timed = batches(row.latency)
         if timed > row.steps:
             return f"slice {number} is impossible: the latencies of {timed} batches in {row.steps} steps"
+        for name, latency in row.item_latency.items():
+            if batches(latency) > row.count:
+                return f"slice {number} is impossible: {batches(latency)} latencies ({name}) of {row.count} items"
         gap = 0.0 if end is None else row.start_s - end
         if not -_GAP_S <= gap <= (_GAP_S if number else _EARLY_S):
             return f"slice {number} begins {gap:.4g} s after {'the one before it' if number else 'the start line'}"
