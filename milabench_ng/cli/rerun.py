@@ -11,7 +11,7 @@ import msgspec
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.run_and_report import execute
 from milabench_ng.model.profile import parse_profile
-from milabench_ng.node.gpus import read_gpus
+from milabench_ng.node.drivers.opening import read_gpus
 from milabench_ng.node.topology import read_topology
 from milabench_ng.run.planning.devices import choose_devices
 from milabench_ng.run.planning.rerun import profile_of, refuse_other_devices
