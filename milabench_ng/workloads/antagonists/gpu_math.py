@@ -13,6 +13,7 @@ PRODUCTS = 10
     unit="products",
     most_items="10",
     bound="gpu-compute",
+    precision="bf16",
     derived=(Derived("TFLOP/s", "rate * 2 * side * side * side / 1e12"),),
 )
 def gpu_math(bench: Bench, *, side: Count = 8192, busy: Busy = 1.0) -> None:
