@@ -22,3 +22,12 @@ def test_every_room_is_on_the_page() -> None:
     families = {PACKAGE / "workloads", PACKAGE / "datasets"}
     shown = {room.name for room in rooms if room.parent not in families}
     assert sorted(name for name in shown if f"`{name}/`" not in PAGE and f"`{name}`" not in PAGE) == []
+
+
+def test_every_file_that_a_room_is_said_to_have_is_in_it() -> None:
+    rooms = re.findall(r"^\| ((?:`\w+/`,? ?)+) \| (.*) \|$", PAGE, flags=re.MULTILINE)
+    assert len(rooms) > 10
+    for named, text in rooms:
+        within = [PACKAGE / room for room in re.findall(r"`(\w+)/`", named)]
+        there = {path.name for room in within for path in room.rglob("*.py")}
+        assert set(re.findall(r"`(\w+\.py)`", text)) <= there, named
