@@ -151,6 +151,9 @@ TABLE: dict[str, Check] = {
     "mnb jobs procurement --repeat 5 --sessions 3 --session-gap 6h -o results": PARSE,
     "uv run scripts/check-memory-classes -d /scratch/mnb": Check("script", "takes minutes, and needs a GPU"),
     "mnb jobs modern-lite --dry-run": RUN,
+    "mnb jobs serve --repeat 3 -o results-serve": PARSE,
+    "mnb report results-serve --html serve.html": PARSE,
+    "mnb jobs serve -o results-interactive -- --first-limit-s 0.5 --next-limit-s 0.03": PARSE,
     "uv run scripts/check-memory-classes --memory 24GiB --memory 40GiB -d /scratch/mnb": Check(
         "script", "takes minutes, and needs a GPU"
     ),

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 import pytest
+from field_cases.shapes import LLAMA_8B
 
 from milabench_ng.analysis.scoring.weights import read_weights
 from milabench_ng.analysis.summary.folder import load_baseline
@@ -17,10 +18,13 @@ from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.model.plan import Device, ResolvedOptions
 from milabench_ng.model.planner import make_plan
 from milabench_ng.model.profile import Test, read_profile
-from milabench_ng.model.units import GIB
+from milabench_ng.model.units import GIB, parse_bytes
 from milabench_ng.worker.discovery import describe
 from milabench_ng.workloads.models.dimensions import Dimensions
+from milabench_ng.workloads.models.paged_generator import paged_bytes
 from milabench_ng.workloads.modern.dlrm import equal_shares
+from milabench_ng.workloads.modern.llm_serve import WORKSPACE
+from milabench_ng.workloads.modern.serving import Mix, pages_for
 
 ROOT = Path(__file__).parents[2]
 NAMES_2020 = [
@@ -41,6 +45,7 @@ FIELD_SUITES = (
     "modern",
     "modern-lite",
     "procurement",
+    "serve",
     "stress",
     "unet3d",
 )
@@ -155,6 +160,41 @@ def test_models_of_modern_lite_fit_into_8_gib() -> None:
             keys = {one.name for one in msgspec.structs.fields(Dimensions)} & {*entry.arguments}
             size = msgspec.convert({**defaults, **{key: entry.arguments[key] for key in keys}}, Dimensions)
             assert 16 * size.parameters() < 4 * GIB, name
+
+
+@pytest.mark.parametrize(
+    ("size_gib", "planned"),
+    [
+        (16, set()),
+        (22.2, {"serve_1k_1k_1", "serve_1k_1k_8", "serve_1k_8k_1", "serve_8k_1k_1"}),
+        (39.4, {"serve_1k_1k_64", "serve_1k_8k_8", "serve_8k_1k_8"}),
+        (79.6, set()),
+        (139.8, {"serve_1k_1k_256", "serve_1k_8k_64", "serve_8k_1k_64"}),
+        (288, set()),
+    ],
+)
+def test_serving_is_planned_where_it_fits(size_gib: float, planned: set[str]) -> None:
+    """``planned``: what the next smaller size has no room for."""
+    tests = entries_of("serve")
+    needs = {name: parse_bytes(test.least_memory.each, name) for name, test in tests.items() if test.least_memory}
+    assert needs.keys() == tests.keys()
+    sizes = (16, 22.2, 39.4, 79.6, 139.8, 288)
+    smaller = max((one for one in sizes if one < size_gib), default=0.0)
+    assert {name for name, need in needs.items() if smaller < need / 0.9 / GIB <= size_gib} == planned
+
+
+def test_serving_needs_what_its_weights_and_pages_take(catalogue: Catalogue) -> None:
+    """Rounded up to a tenth of a GB."""
+    for name, test in entries_of("serve").items():
+        options = resolve(catalogue.workload("llm_serve", name).options, test.arguments, name)
+        sizes = {key: options[key] for key in msgspec.structs.asdict(LLAMA_8B) if key in options}
+        size = msgspec.convert(sizes | {"tied": False}, Dimensions)
+        assert size == LLAMA_8B
+        concurrency, prompt, answer = (int(options[key] or 0) for key in ("concurrency", "prompt", "answer"))
+        pages = concurrency * pages_for(Mix(prompt, answer, 0).kept, int(options["page"] or 0))
+        needed = paged_bytes(size, pages, int(options["page"] or 0)) + WORKSPACE
+        assert test.least_memory is not None
+        assert 0 <= parse_bytes(test.least_memory.each, name) - needed < 10**8
 
 
 @pytest.mark.parametrize(
