@@ -14,9 +14,12 @@ from torch.optim import Optimizer
 from milabench_ng.bench import Bench
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.generator import Generator
+from milabench_ng.workloads.models.paged_generator import PagedGenerator
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.llm_decode import llm_decode
 from milabench_ng.workloads.modern.llm_prefill import FirstToken
+from milabench_ng.workloads.modern.llm_serve import Server, Step, llm_serve, steps
+from milabench_ng.workloads.modern.serving import Mix, Schedule, pages_for
 
 GOAL = 0.97
 """Least ratio of our rate to that of the plain loop, unless a suite asks for more."""
@@ -81,7 +84,7 @@ class Generation:
         sizes = {name: getattr(self.size, name) for name in SIZES}
         llm_decode(bench, batch_size=self.items, ring=self.ring, **sizes)
 
-    def step(self, device: torch.device) -> Callable[[], None]:
+    def step(self, device: torch.device) -> Callable[[], int]:
         """A step as one would write it."""
         with torch.device("meta"):
             empty = Generator(self.size, self.items, self.ring)
@@ -90,15 +93,15 @@ class Generation:
             for _ in range(WARM_STEPS):
                 model()
             if device.type != "cuda":
-                return torch.inference_mode()(lambda: model().cpu())
+                return torch.inference_mode()(lambda: len(model().cpu()))
             torch.cuda.synchronize(device)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 tokens = model()
 
-        def step() -> None:
+        def step() -> int:
             graph.replay()
-            tokens.cpu()
+            return len(tokens.cpu())
 
         return step
 
@@ -129,21 +132,69 @@ class Prompt:
         for tokens in bench.measure(repeat(self.tokens(bench.device)), count=self.items):
             bench.infer(placed, tokens)
 
-    def step(self, device: torch.device) -> Callable[[], None]:
+    def step(self, device: torch.device) -> Callable[[], int]:
         """A step as one would write it."""
         model = built(self.model(), device, torch.bfloat16)
         tokens = self.tokens(device)
 
         @torch.inference_mode()
-        def step() -> None:
+        def step() -> int:
             first, logits = model(tokens)
             first.cpu()
             logits.float().cpu()
+            return self.items
 
         return step
 
 
-AnyCase = Case | Generation | Prompt
+@dataclasses.dataclass(frozen=True)
+class Serving:
+    """One comparison of serving: the same plans by a loop that takes them and counts tokens, and times nothing."""
+
+    name: str
+    items: int
+    """Requests under way."""
+    prompt: int
+    answer: int
+    page: int
+    size: Dimensions
+    seed: int
+    precision: str = "bf16_master"
+    unit: str = "tokens"
+    goal: float = GOAL
+
+    def ours(self, bench: Bench) -> None:
+        """The workload."""
+        sizes = {name: getattr(self.size, name) for name in SIZES}
+        lengths = {"prompt": self.prompt, "answer": self.answer, "page": self.page, "chunk": self.prompt}
+        llm_serve(bench, concurrency=self.items, **lengths, **sizes)
+
+    def step(self, device: torch.device) -> Callable[[], int]:
+        """A step as one would write it."""
+        mix = Mix(self.prompt, self.answer, self.seed)
+        longest = pages_for(mix.kept, self.page)
+        with torch.device("meta"):
+            empty = PagedGenerator(self.size, texts=self.items, pages=self.items * longest, page=self.page)
+        server = Server(built(empty, device, torch.bfloat16), self.items, longest)
+        schedule = Schedule(mix, concurrency=self.items, pages=self.items * longest, page=self.page, chunk=self.prompt)
+        schedule.begin_midway()
+        planned = steps(schedule, mix, self.size.vocabulary)
+        with torch.inference_mode():
+            for _ in range(WARM_STEPS):
+                server.model(*server.idle)
+            if device.type == "cuda":
+                server.capture()
+
+        @torch.inference_mode()
+        def step() -> int:
+            plan, *tensors = next(planned)
+            server.step(Step(plan, *(part.to(device, non_blocking=True) for part in tensors))).cpu()
+            return plan.said
+
+        return step
+
+
+AnyCase = Case | Generation | Prompt | Serving
 
 
 def built(model: Any, device: torch.device, dtype: torch.dtype) -> Any:

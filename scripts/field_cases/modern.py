@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from field_cases.case import AnyCase, Case, Generation, Prompt
+from field_cases.case import AnyCase, Case, Generation, Prompt, Serving
 from field_cases.shapes import DENSE_0_8B, LLAMA_8B, ROUTED_0_9B
 from milabench_ng.datasets.tables.clicks import COUNTS, HOT
 from milabench_ng.workloads.models.adapters import AdaptedTransformer
@@ -33,12 +33,13 @@ VIT_LARGE = {"image_size": 224, "num_layers": 24, "num_heads": 16, "hidden_dim":
 SMALL_VIT = {"image_size": 32, "num_layers": 2, "num_heads": 4, "hidden_dim": 64, "mlp_dim": 256}
 TABLES = {"features": 24, "rows": 8_000_000, "width": 128}
 SMALL_TABLES = {"features": 4, "rows": 1_000, "width": 16}
+SEED = 1234
 GOAL = 0.98
 """Of this suite."""
 
 
 def cases(small: bool) -> Iterator[AnyCase]:
-    """Eight tests, with the batches of an H200; llm_decode has 96 texts, not 224, beside what the other loop leaves."""
+    """Nine tests, with the batches of an H200; llm_decode has 96 texts, not 224, beside what the other loop leaves."""
     for case in _cases(small):
         yield dataclasses.replace(case, goal=GOAL)
 
@@ -55,6 +56,10 @@ def _cases(small: bool) -> Iterator[AnyCase]:
     yield texts("llm_lora", large, 2, length, rank=16)
     yield Prompt("llm_prefill", length // 2, large)
     yield Generation("llm_decode", 2 if small else 96, length, large)
+    for concurrency in (1, 4) if small else (1, 8, 64):
+        yield Serving(
+            f"llm_serve_{concurrency}", concurrency, length // 4, length // 4, 8 if small else 128, large, SEED
+        )
 
 
 def texts(name: str, size: Dimensions, count: int, length: int, rank: int = 0) -> Case:

@@ -280,6 +280,7 @@ TABLE: dict[str, Check] = {
     "scripts/bench-field --name llm --name moe --name dit --name vit --name dlrm": Check("script", "takes minutes"),
     "scripts/bench-field --pairs 3 --seconds 1 --warm 0.5": Check("script", "takes minutes"),
     "uv run scripts/bench-field": Check("script", "takes minutes"),
+    "uv run scripts/bench-field --name llm_serve": Check("script", "takes minutes, and needs a GPU"),
     "uv run scripts/bench-field --name llm --name moe --name dit --name vit --name dlrm": Check(
         "script", "takes minutes, and needs a GPU"
     ),
