@@ -1,6 +1,6 @@
 """A made-up cluster that sends its results: `mnb fleet` with a launcher whose nodes have done their work before.
 
-python tests/fleet/made_nodes.py FOLDER [--nodes 1000]: nodes of 8 devices with the profile standard and 3 repeats, of
+python -m tests.fleet.made_nodes FOLDER [--nodes 1000]: nodes of 8 devices with the profile standard and 3 repeats, of
 which 10 % are killed at random moments. It collects them, resumes, and prints how long the head took, and how many
 records are there.
 """
@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-from made_folders import made_manifest, packed, scaled, write_node
 
 from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.fleet.folder import FleetFolder
@@ -33,6 +32,7 @@ from milabench_ng.node.conditions import read_conditions
 from milabench_ng.node.drivers.opening import open_drivers
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.records.names import LEDGER, RECORD_NAME, file_digest
+from tests.fleet.made_folders import made_manifest, packed, scaled, write_node
 
 DIED = 0.1
 """Share of the nodes."""

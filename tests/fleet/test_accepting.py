@@ -12,11 +12,11 @@ from pathlib import Path
 import make_records
 import msgspec
 import pytest
-from made_folders import session_folder, write_frame
 from make_records import PER_GPU
 
 from milabench_ng.cli import call
 from milabench_ng.model.plan import Launch
+from tests.fleet.made_folders import session_folder, write_frame
 
 NODES = ("gpu1", "gpu2", "gpu3", "gpu4")
 

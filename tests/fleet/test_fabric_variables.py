@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from made_folders import write_fleet
 
 from milabench_ng.cli import call
 from milabench_ng.fleet.folder import FleetFolder
@@ -17,6 +16,7 @@ from milabench_ng.fleet.manifest import encode_fleet_manifest
 from milabench_ng.fleet.node_scripts import meeting_script, run_script
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.records.names import FLEET_MANIFEST
+from tests.fleet.made_folders import write_fleet
 from tests.fleet.test_local_fleet import manifest
 
 SWITCHES = {

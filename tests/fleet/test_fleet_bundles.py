@@ -8,7 +8,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from made_folders import packed, session_folder, write_fleet
 
 from milabench_ng.cli import call
 from milabench_ng.fleet.bundling import opened_fleet
@@ -16,6 +15,7 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.model.shipped import find
 from milabench_ng.records.names import file_digest
 from tests.fleet.conftest import Say
+from tests.fleet.made_folders import packed, session_folder, write_fleet
 
 NODES = tuple(f"gpu{number}" for number in range(1, 6))
 

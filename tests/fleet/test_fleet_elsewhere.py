@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from made_folders import session_folder, write_fleet
 
 from milabench_ng.cli import call
 from milabench_ng.fleet.bundling import pack_fleet
+from tests.fleet.made_folders import session_folder, write_fleet
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from made_folders import session_folder, write_fleet
 
 from milabench_ng.analysis.summary.folder import encode_summary
 from milabench_ng.fleet.folder import FleetFolder
@@ -18,6 +17,7 @@ from milabench_ng.fleet.summaries import encoded
 from milabench_ng.records.names import file_digest
 from milabench_ng.verification.opening import opened
 from tests.fleet.conftest import Say
+from tests.fleet.made_folders import session_folder, write_fleet
 from tests.fleet.test_watching import at_work
 
 NODES = ("gpu1", "gpu2", "gpu3")
