@@ -64,7 +64,7 @@ class MeetingPlan(msgspec.Struct, frozen=True, kw_only=True):
     round_s: float = 60.0
     """Until a round is over: who is not ready then is left behind."""
     message_s: float = 20.0
-    """Until a message is there; at most, since gloo tries to connect for longer."""
+    """Until a message is there; under gloo at most, since that tries to connect for longer."""
     block_mib: Annotated[float, msgspec.Meta(gt=0, le=1024)] | None = None
     """Size of the messages that bandwidth is measured with; None: what suits the back end."""
 

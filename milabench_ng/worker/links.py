@@ -30,7 +30,6 @@ from milabench_ng.records.links import (
     LONGEST,
     SAYS,
     TOO_LATE,
-    Backend,
     LinkHello,
     LinkResult,
     MeetingPlan,
@@ -39,7 +38,7 @@ from milabench_ng.records.links import (
     Turn,
 )
 from milabench_ng.records.worker_variables import of_messages
-from milabench_ng.worker.groups import leave
+from milabench_ng.worker.groups import group_of
 from milabench_ng.worker.over_nodes import over_nodes
 from milabench_ng.worker.rank import size_thread_pools
 
@@ -57,8 +56,6 @@ _LOOK_S = 0.2
 _LOOPBACK = "lo"
 _ELSEWHERE = "elsewhere"
 """In the store: the address of a node that is not on the host of the store."""
-_GLOO_WAITS = 5
-"""Gloo tries to connect for so many times its limit for messages."""
 
 
 def main(host: str, port: str, node: str) -> int:
@@ -165,28 +162,12 @@ def _meet(store: Store, plan: MeetingPlan, turn: Turn, shape: Shape, rank: int, 
     device = torch.device("cuda", place) if turn.backend == "nccl" else torch.device("cpu")
     block_mib = plan.block_mib or _BLOCK_MIB[turn.backend]
     try:
-        store.set(f"here/{rank}", "")
-        store.wait([f"here/{one}" for one in range(ranks)], timedelta(seconds=plan.message_s))
-        dist.init_process_group(
-            turn.backend,
-            store=store,
-            rank=rank,
-            world_size=ranks,
-            timeout=timedelta(seconds=patience_s(plan, turn.backend)),
-            device_id=device if turn.backend == "nccl" else None,
-        )
-        latency = _latency(rank, device) if shape == "pairs" else None
-        rate = _bandwidth(rank, ranks, device, int(block_mib * MIB))
-        dist.destroy_process_group()
+        with group_of(store, plan, turn.backend, rank, ranks, device):
+            latency = _latency(rank, device) if shape == "pairs" else None
+            rate = _bandwidth(rank, ranks, device, int(block_mib * MIB))
     except (RuntimeError, ValueError) as error:
-        leave()
         return msgspec.structs.replace(blank, problem=short(f"{error}")[:LONGEST])
     return msgspec.structs.replace(blank, gb_s=rate / 1e9, latency_us=latency and 1e6 * latency)
-
-
-def patience_s(plan: MeetingPlan, backend: Backend) -> float:
-    """How long a message may take, so that whoever cannot connect knows in half of a round. Pure."""
-    return min(plan.message_s, plan.round_s / 2 / _GLOO_WAITS) if backend == "gloo" else plan.message_s
 
 
 def _latency(rank: int, device: torch.device) -> float:

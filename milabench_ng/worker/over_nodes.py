@@ -10,7 +10,6 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from datetime import timedelta
 
 import msgspec
 import torch
@@ -28,7 +27,7 @@ from milabench_ng.model.plain import short
 from milabench_ng.records.links import LONGEST, MeetingPlan, NodesLaunch, RankResult, Turn
 from milabench_ng.records.window import WindowRule
 from milabench_ng.worker.discovery import builtin_workloads
-from milabench_ng.worker.groups import leave
+from milabench_ng.worker.groups import group_of
 
 _LOOK_S = 0.05
 """How often a rank asks the store for the last step."""
@@ -95,31 +94,22 @@ def over_nodes(
     try:
         if cuda:
             torch.cuda.set_device(device)
-        dist.init_process_group(
-            turn.backend,
-            store=store,
-            rank=rank,
-            world_size=ranks,
-            timeout=timedelta(seconds=plan.message_s),
-            device_id=device if cuda else None,
-        )
-        common, own = split(_chosen(launch, device))
-        bench = Bench(
-            device=device,
-            options=common,
-            rule=rule,
-            channel=channel,
-            data_set=None,
-            data_path=None,
-            tenant=rank,
-            rank=rank,
-            tenants=ranks,
-            mark_interval_s=0.0,
-        )
-        builtin_workloads()[launch.workload](bench, **own)
-        dist.destroy_process_group()
+        with group_of(store, plan, turn.backend, rank, ranks, device):
+            common, own = split(_chosen(launch, device))
+            bench = Bench(
+                device=device,
+                options=common,
+                rule=rule,
+                channel=channel,
+                data_set=None,
+                data_path=None,
+                tenant=rank,
+                rank=rank,
+                tenants=ranks,
+                mark_interval_s=0.0,
+            )
+            builtin_workloads()[launch.workload](bench, **own)
     except (RuntimeError, ValueError, MnbError) as error:
-        leave()
         return msgspec.structs.replace(blank, problem=short(f"{error}")[:LONGEST] or type(error).__name__)
     if not channel.slices:
         return msgspec.structs.replace(blank, problem="it did no step")

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from made_folders import write_frame
 
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers.interface import Ended, Heard
@@ -24,8 +23,9 @@ from milabench_ng.fleet.network.running import meet
 from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.events import Slice
 from milabench_ng.records.links import Kept, LinkBegun, LinkLeft, MeetingPlan, NodesLaunch, Round
-from milabench_ng.worker.groups import leave
+from milabench_ng.worker.groups import group_of
 from milabench_ng.worker.over_nodes import StoreChannel
+from tests.fleet.made_folders import write_frame
 from tests.fleet.test_local_fleet import manifest
 
 pytestmark = pytest.mark.slow
@@ -136,23 +136,19 @@ def test_variables_that_would_break_the_line_are_not_told() -> None:
 
 
 def test_a_group_that_failed_to_begin_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
     import torch.distributed as dist
 
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    with pytest.raises(RuntimeError):
-        dist.init_process_group(
-            "gloo",
-            store=dist.HashStore(),
-            rank=0,
-            world_size=2,
-            timeout=timedelta(seconds=0.1),
-        )
-    leave()
+    plan, cpu = MeetingPlan(nodes=("a", "b"), rounds=(), message_s=0.1), torch.device("cpu")
     store = dist.HashStore()
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    assert dist.group.WORLD is not None
-    assert dist.group.WORLD.group_name == "0", "as in processes where none failed"
-    dist.destroy_process_group()
+    store.set("here/1", "")  # and then it dies
+    with pytest.raises(RuntimeError), group_of(store, plan, "gloo", 0, 2, cpu):
+        pass
+    with group_of(dist.HashStore(), plan, "gloo", 0, 1, cpu):
+        assert dist.group.WORLD is not None
+        assert dist.group.WORLD.group_name == "0", "as in processes where none failed"
+    assert not dist.is_initialized()
 
 
 def test_nodes_that_meet_tell_their_links_and_a_node_that_dies_holds_nobody_up(

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from made_folders import write_fleet
 
 from milabench_ng.cli import call
 from milabench_ng.cli.fleet_request import launches_over_nodes
@@ -52,6 +51,7 @@ from milabench_ng.records.links import (
     Round,
 )
 from milabench_ng.records.names import FLEET_MANIFEST
+from tests.fleet.made_folders import write_fleet
 
 NODES = tuple(f"n{number:02}" for number in range(8))
 Gb = Callable[[Pair], float | None]
@@ -484,7 +484,7 @@ def test_a_node_that_never_came_to_the_meeting_is_not_measured() -> None:
 
 
 def test_whoever_cannot_connect_knows_well_before_the_round_is_over() -> None:
-    from milabench_ng.worker.links import patience_s
+    from milabench_ng.worker.groups import patience_s
 
     plan = MeetingPlan(nodes=("a", "b"), rounds=())
     assert 5 * patience_s(plan, "gloo") == plan.round_s / 2, "gloo tries for five times as long"

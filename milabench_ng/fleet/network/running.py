@@ -48,10 +48,10 @@ from milabench_ng.records.links import (
 
 _LONGEST_LINE = 1 << 16
 """Bytes; the variables of a node are in one line."""
-_LAUNCH_S = 240.0
+_LAUNCH_S = 400.0
 """What a launch over nodes takes at most beside its window: networks are built, and connections made."""
 _STEP_S = 120.0
-"""How long a message of a launch may take."""
+"""How long a message of a launch may take under NCCL; under gloo a third of it, see `worker.groups`."""
 _LOCAL = "127.0.0.1"
 
 
