@@ -179,14 +179,17 @@ def read_meeting(folder: Path, name: MeetingName) -> Meeting | None:
 _decoder: msgspec.json.Decoder[LinkLine] = msgspec.json.Decoder(LinkLine)
 
 
+def planned(one: LinkResult | RankResult, plan: MeetingPlan) -> bool:
+    """Whether its node is in this group of the plan."""
+    groups = plan.rounds[one.round].groups if one.round < len(plan.rounds) else ()
+    return one.group < len(groups) and one.node in groups[one.group]
+
+
 def fits(one: LinkResult | RankResult, plan: MeetingPlan, begun: LinkBegun) -> bool:
     """Whether a node that keeps to the plan can tell this."""
-    groups = plan.rounds[one.round].groups if one.round < len(plan.rounds) else ()
-    if one.group >= len(groups) or one.node not in groups[one.group]:
+    if not planned(one, plan) or one.device >= begun.devices or one.backend != begun.backend:
         return False
-    if one.device >= begun.devices or one.backend != begun.backend:
-        return False
-    return isinstance(one, LinkResult) or one.ranks == len(groups[one.group]) * begun.devices
+    return isinstance(one, LinkResult) or one.ranks == len(plan.rounds[one.round].groups[one.group]) * begun.devices
 
 
 def last_held(events: Iterable[AnyFleetEvent]) -> Mapping[MeetingName, NetworkMeasured]:

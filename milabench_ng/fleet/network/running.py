@@ -21,6 +21,7 @@ from milabench_ng.fleet.network.meetings import (
     MeetingName,
     fits,
     pairs_seen,
+    planned,
     read_meeting,
     screened,
     write_meeting,
@@ -161,12 +162,8 @@ class _Heard:
             return
         if isinstance(one, LinkHello):
             self.hellos.setdefault(node, one)
-        elif self._planned(one):
+        elif planned(one, self._plan):
             self.told.setdefault((type(one), node, one.round, one.group, one.device), one)
-
-    def _planned(self, one: LinkResult | RankResult) -> bool:
-        groups = self._plan.rounds[one.round].groups if one.round < len(self._plan.rounds) else ()
-        return one.group < len(groups) and one.node in groups[one.group]
 
 
 _said: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
