@@ -15,6 +15,7 @@ from milabench_ng import __version__
 from milabench_ng.cli.fleet_render import render
 from milabench_ng.cli.fleet_request import (
     FleetOptions,
+    FleetRequest,
     fleet_request,
     own_command,
     script_of,
@@ -88,29 +89,7 @@ def run(
         return submit(script_of(asked, nodes, engine))
     reached = registry.make(launcher, Asked(count=nodes, hosts=hosts, engine=engine))
     _refuse_alone(reached.nodes, options)
-    fleet_id = new_fleet_id()
-    manifest = FleetManifest(
-        fleet_id=fleet_id,
-        version=__version__,
-        created_utc=utc_iso(utc_now()),
-        command_line=tuple(sys.argv),
-        suite=asked.file.stem,
-        profile=ProfileText(file=str(asked.file), sha256=file_digest(asked.text.encode()), text=asked.text),
-        arguments=(*asked.arguments, *reached.arguments),
-        nodes=reached.nodes,
-        launcher=launcher,
-        engine=engine,
-        mnb=words(options.mnb, "--mnb") if options.mnb else own_command(),
-        common_start_s=asked.common_start_s,
-        burn_in_s=asked.burn_in_s,
-        retests=options.retests,
-        network=options.network,
-        over_nodes=asked.over_nodes,
-        variables=of_messages(os.environ),
-        rendezvous=options.rendezvous,
-        node_folder=f"{options.node_folder}/mnb-fleet-{fleet_id}",
-    )
-    return _judged(run_fleet(options.output, manifest, reached, _tell))
+    return _judged(run_fleet(options.output, _manifest(asked, reached, launcher, engine), reached, _tell))
 
 
 @fleet.command(show=False)
@@ -200,6 +179,32 @@ def status(folder: Path, /, *, form: FormOption = "table") -> int:
         A fleet folder, also of a fleet that is at work.
     """
     return print_standing(FleetFolder.read(folder), form)
+
+
+def _manifest(asked: FleetRequest, reached: Launcher, launcher: str, engine: tuple[str, ...]) -> FleetManifest:
+    """Of a new fleet."""
+    options, every, fleet_id = asked.options, asked.on_nodes, new_fleet_id()
+    return FleetManifest(
+        fleet_id=fleet_id,
+        version=__version__,
+        created_utc=utc_iso(utc_now()),
+        command_line=tuple(sys.argv),
+        suite=every.file.stem,
+        profile=ProfileText(file=str(every.file), sha256=file_digest(every.text.encode()), text=every.text),
+        arguments=(*asked.arguments, *reached.arguments),
+        nodes=reached.nodes,
+        launcher=launcher,
+        engine=engine,
+        mnb=words(options.mnb, "--mnb") if options.mnb else own_command(),
+        common_start_s=asked.common_start_s,
+        burn_in_s=asked.burn_in_s,
+        retests=options.retests,
+        network=options.network,
+        over_nodes=asked.over_nodes,
+        variables=of_messages(os.environ),
+        rendezvous=options.rendezvous,
+        node_folder=f"{options.node_folder}/mnb-fleet-{fleet_id}",
+    )
 
 
 def _reached(manifest: FleetManifest) -> Launcher:

@@ -68,18 +68,9 @@ def plan(
     repeat_time
         How long one repeat of the profile takes, such as 15min (default: half a minute for each test).
     """
-    if not 1 <= devices <= 1000 or not 4 <= nodes <= 100_000:
-        raise InputError(
-            f"--nodes {nodes} --devices {devices}: expected 4 to 100,000 nodes of 1 to 1,000 devices. Of fewer nodes, "
-            "nothing says which are slow"
-        )
-    for name, share in (
-        ("slow", slow),
-        ("bad", bad),
-        ("risk", risk),
-        ("margin", margin),
-        ("false-alarms", false_alarms),
-    ):
+    _refuse_counts(nodes, devices)
+    shares = {"slow": slow, "bad": bad, "risk": risk, "margin": margin, "false-alarms": false_alarms}
+    for name, share in shares.items():
         if not 0 < share < 1:
             raise InputError(f"--{name}: expected a share above 0% and below 100%, got {100 * share:g}%")
     kinds = _kinds(profile_file(profile))
@@ -94,14 +85,28 @@ def plan(
         hours_per_repeat=seconds / 3600,
         strict=Strictness(margin=margin, false_alarms=false_alarms),
     )
+    _refuse_allowed(wanted)
+    write(plan_document(make_plan(wanted)), form, sys.stdout)
+    return 0
+
+
+def _refuse_counts(nodes: int, devices: int) -> None:
+    if not 1 <= devices <= 1000 or not 4 <= nodes <= 100_000:
+        raise InputError(
+            f"--nodes {nodes} --devices {devices}: expected 4 to 100,000 nodes of 1 to 1,000 devices. Of fewer nodes, "
+            "nothing says which are slow"
+        )
+
+
+def _refuse_allowed(wanted: Wanted) -> None:
+    """Raise InputError if the margin allows a node that is so slow."""
+    slow, margin = 100 * wanted.slow, 100 * wanted.strict.margin
     if slow <= margin:
         told = smallest_in_words(smallest_found(wanted))
         raise InputError(
-            f"--slow {100 * slow:g}%: a node may be {100 * margin:g}% slower (--margin), so nothing is sought. At a "
-            f"risk of {100 * risk:g}%: {told}"
+            f"--slow {slow:g}%: a node may be {margin:g}% slower (--margin), so nothing is sought. At a "
+            f"risk of {100 * wanted.risk:g}%: {told}"
         )
-    write(plan_document(make_plan(wanted)), form, sys.stdout)
-    return 0
 
 
 def _kinds(profile: Path) -> Mapping[Kind, int]:

@@ -6,21 +6,10 @@ import os
 
 import cyclopts
 
-from milabench_ng.cli.fleet_request import (
-    FleetOptions,
-    JobsOption,
-    fleet_request,
-    given_to_jobs,
-    script_of,
-    words,
-)
+from milabench_ng.cli.fleet_request import FleetOptions, JobsOption, fleet_request, on_nodes, script_of
 from milabench_ng.cli.options import ProfileOption, Whole
 from milabench_ng.fleet.rendering.indexed_job import JobRequest, indexed_job
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import read_text
-from milabench_ng.model.plain import plain
-from milabench_ng.model.profile import parse_profile
-from milabench_ng.model.shipped import profile_file
 from milabench_ng.records.worker_variables import of_messages
 
 render = cyclopts.App(name="render", help="Print what a batch system would be given, and submit nothing.")
@@ -85,11 +74,7 @@ def k8s(
     name
         Name of the Job.
     """
-    file = profile_file(profile)
-    text = read_text(file)
-    parse_profile(file.stem, text, plain(file))
-    arguments = words(jobs, "--jobs")
-    given_to_jobs(file, arguments)
+    every = on_nodes(profile, jobs)
     if nodes < 1 or gpus < 0:
         raise InputError("--nodes: expected at least 1, and --gpus at least 0")
     asked = JobRequest(
@@ -98,9 +83,9 @@ def k8s(
         gpus=gpus,
         image=image,
         claim=claim,
-        suite=file.stem,
-        profile=text,
-        arguments=arguments,
+        suite=every.file.stem,
+        profile=every.text,
+        arguments=every.arguments,
         variables=of_messages(os.environ),
     )
     print(indexed_job(asked), end="")

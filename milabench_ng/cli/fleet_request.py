@@ -100,14 +100,25 @@ class FleetOptions:
 _NAMES = {"burn_in": "for"}
 
 
-class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fleet is to run, found to be valid before any node is reached."""
+class OnNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """What every node is to run, found to be valid."""
 
     file: Path
     """The profile."""
     text: str
+    profile: AnyProfile
     arguments: tuple[str, ...]
     """Of `mnb jobs`."""
+    given: Mapping[str, Any]
+    """The same by name."""
+
+
+class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fleet is to run, found to be valid before any node is reached."""
+
+    on_nodes: OnNodes
+    arguments: tuple[str, ...]
+    """Of `mnb jobs`, with those of a burn-in."""
     common_start_s: float
     burn_in_s: float
     over_nodes: tuple[NodesLaunch, ...]
@@ -116,27 +127,37 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def fleet_request(profile: Path, options: FleetOptions) -> FleetRequest:
     """Raises InputError for what is not valid."""
-    file = profile_file(profile)
-    text = read_text(file)
-    parsed = parse_profile(file.stem, text, plain(file))
+    asked = on_nodes(profile, options.jobs)
     if not 0 <= options.retests <= MOST_RETESTS:
         raise InputError(f"--retests: expected 0 to {MOST_RETESTS}, got {options.retests}")
     if not options.node_folder.startswith("/"):
         raise InputError(f"--node-folder {plain(options.node_folder)}: expected a path from the root, such as /var/tmp")
     common_start_s = parse_seconds(options.common_start, "--common-start") if options.common_start else 0.0
     burn_in_s = parse_seconds(options.burn_in, "--for") if options.burn_in else 0.0
-    arguments = words(options.jobs, "--jobs")
-    given = given_to_jobs(file, arguments)
+    burning: tuple[str, ...] = ()
     if options.burn_in:
-        arguments += ("--repeat", str(_repeats(given, parsed, burn_in_s)), "--budget", options.burn_in)
+        burning = ("--repeat", str(_repeats(asked, burn_in_s)), "--budget", options.burn_in)
     return FleetRequest(
-        file=file,
-        text=text,
-        arguments=arguments,
+        on_nodes=asked,
+        arguments=(*asked.arguments, *burning),
         common_start_s=common_start_s,
         burn_in_s=burn_in_s,
-        over_nodes=launches_over_nodes(parsed, given) if options.over_nodes else (),
+        over_nodes=launches_over_nodes(asked.profile, asked.given) if options.over_nodes else (),
         options=options,
+    )
+
+
+def on_nodes(profile: Path, jobs: str) -> OnNodes:
+    """The profile, and the options of ``--jobs``. Raises InputError for what is not valid."""
+    file = profile_file(profile)
+    text = read_text(file)
+    arguments = words(jobs, "--jobs")
+    return OnNodes(
+        file=file,
+        text=text,
+        profile=parse_profile(file.stem, text, plain(file)),
+        arguments=arguments,
+        given=_given_to_jobs(file, arguments),
     )
 
 
@@ -145,13 +166,19 @@ def script_of(asked: FleetRequest, nodes: int | None, options: tuple[str, ...]) 
         raise InputError("--launcher slurm: say how many nodes to ask for. Try --nodes 16")
     given = ("--", *options) if options else ()  # to be recorded, for a resume
     output = asked.options.output.absolute()
-    words = (str(asked.file.absolute()), "--launcher=slurm", f"--output={output}", *asked.options.words(), *given)
+    words = (
+        str(asked.on_nodes.file.absolute()),
+        "--launcher=slurm",
+        f"--output={output}",
+        *asked.options.words(),
+        *given,
+    )
     return slurm_script(
         nodes, (*own_command(), "fleet", "run", *words), options, f"{output}-%j.log", of_messages(os.environ)
     )
 
 
-def given_to_jobs(profile: Path, words: Sequence[str]) -> Mapping[str, Any]:
+def _given_to_jobs(profile: Path, words: Sequence[str]) -> Mapping[str, Any]:
     """The options of --jobs by name. Raises what `mnb jobs` would, and InputError for those that the fleet decides."""
     from milabench_ng.cli import app
 
@@ -194,15 +221,15 @@ def launches_over_nodes(profile: AnyProfile, given: Mapping[str, Any]) -> tuple[
     return found
 
 
-def _repeats(given: Mapping[str, Any], profile: AnyProfile, burn_in_s: float) -> int:
+def _repeats(asked: OnNodes, burn_in_s: float) -> int:
     """So many repeats that they do not end before the burn-in does: launches of no more than their window and 3 s."""
-    twice = [f"--{name}" for name in ("repeat", "budget", "target_ci", "sessions") if name in given]
+    twice = [f"--{name}" for name in ("repeat", "budget", "target_ci", "sessions") if name in asked.given]
     if twice:
         raise InputError(
             f"--for says how often the profile is repeated. Leave {twice[0].replace('_', '-')} out of --jobs"
         )
-    tests = len(_picked(profile, given))
-    return math.ceil(burn_in_s / (max(1, tests) * (_window_s(given) + 3))) + 1
+    tests = len(_picked(asked.profile, asked.given))
+    return math.ceil(burn_in_s / (max(1, tests) * (_window_s(asked.given) + 3))) + 1
 
 
 def _picked(profile: AnyProfile, given: Mapping[str, Any]) -> tuple[str, ...]:
