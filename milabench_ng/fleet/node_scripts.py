@@ -27,8 +27,15 @@ _MARK = f"printf '\\n%s\\n' {OUTPUT}"
 
 
 def checkup_script(mnb: Sequence[str]) -> str:
-    """Print what the node is: one JSON object, in base64."""
-    return f"{_MARK}\n{shlex.join(mnb)} doctor --format json | base64 -w {WIDTH}\n"
+    """Print what the node is: one JSON object, in base64; nothing if it lacks what a session needs at its end."""
+    return f"""\
+for one in flock gzip base64 tee sha256sum; do
+    command -v "$one" >/dev/null || {{ echo "$one: not found" >&2; exit 127; }}
+done
+tar --null -T /dev/null -c --ignore-failed-read >/dev/null || exit 127
+{_MARK}
+{shlex.join(mnb)} doctor --format json | base64 -w {WIDTH}
+"""
 
 
 def run_script(manifest: FleetManifest, session: SessionName, *, begins_at: float | None = None) -> str:

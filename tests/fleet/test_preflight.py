@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -71,6 +72,17 @@ def test_what_the_login_shell_prints_is_no_part_of_the_answer(tmp_path: Path) ->
     done = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
     assert answer(b"".join(done.stdout.splitlines())) == b"{}\n"
     assert answer(b"Welcome") == b""
+
+
+@pytest.mark.parametrize("tool", ["flock", "gzip", "base64", "tee", "sha256sum", "tar"])
+def test_a_node_without_what_its_results_are_packed_with_says_so_before_it_works(tmp_path: Path, tool: str) -> None:
+    for one in {"flock", "gzip", "base64", "tee", "sha256sum", "tar"} - {tool}:
+        (tmp_path / one).symlink_to(shutil.which(one) or "")
+    sh = shutil.which("sh") or ""
+    done = subprocess.run([sh, "-c", checkup_script(("mnb",))], capture_output=True, env={"PATH": str(tmp_path)})
+    assert done.returncode == 127
+    assert f"{tool}: not found" in done.stderr.decode()
+    assert answer(done.stdout) == b""
 
 
 def test_nodes_that_are_alike_have_no_difference(facts: NodeFacts) -> None:
