@@ -40,6 +40,8 @@ def adopt(folder: Path, expected: tuple[NodeName, ...], command_line: tuple[str,
         raise InputError(f"{folder}: it is a fleet folder already. See mnb fleet status {folder}")
     sessions = [one for one in listed_sessions(folder) if one.session == SCREEN]
     first = next(filter(None, map(_manifest_of, sessions)), None)
+    if first is None and not folder.is_dir():
+        raise InputError(f"{folder}: no such folder")
     if first is None:
         raise InputError(f"{folder}: no results of nodes. They must lie in {folder}/nodes/<node>/{SCREEN}")
     nodes = tuple(dict.fromkeys((*expected, *sorted(one.node for one in sessions))))

@@ -350,6 +350,7 @@ fleet plan quck --nodes 512 | 2 | mnb: quck: no such file, and no shipped profil
 fleet plan --nodes 512 --repeat-time soon | 2 | mnb: --repeat-time: expected a duration
 fleet status res | 2 | mnb: res: not a fleet folder: it has no fleet.json
 fleet resume res | 2 | mnb: res: not a fleet folder: it has no fleet.json
+fleet adopt missing | 2 | mnb: missing: no such folder
 fleet collect missing | 2 | mnb: missing: no such folder
 resume | 2 | mnb resume: FOLDER is missing. See the example in mnb resume --help
 resume nowhere | 2 | mnb: nowhere/run.json: the folder nowhere does not exist. Name the folder of a run
