@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import msgspec
 import pytest
-from made_folders import session_folder, write_fleet, write_frame
 
 from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.analysis.summary.folder import encode_summary
@@ -26,6 +26,7 @@ from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.fleet_report_tables import fleet_facts
 from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, file_digest
 from tests.fleet.conftest import Say
+from tests.fleet.made_folders import session_folder, write_fleet, write_frame
 
 NODES = tuple(f"gpu{number}" for number in range(1, 13))
 RETESTS = {f"retest-{number}": ("gpu3", "gpu5", "gpu6", "gpu7") for number in (1, 2, 3)}
@@ -146,27 +147,27 @@ def test_the_score_of_some_tests_is_none(fleet: Path, say: Say) -> None:
 
 
 def test_a_long_reason_takes_one_short_line_and_files_have_all_of_it(say: Say, tmp_path: Path) -> None:
-    reason = "mnb jobs ended with status 2: " + "x" * 300 + "\nmkdir: Read-only file system"
+    reason = "mnb jobs ended with status 2: " + "x " * 150 + "\nmkdir: Read-only file system"
     write_frame(tmp_path / "fleet", NODES[:1], [NodeLost(node="gpu1", session="screen", reason=reason)])
     for words in (("report",), ("fleet", "status")):
         lines = say(*words, tmp_path / "fleet")[1].splitlines()
         (line,) = [line for line in lines if line.startswith("gpu1")]
         assert "mnb jobs ended with status 2" in line
-        assert "x mkdir: Read-only file system" in line
+        assert " x mkdir: Read-only file system" in line
         assert max(map(len, lines)) < 200
         assert json.dumps(reason)[1:-1] in say(*words, tmp_path / "fleet", "--format", "json")[1]
-        assert "x" * 300 in say(*words, tmp_path / "fleet", "--format", "csv")[1]
+        assert "x " * 150 in say(*words, tmp_path / "fleet", "--format", "csv")[1]
 
 
 def test_hours_are_those_of_gpus(fleet: Path, say: Say, tmp_path: Path) -> None:
     _, printed, _ = say("report", fleet)
-    hours = next(line.split()[1] for line in printed.splitlines() if line.startswith("GPU-hours"))
-    assert float(hours) > 0
+    (told,) = [line.split(maxsplit=2)[2] for line in printed.splitlines() if line.startswith("GPU time")]
+    assert re.fullmatch(r"\d+ min \d+ s in launches", told)
     on_cpus = write_fleet(tmp_path / "fleet", NODES[:1])
     manifest = session_folder(on_cpus, NODES[0], "screen") / "run.json"
     manifest.write_text(manifest.read_text().replace('"Test GPU"', '"CPU"'))
     _, printed, _ = say("report", on_cpus)
-    assert "GPU-hours" not in printed
+    assert "GPU time" not in printed
     assert "1 node, standard" in printed
 
 

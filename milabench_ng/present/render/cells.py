@@ -99,7 +99,9 @@ def whole(cell: Cell) -> str:
 def reason_text(cell: Cell) -> str:
     """A text in one line, of which a long one has lost its middle: who said it comes first, and why comes last."""
     made = " ".join(text(cell).split())
-    return made if len(made) <= _REASON else f"{made[: _REASON // 3]} ... {made[-_REASON // 2 :]}"
+    if len(made) <= _REASON:
+        return made
+    return f"{made[: _REASON // 3].rpartition(' ')[0]} ... {made[-_REASON // 2 :].partition(' ')[2]}"
 
 
 def ratio_text(cell: Cell) -> str:

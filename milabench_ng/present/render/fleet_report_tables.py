@@ -10,7 +10,7 @@ from milabench_ng.fleet.report import FleetReport, NodeLine
 from milabench_ng.fleet.verdicts.measured import WORDS, Kind
 from milabench_ng.fleet.verdicts.verdict import VERDICTS
 from milabench_ng.model.plain import names_of, plain
-from milabench_ng.model.units import counted
+from milabench_ng.model.units import counted, format_seconds
 from milabench_ng.present.render.cells import (
     Cell,
     Fact,
@@ -69,7 +69,7 @@ def fleet_facts(report: FleetReport) -> Iterator[Fact]:
     if report.marks:
         yield Fact("warnings", f"on all nodes: {', '.join(report.marks)}", "fair")
     if report.device_hours:
-        yield Fact("GPU-hours", f"{four_digits(report.device_hours)} in launches")
+        yield Fact("GPU time", f"{format_seconds(3600 * report.device_hours)} in launches")
     yield from _scores(report)
     if report.network is not None:
         yield from network_facts(report.network)
