@@ -50,7 +50,7 @@ from milabench_ng.fleet.preflight import (
 from milabench_ng.fleet.pulling import Pull, pulling
 from milabench_ng.fleet.retesting import missing_nodes, picked, retests_left
 from milabench_ng.fleet.still_working import still_working
-from milabench_ng.fleet.writer import FleetWriter, make_fleet, require_new
+from milabench_ng.fleet.writer import FleetWriter, make_fleet
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, short_end
 from milabench_ng.model.units import counted, utc_iso, utc_now
@@ -84,7 +84,6 @@ class Work(msgspec.Struct, frozen=True):
 
 def run(folder: Path, manifest: FleetManifest, launcher: Launcher, tell: Tell) -> FleetFolder:
     """Run a new fleet into ``folder``. Raises InputError if no node can take part, or software differs."""
-    require_new(folder)
     checked = check(launcher, manifest, manifest.nodes, tell)
     _require_any(checked, manifest.mnb)
     make_fleet(folder, manifest)
