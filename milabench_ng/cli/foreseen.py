@@ -52,4 +52,4 @@ def no_score(plan: Plan, weights: Path | None) -> Iterator[str]:
         left = [label for label in tests if label in plan.omitted]
         of = "" if len(suites) == 1 else f" of {suite}"
         if left:
-            yield f"no score{of}: {len(tests) - len(left)} of {counted(len(tests), 'test')}"
+            yield f"no score{of}: {len(tests) - len(left)} of {counted(len(tests), 'weighted test')}"

@@ -28,7 +28,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "isolation": _isolation(evidence),
         "weights": _each({suite: _weights(pinned) for suite, pinned in evidence.weights.items()}),
         "departures": "; ".join(each.counted(len(evidence.summary.tests)) for each in _departures(evidence)),
-        "tests": tests_fact(manifest),
+        "tests": tests_fact(manifest.plan),
         "launches": f"{len(evidence.records)} records of {len(evidence.asked.launches)} planned launches",
         "attempts": attempts_fact(evidence),
         "failures": evidence.failures.text,

@@ -326,7 +326,9 @@ def test_a_dry_run_says_which_suites_have_weights(here: Here, tmp_path: Path) ->
 def test_a_dry_run_says_what_will_be_marked(here: Here, planned: str) -> None:
     assert "expected warnings options overridden: seed\n" in re.sub(" +", " ", planned)
     _, shown, _ = here("jobs", PROFILE, "--name", "vae", "--window", "1", "--data-scale", "0.5", "--dry-run")
-    assert "expected warnings averaging window shortened to 1 s; no score: 1 of 7 tests" in " ".join(shown.split())
+    assert "expected warnings averaging window shortened to 1 s; no score: 1 of 7 weighted tests" in " ".join(
+        shown.split()
+    )
 
 
 def test_a_dry_run_names_a_library_that_was_changed(tmp_path: Path) -> None:

@@ -162,4 +162,4 @@ def test_a_profile_may_name_it_either_way(results: Path, site: Path, work: Path)
     assert (ours["source"]["origin"], ours["source"]["package"]) == ("acme_bench.probe:probe", "acme_bench")
     assert ours["precision"]["ran_before"] == "bf16"
     report = mnb(work, site, "report", "results-acme", "--weights", str(PACKAGE / "acme-weights.json"))
-    assert "partial: 1 of 3 tests" in report
+    assert "partial: 1 of 3 weighted tests" in report

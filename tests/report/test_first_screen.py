@@ -25,7 +25,7 @@ QUESTIONS = {
     "is it valid?": r"^Valid +72 of 72 launches +0 failed +isolation full +no warnings$",
     "can it be compared?": r"^! NO VERDICT +only 3 repeats; a verdict needs at least 5$",
     "is it the whole suite?": r"^! PARTIAL +7 of 19 weighted tests were not selected$",
-    "what is the score?": r"^Score +partial: 12 of 19 tests +no score: only some tests ran",
+    "what is the score?": r"^Score +partial: 12 of 19 weighted tests +no score: only some tests ran",
     "and of a node?": r"^vs h200 .* [\d.]+ per node",
     "against what?": r"^vs h200 +[\d.]+ per GPU .* tests",
     "what does it cost?": r"^Price +\$300,000 per node +\$[\d,]+ per h200-node equivalent",

@@ -183,7 +183,7 @@ def test_a_partial_score_is_never_called_the_score(tmp_path: Path) -> None:
     make_records.write_run(tmp_path / "run", whole)
     text = squeezed(printed(tmp_path / "run", "table"))
     assert "\n! PARTIAL 5 of 7 weighted tests were not selected\n" in text
-    assert "\nScore partial: 2 of 7 tests no score: only some tests ran" in text
+    assert "\nScore partial: 2 of 7 weighted tests no score: only some tests ran" in text
     assert "points per" not in text
 
 

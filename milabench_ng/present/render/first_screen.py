@@ -145,7 +145,9 @@ def _score(report: Report) -> Answer:
         return Answer(name="Score", parts=(why,), tone="fair" if later else "bad")
     if score.status == "partial":
         told = NO_POINTS if report.comparisons else f"{NO_POINTS}. Compare with a baseline instead (--compare)"
-        return Answer(name="Score", parts=(f"partial: {score.tests} of {counted(score.of, 'test')}", told), tone="fair")
+        return Answer(
+            name="Score", parts=(f"partial: {score.tests} of {counted(score.of, 'weighted test')}", told), tone="fair"
+        )
     unit, at = unit_told(score.unit), score.interval
     few = score.repeats
     fewer = any(other.status == "partial" for other in report.comparisons)

@@ -104,12 +104,10 @@ def left_out(stated: Profile, planned: Plan) -> tuple[str, ...]:
     return tuple(name for name, test in stated.tests.items() if test.role == "measured" and name not in chosen)
 
 
-def tests_fact(manifest: Manifest) -> str:
-    """How many of the profile's tests were chosen; empty if all were."""
-    stated = read_stated(manifest)
-    left = left_out(stated, manifest.plan) if stated else ()
-    measured = sum(test.role == "measured" for test in stated.tests.values()) if stated else 0
-    return f"{measured - len(left)} of {measured} tests of the profile" if left else ""
+def tests_fact(plan: Plan) -> str:
+    """How many of the profile's tests were chosen, counted by rows as in a report; empty if all were."""
+    planned = {launch.label for launch in plan.measured} | plan.not_planned.keys()
+    return f"{len(planned)} of {len(planned) + len(plan.omitted)} tests of the profile" if plan.omitted else ""
 
 
 def _too_few(stated: Profile, planned: Plan) -> Iterator[str]:
