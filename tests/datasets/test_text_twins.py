@@ -46,6 +46,14 @@ def ratings(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
     return prepare(MovieLens(), tmp_path_factory.mktemp("data"), SCALE, quiet, 2)
 
 
+def test_the_plan_names_as_many_files_as_are_written(
+    wikitext: FoundDataset, wmt: FoundDataset, ratings: FoundDataset
+) -> None:
+    for data_set, made, scale in ((WikiText2(), wikitext, 1.0), (Wmt16(), wmt, SCALE), (MovieLens(), ratings, SCALE)):
+        assert made.manifest is not None
+        assert data_set.size(scale).files == made.manifest.files, data_set.name
+
+
 def test_wikitext_has_the_real_tokens_lines_and_words(wikitext: FoundDataset) -> None:
     read = {split: (wikitext.path / f"wiki.{split}.tokens").read_text() for split in ("train", "valid", "test")}
     assert [whole.count("\n") for whole in read.values()] == [36_718, 3_760, 4_358]

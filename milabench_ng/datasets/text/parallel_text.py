@@ -44,7 +44,7 @@ class ParallelText(DataSet):
 
     def size(self, scale: float) -> Size:
         pairs = self._blocks(scale) * BLOCK
-        return Size(files=7, bytes=pairs * 505 + 300_000, core_seconds=pairs * 35e-6)
+        return Size(files=8, bytes=pairs * 505 + 300_000, core_seconds=pairs * 35e-6)
 
     def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
         words = invent(random_stream(seed, 0), self.sub_words // 2, shortest=1)
