@@ -267,7 +267,7 @@ def latencies(rows: Sequence[SliceRow], window: Window) -> Latencies:
 def item_latencies(ranks: Sequence[Sequence[SliceRow]], window: Window) -> dict[str, Latencies]:
     """The latencies of items in the slices wholly inside ``window``, of all ranks, by what was timed."""
     inside = [row.item_latency for rows in ranks for row in rows if window.holds(row)]
-    names = dict.fromkeys(name for timed in inside for name in timed)
+    names = sorted({name for timed in inside for name in timed})
     return {name: merged(timed.get(name, ()) for timed in inside) for name in names}
 
 

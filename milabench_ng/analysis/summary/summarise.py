@@ -440,7 +440,7 @@ def _notes(launches: Sequence[LaunchResult]) -> dict[str, float]:
 
 def _item_latency(launches: Sequence[LaunchResult]) -> dict[str, Latency]:
     """What of its items took how long, over all launches."""
-    names = dict.fromkeys(name for launch in launches for name in launch.item_latencies)
+    names = sorted({name for launch in launches for name in launch.item_latencies})
     timed = {name: latency.merged(launch.item_latencies.get(name, ()) for launch in launches) for name in names}
     return {name: found for name, each in timed.items() if (found := Latency.of(each))}
 

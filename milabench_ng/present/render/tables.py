@@ -176,7 +176,7 @@ def _item_latency(report: Report) -> Section:
 
 
 def _rate_curve(curve: RateCurve) -> Section:
-    timed = dict.fromkeys(name for point in curve.points for name in point.item_latency)
+    timed = sorted({name for point in curve.points for name in point.item_latency})
     return section(
         f"curve-{curve.name}-{curve.over}",
         f"{curve.name} by {curve.over}",
