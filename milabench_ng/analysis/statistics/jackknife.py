@@ -77,7 +77,8 @@ def jackknife(
     sizes = {name: len(group) for name, group in left_out.items()}
     logs = {each: math.log(without[each]) for each in without}
     every = list(rates.values())
-    others = statistic([every[place] for place in usual([math.log(rate) for rate in every])])
+    kept = usual([math.log(rate) for rate in every])
+    others = whole if len(kept) == len(every) else statistic([every[place] for place in kept])
     return Jackknife(math.log(whole), logs, sizes, by_session, abs(math.log(max(others, SMALLEST) / whole)))
 
 
