@@ -38,8 +38,15 @@ def _verified(report: Report, done: str) -> Answer:
 
 
 def _power(report: Report) -> Iterator[Answer]:
-    """The power that the hottest of the verified tests reached on the GPU that reached least."""
-    rows: dict[str, TestSummary] = {label: row for label, row in report.summary.tests.items() if row.verified}
+    """The power that the hottest of the verified tests reached on the GPU that reached least.
+
+    Tests of a disk or of links verify their work, too, and are not there to burn.
+    """
+    rows: dict[str, TestSummary] = {
+        label: row
+        for label, row in report.summary.tests.items()
+        if row.verified and row.work.bound in ("gpu-compute", "gpu-memory")
+    }
     known = {label: row.power_fraction for label, row in rows.items() if row.power_fraction is not None}
     if known:
         label = max(known, key=lambda each: known[each])
