@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +13,10 @@ from milabench_ng.cli.options import Force
 from milabench_ng.fleet.bundling import pack_fleet
 from milabench_ng.fleet.folder import is_fleet
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain
 from milabench_ng.model.units import format_bytes
 from milabench_ng.verification.bundle import pack
+from milabench_ng.verification.opening import is_bundle
 
 
 def bundle(
@@ -46,6 +49,8 @@ def bundle(
     output
         The file to write. Default: FOLDER.bundle.tar.gz, next to the folder.
     """
+    if is_bundle(folder):
+        raise InputError(f"{plain(folder)}: a bundle already. To check it, run mnb verify {shlex.quote(plain(folder))}")
     if is_fleet(folder):
         if weights is not None:
             raise InputError("--weights: not for a fleet, whose bundle has no score. Give it to mnb report")

@@ -13,6 +13,7 @@ from milabench_ng.model.files import convert_json, parse_json, read_content, ref
 from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import short
 from milabench_ng.tender.ownership import Terms
+from milabench_ng.verification.opening import is_bundle
 
 BIDS_SCHEMA = 1
 BidPrice = Annotated[float, Meta(ge=1e-6, le=LARGEST)]
@@ -68,6 +69,8 @@ FORM = '{"reference": "v100", "bids": {"acme": {"results": "acme/", "price": 250
 def read_bids(path: Path) -> Bids:
     """Read and validate a bids file. Raises InputError with file and position."""
     require_file(path, "Write one with mnb tender init")
+    if is_bundle(path):
+        refuse(path, "a bundle, not a bids file. Name it as results in a file that mnb tender init writes")
     return decode_bids(read_content(path), str(path))
 
 

@@ -205,6 +205,7 @@ bundle res -o res/run.json --force | 2 | mnb: --output res/run.json: files of a 
 bundle cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
 bundle nowhere | 2 | mnb: nowhere: no such folder
 bundle empty | 2 | mnb: empty: no run.json in it. Give the folder that `mnb jobs` wrote
+bundle res.tar.gz | 2 | mnb: res.tar.gz: a bundle already. To check it, run mnb verify res.tar.gz
 bundle base.json | 2 | mnb: base.json: not a folder. Give the result folder of a run
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file. Make a key with ssh-keygen -t ed25519
 verify res | 0 | verdict PASS: 16
@@ -238,6 +239,7 @@ bids bids.json | 0 | reference one node of again
 bids again-bids.json | 0 | reference one node of res.tar.gz
 bids bad-bids.json | 2 | mnb: bad-bids.json: bid 'acme': the key 'price' is missing. Expected {"reference": "v100",
 bids nowhere.json | 2 | mnb: nowhere.json: no such file. Write one with mnb tender init
+bids res.tar.gz | 2 | mnb: res.tar.gz: a bundle, not a bids file. Name it as results in a file that mnb tender
 bids notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 bids bids.json -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
 bids bids.json --format html | 2 | mnb bids: Invalid value "html" for --format. Choose from: "table", "json", "csv",
