@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -163,11 +163,21 @@ class Serving:
     unit: str = "tokens"
     goal: float = GOAL
 
-    def ours(self, bench: Bench) -> None:
-        """The workload."""
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of the workload."""
         sizes = {name: getattr(self.size, name) for name in SIZES}
         lengths = {"prompt": self.prompt, "answer": self.answer, "page": self.page, "chunk": self.prompt}
-        llm_serve(bench, concurrency=self.items, **lengths, **sizes)
+        return {"concurrency": self.items, **lengths, **sizes}
+
+    def ours(self, bench: Bench) -> None:
+        """The workload."""
+        llm_serve(bench, **self.options)
+
+    def shares(self, rate: float, measured: Mapping[str, float]) -> dict[str, float]:
+        """The shares of the device's peaks at ``rate``. ``measured``: these peaks, and the means of what was noted."""
+        units = (each for each in llm_serve.derived if "%" in each.unit)
+        return {each.unit: each.of(rate, self.options, measured) for each in units}
 
     def step(self, device: torch.device) -> Callable[[], int]:
         """A step as one would write it."""
