@@ -26,6 +26,10 @@ class Notes:
         """Add ``value`` to the sum of ``name``."""
         self._sums[name] += value
 
+    def now_s(self) -> float:
+        """The time, in seconds of the clock that latencies are of."""
+        return time.monotonic()
+
     def latency(self, name: str, seconds: float, count: int = 1) -> None:
         """Note that ``count`` items took so many ``seconds``: ``name`` says what of them, as the workload declares."""
         self._latencies[name][seconds] += count

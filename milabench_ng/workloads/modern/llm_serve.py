@@ -1,6 +1,5 @@
 """Serving under load: requests come and go, and their texts share the GPU and its memory."""
 
-import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -221,7 +220,7 @@ def note(bench: Bench, plan: Plan, times: TokenTimes) -> None:
     reading, seen = plan.reading, int((plan.position + 1).sum())
     speaking = int((plan.position >= 0).sum())
     read = 0 if reading is None else reading.count
-    said = times.step(plan, time.monotonic())
+    said = times.step(plan, bench.notes.now_s())
     for name, value in (
         ("said", plan.said),
         ("in_time", said.in_time),
