@@ -162,7 +162,7 @@ def test_a_long_reason_takes_one_short_line_and_files_have_all_of_it(say: Say, t
 def test_hours_are_those_of_gpus(fleet: Path, say: Say, tmp_path: Path) -> None:
     _, printed, _ = say("report", fleet)
     (told,) = [line.split(maxsplit=2)[2] for line in printed.splitlines() if line.startswith("GPU time")]
-    assert re.fullmatch(r"\d+ min \d+ s in launches", told)
+    assert re.fullmatch(r"\d+ (min \d+ s|h \d+ min) in launches", told)
     on_cpus = write_fleet(tmp_path / "fleet", NODES[:1])
     manifest = session_folder(on_cpus, NODES[0], "screen") / "run.json"
     manifest.write_text(manifest.read_text().replace('"Test GPU"', '"CPU"'))
