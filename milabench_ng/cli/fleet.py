@@ -35,7 +35,7 @@ from milabench_ng.fleet.retesting import nodes_left
 from milabench_ng.fleet.running import collect as pull_results
 from milabench_ng.fleet.running import resume as go_on
 from milabench_ng.fleet.running import run as run_fleet
-from milabench_ng.fleet.verdicts.spread import FEWEST_NODES
+from milabench_ng.fleet.verdicts.columns import FEWEST_NODES
 from milabench_ng.fleet.writer import require_new
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, short

@@ -193,6 +193,34 @@ def test_of_three_nodes_none_is_judged() -> None:
     assert found.expected_false_alarms == 0
 
 
+def test_a_fleet_that_would_not_show_a_node_half_as_fast_clears_nobody() -> None:
+    """Four nodes have a degree of freedom; of forty that differ by half, none stands out."""
+    of_four = {"n0": 1.0, "n1": 1.01, "n2": 0.99, "n3": 0.76}
+    four = judge(fleet(lambda node, *_: of_four[node], 4))
+    assert {one.verdict for one in four.nodes} == {"inconclusive"}
+    assert four.nodes[3].ratio is not None
+    assert four.nodes[3].ratio.value == pytest.approx(0.764, abs=0.01)
+    wild = judge(fleet(lambda node, *_: math.exp(math.sin(int(node[1:]))), 40))
+    assert {one.verdict for one in wild.nodes} == {"inconclusive"}
+    assert {one.verdict for one in judge(fleet(as_fast, 8)).nodes} == {"pass"}
+
+
+def test_a_node_that_shares_no_test_with_enough_others_is_not_decided() -> None:
+    made = fleet(as_fast, 10)
+    alone = np.full((10, 1, 2), np.nan)
+    alone[3], made.screen[3] = 0.0, np.nan
+    found = judge(
+        replace(
+            made,
+            tests=(*made.tests, "f"),
+            kinds=(*made.kinds, "host"),
+            screen=np.concatenate([made.screen, alone], axis=1),
+            retests=np.empty((0, 10, 6, 2)),
+        )
+    )
+    assert [one.node for one in found.nodes if one.verdict == "inconclusive"] == ["n3"]
+
+
 def test_a_fleet_whose_healthy_nodes_differ_a_lot_needs_more_to_call_one_slow() -> None:
     def lottery(node: str, *_: str) -> float:
         return 0.9 if node == "n3" else 1 + 0.03 * math.sin(int(node[1:]))

@@ -19,8 +19,9 @@ from milabench_ng.analysis.statistics.intervals import t_quantile
 from milabench_ng.fleet.network.meetings import PairSeen
 from milabench_ng.fleet.network.rounds import Pair, pair
 from milabench_ng.fleet.nodes import NodeName
+from milabench_ng.fleet.verdicts.columns import FEWEST_NODES
 from milabench_ng.fleet.verdicts.limits import Limit, Retested, Strictness, retest_limit, screen_limit
-from milabench_ng.fleet.verdicts.spread import FEWEST_NODES, LOST_DF, SESSION_DF, Spread, centre_and_std, pooled
+from milabench_ng.fleet.verdicts.spread import LOST_DF, SESSION_DF, Spread, centre_and_std, pooled
 from milabench_ng.fleet.verdicts.verdict import Ratio
 
 STRICT = Strictness(margin=0.10, false_alarms=0.002)

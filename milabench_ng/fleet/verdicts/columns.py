@@ -17,6 +17,9 @@ import numpy as np
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.fleet.verdicts.measured import WORDS, Array, Kind, Measured, average, middle, places_of, without
 
+FEWEST_NODES = 4
+"""Of fewer nodes, nobody can say which is unusual."""
+
 Scope = Literal["all", "test", "device"]
 
 
@@ -52,7 +55,9 @@ def columns_of(fleet: Measured) -> Columns:
     The reference of every session is the fleet's screen.
     """
     asked = _asked(fleet)
-    of_nodes = middle(average(fleet.screen, 2), 0)
+    rates = average(fleet.screen, 2)
+    shared = np.sum(~np.isnan(rates), axis=0) >= FEWEST_NODES
+    of_nodes = np.where(shared, middle(rates, 0), np.nan)
     between = middle(_between_devices(fleet.screen), 0)
     retests = np.full((len(fleet.retests), len(fleet.nodes), len(asked)), np.nan)
     for answers, rates in zip(retests, fleet.retests, strict=True):

@@ -10,14 +10,16 @@ import numpy as np
 
 from milabench_ng.analysis.statistics.intervals import t_quantile
 from milabench_ng.fleet.nodes import SCREEN
-from milabench_ng.fleet.verdicts.columns import Column, Columns, columns_of
+from milabench_ng.fleet.verdicts.columns import FEWEST_NODES, Column, Columns, columns_of
 from milabench_ng.fleet.verdicts.limits import USUAL, Limit, Retested, Strictness, retest_limit, shares, usual_limits
 from milabench_ng.fleet.verdicts.measured import Array, Measured, average
 from milabench_ng.fleet.verdicts.screening import slow_in_screen
-from milabench_ng.fleet.verdicts.spread import FEWEST_NODES, Spread, spreads_of
+from milabench_ng.fleet.verdicts.spread import Spread, spreads_of
 from milabench_ng.fleet.verdicts.verdict import FleetVerdict, NodeVerdict, Noticed, Ratio
 
 _ASSURANCE = 0.95
+_HALF = 0.5
+"""A fleet that would not show a node that is slower by this share clears nobody."""
 
 
 class _Fleet(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -28,6 +30,8 @@ class _Fleet(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     spreads: tuple[Spread, ...]
     shares: tuple[float, ...]
     strict: Strictness
+    told_apart: Array
+    """Whether a node ran tests of a kind in all of which one half as fast would be found."""
     sessions: Array
     """How many retests answered, by node and column."""
     means: Array
@@ -54,9 +58,13 @@ def judge(measured: Measured, strict: Strictness = USUAL) -> FleetVerdict:
     found = columns_of(measured)
     spreads = spreads_of(found)
     slow = slow_in_screen(found, strict)
-    fleet = _fleet(measured, found, spreads, slow, strict)
     limits = usual_limits(found.columns, spreads, strict)
     known = [limit for limit in limits if limit.spread.nodes >= FEWEST_NODES]
+    telling = [
+        column.scope == "all" and limit.spread.nodes >= FEWEST_NODES and _slowest_missed(limit) <= _HALF
+        for column, limit in zip(found.columns, limits, strict=True)
+    ]
+    fleet = _fleet(measured, found, spreads, slow, strict, telling)
     return FleetVerdict(
         nodes=tuple(_node(fleet, place, slow[place]) for place in range(len(measured.nodes))),
         expected_false_alarms=math.fsum(limit.false_alarms() for limit in known),
@@ -66,7 +74,12 @@ def judge(measured: Measured, strict: Strictness = USUAL) -> FleetVerdict:
 
 
 def _fleet(
-    measured: Measured, found: Columns, spreads: tuple[Spread, ...], slow: Sequence[Sequence[int]], strict: Strictness
+    measured: Measured,
+    found: Columns,
+    spreads: tuple[Spread, ...],
+    slow: Sequence[Sequence[int]],
+    strict: Strictness,
+    telling: Sequence[bool],
 ) -> _Fleet:
     sessions = np.sum(~np.isnan(found.retests), axis=0)
     means = average(found.retests, 0) if len(found.retests) else np.full_like(found.screen, np.nan)
@@ -80,6 +93,7 @@ def _fleet(
         spreads=spreads,
         shares=shares(found.columns),
         strict=strict,
+        told_apart=~np.isnan(found.screen) @ np.array(telling, dtype=bool),
         sessions=sessions,
         means=means - np.nan_to_num(moved),
         controls=int(controls.sum()),
@@ -99,7 +113,7 @@ def _node(fleet: _Fleet, place: int, slow: Sequence[int]) -> NodeVerdict:
         why = "it computed something wrong, which no sound retest excuses"
         return NodeVerdict(node=node, verdict="faulty", why=why, failed=wrong)
     failed = fleet.measured.failed.get(node, {})
-    if not failed.get(SCREEN) and np.isnan(fleet.found.screen[place]).all():
+    if not failed.get(SCREEN) and np.isnan(fleet.measured.screen[place]).all():
         return NodeVerdict(node=node, verdict="lost", why="it left no results of the screen")
     retests = int(fleet.sessions[place].max(initial=0))
     again = tuple(sorted({test for session, tests in failed.items() if session != SCREEN for test in tests}))
@@ -117,6 +131,9 @@ def _node(fleet: _Fleet, place: int, slow: Sequence[int]) -> NodeVerdict:
 
 def _by_rates(fleet: _Fleet, place: int, slow: Sequence[int], retests: int) -> NodeVerdict:
     node = fleet.measured.nodes[place]
+    if not slow and not fleet.told_apart[place]:
+        why = "nodes with its tests are too few, or differ too much, to show one that is half as fast"
+        return NodeVerdict(node=node, verdict="inconclusive", why=why, ratio=_of_screen(fleet, place), retests=retests)
     if not slow:
         return NodeVerdict(node=node, verdict="pass", ratio=_of_screen(fleet, place), retests=retests)
     decided = [_decide(fleet, place, column) for column in slow if fleet.sessions[place, column]]

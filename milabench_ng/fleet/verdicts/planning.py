@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 
 from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, HOST_DAY_STD
-from milabench_ng.fleet.verdicts.columns import Column
+from milabench_ng.fleet.verdicts.columns import FEWEST_NODES, Column
 from milabench_ng.fleet.verdicts.limits import USUAL, Limit, Strictness, usual_limits
 from milabench_ng.fleet.verdicts.measured import Kind
 from milabench_ng.fleet.verdicts.screening import FEWEST_CONTROLS
-from milabench_ng.fleet.verdicts.spread import FEWEST_NODES, Spread
+from milabench_ng.fleet.verdicts.spread import Spread
 
 _MEDIAN = math.pi / 2
 """The variance of a median over that of a mean."""

@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 
 from milabench_ng.fleet.nodes import SCREEN
-from milabench_ng.fleet.verdicts.columns import Column, Columns, columns_of
+from milabench_ng.fleet.verdicts.columns import FEWEST_NODES, Column, Columns, columns_of
 from milabench_ng.fleet.verdicts.limits import USUAL, Strictness, screen_limit, shares
 from milabench_ng.fleet.verdicts.measured import Measured
-from milabench_ng.fleet.verdicts.spread import FEWEST_NODES, spreads_of
+from milabench_ng.fleet.verdicts.spread import spreads_of
 
 FEWEST_CONTROLS = 3
 

@@ -11,9 +11,6 @@ from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, HOST_DAY_ST
 from milabench_ng.fleet.verdicts.columns import Column, Columns
 from milabench_ng.fleet.verdicts.measured import Array, average
 
-FEWEST_NODES = 4
-"""Of fewer nodes, nobody can say which is unusual."""
-
 _CUT = 3.5
 """Robust standard deviations beyond which a node does not count as healthy for the spread."""
 LOST_DF = 2.0
@@ -106,7 +103,7 @@ def _session(retests: Array, declared: float) -> tuple[float, float]:
 def _unexplained(known: Array) -> Array:
     """What is left of values by session and node without the means of both."""
     left = known
-    for _ in range(_SWEEPS):
+    for _ in range(_SWEEPS if np.isnan(known).any() else 1):
         left = left - average(left, 0)
         left = left - average(left, 1)[:, None]
     return left
