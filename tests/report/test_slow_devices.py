@@ -128,12 +128,19 @@ def test_one_repeat_gives_no_verdict_but_the_command_that_does(tmp_path: Path) -
     report = reported(tmp_path / "run", {"vae": [[1.0, 0.95]]})
     assert report.gpus is not None
     assert (report.gpus.stragglers, report.gpus.overall, report.gpus.judged) == ((), (), False)
-    assert "Look at GPU 1 is behind the best in 1 test, most in vae (-5%)" in printed(report)
-    assert "most in vae (-5%); run more repeats before judging" in printed(report)
+    assert "Look at GPU 1 is behind the best in vae (-5%). Run more repeats before judging" in printed(report)
     commands = re.findall(r"mnb jobs [^\n,]*", printed(report))
     assert commands == [f"mnb {TENDER}"], "one suggestion on a screen"
     told = "one repeat cannot tell a slow device from a slow launch: mnb jobs quick --repeat 5 --name vae"
     assert told in printed(msgspec.structs.replace(report, show_gpus=True))
+
+
+def test_each_device_answers_for_its_own_tests_only(tmp_path: Path) -> None:
+    rates = {"vae": [[1.0, 0.8]], "convnet": [[0.94, 1.0]], "toy_lstm": [[0.9, 1.0]]}
+    told = printed(reported(tmp_path / "run", rates))
+    assert (
+        "GPU 0 is behind the best in 2 tests, most in toy_lstm (-10%); GPU 1 is behind the best in vae (-20%)" in told
+    )
 
 
 def test_what_a_repeat_does_to_all_devices_hides_no_slow_one(tmp_path: Path) -> None:

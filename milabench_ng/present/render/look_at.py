@@ -112,11 +112,22 @@ def _not_judged(report: Report, found: GpuComparison, word: str) -> Fact:
     behind = sorted(_behind(found))
     if not behind:
         return Fact("devices", f"one repeat cannot tell a slow {word} from a slow launch", "faint")
+    told = "; ".join(f"{word} {device} {told}" for device, told in _by_device(behind).items())
+    return Fact("devices", f"{told}. Run more repeats before judging", "fair")
+
+
+def _by_device(behind: Sequence[tuple[float, str, str]]) -> dict[str, str]:
+    """In how many tests each device is behind, and in which most; first the one that is in most tests."""
+    devices = grouped(behind, lambda each: each[1])
+    order = sorted(devices, key=lambda device: -len(devices[device]))
+    return {device: _in_tests(devices[device]) for device in order[:_NAMED]}
+
+
+def _in_tests(behind: Sequence[tuple[float, str, str]]) -> str:
     names = dict.fromkeys(name_of_row(label) for _, _, label in behind)
-    worst = f"{counted(len(names), 'test')}, most in {name_of_row(behind[0][2])} ({100 * behind[0][0] - 100:+.0f}%)"
-    return Fact(
-        "devices", f"{word} {behind[0][1]} is behind the best in {worst}; run more repeats before judging", "fair"
-    )
+    share, _, label = behind[0]
+    several = f"{counted(len(names), 'test')}, most in " if len(names) > 1 else ""
+    return f"is behind the best in {several}{name_of_row(label)} ({100 * share - 100:+.0f}%)"
 
 
 def repeated(suite: str, found: GpuComparison) -> str:
