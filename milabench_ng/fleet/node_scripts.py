@@ -69,7 +69,7 @@ while kill -0 "$child" 2>/dev/null; do
     wait "$child"
     status=$?
 done
-test "$status" -le 1 || tail -n 4 {session}.log >&2
+test "$status" -le 1 || tail -n 1 {session}.log >&2
 {_summarised(manifest, session)}
 {_pull(session)}
 exit "$status"
@@ -135,7 +135,7 @@ def _pull(session: SessionName) -> str:
     return f"""\
 listed() {{
     for one in {first}; do test ! -f "$one" || printf '%s\\0' "$one"; done
-    find {session} -type f ! -name '.*' ! -path {ledger} -print0
+    test ! -d {session} || find {session} -type f ! -name '.*' ! -path {ledger} -print0
 }}
 packed() {{
     listed | tar --null -T - -c --ignore-failed-read || test $? -eq 1 || echo >&3

@@ -76,7 +76,12 @@ def test_a_run_that_could_not_save_its_results_is_lost_and_says_where_they_are(
 class OfLittleMemory(Greeted):
     """Nodes on which not all can be packed."""
 
-    before = "tar() { head -c 9; echo 'tar: Cannot allocate memory' >&2; return 2; }\n"
+    before = """\
+tar() {
+    case $* in */dev/null*) return;; esac
+    head -c 9; echo 'tar: Cannot allocate memory' >&2; return 2
+}
+"""
 
 
 def test_a_node_that_cannot_pack_its_results_says_why(stand_in: StandIn, tmp_path: Path) -> None:

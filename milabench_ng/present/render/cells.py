@@ -17,7 +17,7 @@ Cell = str | int | float | None
 Tone = Literal["plain", "good", "fair", "poor", "bad", "strong", "faint"]
 
 NOT_MEASURED = "-"
-_REASON = 120
+_REASON = 240
 """Characters."""
 
 
@@ -101,7 +101,7 @@ def reason_text(cell: Cell) -> str:
     made = " ".join(text(cell).split())
     if len(made) <= _REASON:
         return made
-    return f"{made[: _REASON // 3].rpartition(' ')[0]} ... {made[-_REASON // 2 :].partition(' ')[2]}"
+    return f"{made[: _REASON // 2].rpartition(' ')[0]} ... {made[-_REASON // 2 :].partition(' ')[2]}"
 
 
 def ratio_text(cell: Cell) -> str:
