@@ -82,6 +82,8 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     missing: int
     """Launches that later sessions are to run."""
+    helpful_retry: int | None
+    """With which ``retry`` failed launches run again; None if none failed in its last attempt."""
     interrupted: signal.Signals | None
     """What ended it early."""
     tier: str
@@ -192,6 +194,7 @@ def already_over(request: RunRequest) -> RunOutcome | None:
             planned=len(progress.plan.measured),
             failed=progress.failed,
             missing=0,
+            helpful_retry=progress.helpful_retry,
             interrupted=None,
             tier=manifest.fence.tier,
         )
@@ -199,7 +202,12 @@ def already_over(request: RunRequest) -> RunOutcome | None:
 
 def nothing_left(over: RunOutcome) -> str:
     """What to say of a run that is resumed after its end. Pure."""
-    failed = f"; failed attempts: {over.failed} (--retry 1 tries failed launches again)" if over.failed else ""
+    if not over.failed:
+        failed = ""
+    elif over.helpful_retry is None:
+        failed = f"; failed attempts: {over.failed}, all measured again since"
+    else:
+        failed = f"; failed attempts: {over.failed} (--retry {over.helpful_retry} tries failed launches again)"
     return f"nothing left to do: {over.planned} of {counted(over.planned, 'launch')} done{failed}"
 
 
@@ -241,6 +249,7 @@ def outcome(context: RunContext) -> RunOutcome:
         planned=len(context.progress.plan.measured),
         failed=context.progress.failed,
         missing=context.progress.missing,
+        helpful_retry=context.progress.helpful_retry,
         interrupted=context.interrupted.by,
         tier=context.fence.tier,
     )

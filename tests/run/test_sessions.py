@@ -12,6 +12,7 @@ from milabench_ng.model.planner import make_plan
 from milabench_ng.model.profile import Profile, Test
 from milabench_ng.records.ledger import Chain, Finished, Interrupted, Recorded, StoppedEarly, ended_by_itself
 from milabench_ng.records.names import ResultFolder, file_digest
+from milabench_ng.run.jobs import RunOutcome, nothing_left
 from milabench_ng.run.persistence.result_writer import ResultWriter
 from milabench_ng.run.persistence.run_progress import RunProgress, runs_of_session
 from milabench_ng.run.planning.duration import SERVER_S, between_sessions_s
@@ -101,4 +102,38 @@ def test_with_a_rule_for_stopping_a_repeat_is_whole_before_the_next(tmp_path: Pa
     assert (progress.to_do(), progress.missing, progress.failed) == ((), 0, 0)
     resumed = RunProgress(plan, writer, retry=0, by_repeat=True)
     assert (resumed.to_do(), resumed.missing) == ((), 0), "nothing is left to resume"
+    writer.close()
+
+
+def test_the_end_of_a_run_names_a_retry_that_tries_something_or_none(tmp_path: Path) -> None:
+    plan = planned("file")
+    (tmp_path / "ledger.jsonl").touch()
+    writer = ResultWriter(ResultFolder(tmp_path), b"", Chain(), None)
+
+    def tried(progress: RunProgress, number: int, failing: str | None) -> RunProgress:
+        for work in progress.to_do():
+            progress.begin(work)
+            (launch,) = work.batch.launches
+            cause = "exception" if launch.label == failing else None
+            name = f"{launch.label}.{launch.job_id}.{number}"
+            content = b'{"mnb": {}}'
+            known = {"label": launch.label, "job_id": launch.job_id, "number": number, "file": name, "cause": cause}
+            writer.keep([(name, content)], Recorded(sha256=file_digest(content), **known))
+        return RunProgress(plan, writer, retry=number)
+
+    def said(progress: RunProgress) -> str:
+        numbers = {"planned": 12, "failed": progress.failed, "missing": progress.missing, "tier": "full"}
+        return nothing_left(
+            RunOutcome(folder=tmp_path, interrupted=None, helpful_retry=progress.helpful_retry, **numbers)  # type: ignore[arg-type]
+        )
+
+    once = tried(RunProgress(plan, writer, retry=0), 1, "s.b")
+    assert "failed attempts: 6 (--retry 1 tries" in said(once)
+    assert len(once.to_do()) == 6, "as it says"
+    twice = tried(once, 2, "s.b")
+    assert "failed attempts: 12 (--retry 2 tries" in said(twice), "with --retry 1, nothing would be tried"
+    assert len(twice.to_do()) == 6
+    mended = tried(twice, 3, None)
+    assert said(mended).endswith("failed attempts: 12, all measured again since")
+    assert "--retry" not in said(mended)
     writer.close()

@@ -82,6 +82,12 @@ class RunProgress:
         again = sum(event.cause == "interrupted" and _key(event) in good for event in known)
         return self._tried.total() - len(good) - again + untried
 
+    @property
+    def helpful_retry(self) -> int | None:
+        """The least ``retry`` with which a launch is tried again; None if no launch failed in its last attempt."""
+        failed = (key for key in map(_key, self.plan.measured) if self._standing.get(key) is not None)
+        return min((self._failures[key] for key in failed), default=None)
+
     def to_do(self) -> tuple[BatchWork, ...]:
         """Batches of the first part that is not done: those without valid records, then those that may be retried."""
         for runs in self._parts:
