@@ -14,6 +14,7 @@ from milabench_ng.cli.run_and_report import execute, require_weights
 from milabench_ng.model.files import read_text
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.run.persistence.resuming import DifferenceKind, resumed_request
+from milabench_ng.run.persistence.spooling import require_spool
 from milabench_ng.verification.rules import load_rules
 
 Differences = Annotated[tuple[DifferenceKind, ...], Parameter(negative=())]
@@ -65,6 +66,8 @@ def go_on(
     rules: str | None,
 ) -> int:
     """Resume a run. A ``profile`` must be that of the first session."""
+    if spool is not None:
+        require_spool(spool)
     text = None if profile is None else read_text(profile_file(profile))
     given = {"retry": not_negative(retry, "--retry"), "spool": spool and spool.resolve()}
     demanded = None if rules is None else load_rules(rules)

@@ -54,6 +54,7 @@ def test_both_commands_go_on_with_the_same_request(folder: Path, monkeypatch: py
     monkeypatch.setattr("milabench_ng.cli.resume.execute", lambda request, weights, _: made.append((request, weights)))
     monkeypatch.setattr("milabench_ng.cli.resume.require_weights", lambda *_: None)
     (folder / "w.json").write_text("{}")
+    (folder / "spool").mkdir()
     options = f"--retry 2 --spool {folder}/spool --weights {folder}/w.json"
     options += " --accept-difference software --accept-difference node"
     for command in (["resume"], ["jobs", "--resume"]):
@@ -63,6 +64,22 @@ def test_both_commands_go_on_with_the_same_request(folder: Path, monkeypatch: py
     request, weights = first  # type: ignore[misc]
     assert (request.retry, request.spool, request.accept) == (2, folder / "spool", ("software", "node"))
     assert weights == folder / "w.json"
+
+
+def test_a_mistyped_spool_is_refused_before_anything_is_touched(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("milabench_ng.cli.resume.execute", lambda *_: pytest.fail("it goes on"))
+    (folder.parent / "mnb-spool-1").mkdir()
+    before = everything(folder)
+    for command in (["resume"], ["jobs", "--resume"]):
+        accepted = ["--accept-difference", "software"]
+        assert call([*command, str(folder), "--spool", str(folder.parent / "mnb-spool-2"), *accepted]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert "mnb-spool-2: no such file (did you mean" in said
+        assert "create it first" in said
+    assert everything(folder) == before
+    assert not (folder.parent / "mnb-spool-2").exists()
 
 
 def test_the_request_of_another_version_is_understood_once_the_difference_is_accepted(folder: Path) -> None:

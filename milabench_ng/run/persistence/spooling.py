@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import open_to_write, opened_folder, write_all
-from milabench_ng.model.plain import plain_json
+from milabench_ng.model.files import absent, open_to_write, opened_folder, write_all
+from milabench_ng.model.plain import plain, plain_json
 from milabench_ng.records.names import LEDGER, write_atomically
 
 FileContent = tuple[str, bytes]
@@ -70,6 +70,15 @@ def append(descriptor: int, lines: bytes) -> None:
     except OSError:
         os.ftruncate(descriptor, size)
         raise
+
+
+def require_spool(place: Path) -> None:
+    """Raise InputError if there is neither a folder nor a file that a resumed run could bring results back from."""
+    if not place.exists():
+        raise InputError(
+            f"--spool {plain(place)}: {absent(place)}. The run that could not save its results printed the name of its "
+            "spool folder. For a new spool folder, create it first"
+        )
 
 
 def spooled(place: Path) -> dict[str, bytes]:
