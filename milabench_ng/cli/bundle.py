@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from milabench_ng.cli.options import Force
 from milabench_ng.fleet.bundling import pack_fleet
 from milabench_ng.fleet.folder import is_fleet
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import plain
+from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.units import format_bytes
 from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.opening import is_bundle
@@ -50,7 +49,7 @@ def bundle(
         The file to write. Default: FOLDER.bundle.tar.gz, next to the folder.
     """
     if is_bundle(folder):
-        raise InputError(f"{plain(folder)}: a bundle already. To check it, run mnb verify {shlex.quote(plain(folder))}")
+        raise InputError(f"{plain(folder)}: a bundle already. To check it, run mnb verify {quoted(folder)}")
     if is_fleet(folder):
         if weights is not None:
             raise InputError("--weights: not for a fleet, whose bundle has no score. Give it to mnb report")

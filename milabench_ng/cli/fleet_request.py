@@ -24,7 +24,7 @@ from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text
-from milabench_ng.model.plain import plain, short
+from milabench_ng.model.plain import plain, quoted, short
 from milabench_ng.model.profile import AnyProfile, Profile, parse_profile
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.model.units import parse_seconds
@@ -187,7 +187,7 @@ def _given_to_jobs(profile: Path, words: Sequence[str]) -> Mapping[str, Any]:
     if given.get("resume"):
         raise InputError(OWN_OUTPUT.format("--resume"))
     if given.get("dry_run"):
-        raise InputError(f"--jobs: --dry-run runs nothing. To see the plan, run mnb jobs {profile} --dry-run")
+        raise InputError(f"--jobs: --dry-run runs nothing. To see the plan, run mnb jobs {quoted(profile)} --dry-run")
     node = given.get("node", NodeOptions())
     if node.output is not None:
         raise InputError(OWN_OUTPUT.format("-o"))

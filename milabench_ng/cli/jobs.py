@@ -28,6 +28,7 @@ from milabench_ng.cli.run_and_report import execute, require_weights
 from milabench_ng.cli.show_plan import show_plan
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import quoted
 from milabench_ng.model.plan import Order
 from milabench_ng.model.planner import MOST_RUNS
 from milabench_ng.model.profile import Neighbors
@@ -220,7 +221,7 @@ def _refuse_loose(flags: tuple[str, ...], name: tuple[str, ...]) -> None:
         option, _, value = flags[0].partition("=")
         raise InputError(f"{flags[0]}: workload options begin with dashes. Write -- --{option} {value}")
     if flags and (flags[0] in names("profiles") or flags[0].endswith(".json")):
-        raise InputError(f"{flags[0]}: one profile at a time. Run it on its own: mnb jobs {flags[0]}")
+        raise InputError(f"{flags[0]}: one profile at a time. Run it on its own: mnb jobs {quoted(flags[0])}")
     if flags and not flags[0].startswith("-"):
         selecting = " ".join(f"--name {each}" for each in (*name, flags[0]))
         raise InputError(

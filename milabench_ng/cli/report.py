@@ -29,7 +29,7 @@ from milabench_ng.cli.options import (
 )
 from milabench_ng.fleet.bundling import is_fleet_source
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import plain
+from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import parse_share
 from milabench_ng.present.render.alarms import alarms, alarms_of_launches
@@ -221,7 +221,7 @@ def _refuse_no_study(folders: Sequence[Path], layout: SuiteName | None, of_one: 
     """Say what several folders are good for, where they were given for something else."""
     named = f"{plain(folders[1])}: a second folder"
     if layout != "interference":
-        raise InputError(f"{named} needs --layout interference. To compare with it, use --compare {plain(folders[1])}")
+        raise InputError(f"{named} needs --layout interference. To compare with it, use --compare {quoted(folders[1])}")
     if of_one:
         raise InputError(f"{named} cannot be combined with {of_one[0]}, which needs a single folder")
 
@@ -229,7 +229,7 @@ def _refuse_no_study(folders: Sequence[Path], layout: SuiteName | None, of_one: 
 def _refuse_of_fleet(folder: Path, options: Sequence[str]) -> None:
     """Say where an option of one node's results can be used."""
     if options:
-        one = f"{plain(folder)}/nodes/NODE/screen.tar.gz"
+        one = quoted(folder / "nodes" / "NODE" / "screen.tar.gz")
         raise InputError(f"{options[0]}: not for a fleet. Report on one of its nodes: mnb report {one}")
 
 

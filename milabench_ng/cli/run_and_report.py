@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import shutil
 import sys
 import tempfile
@@ -19,7 +18,7 @@ import msgspec
 from milabench_ng.cli.showing import shown
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError, MnbError
-from milabench_ng.model.plain import plain, short
+from milabench_ng.model.plain import plain, quoted, short
 from milabench_ng.model.signals import exit_code
 from milabench_ng.model.similar import did_you_mean
 from milabench_ng.model.units import format_seconds, utc_now
@@ -139,7 +138,7 @@ def _run(request: RunRequest, ahead: Ahead) -> RunOutcome:
             print(
                 f"results so far: {plain(outcome.folder)}\nthe next session begins at {begins:%Y-%m-%d %H:%M} "
                 f"UTC, in {format_seconds(request.session_gap_s)}; to start it at another time, press Ctrl-C "
-                f"and run\n         mnb resume {shlex.quote(plain(outcome.folder))}",
+                f"and run\n         mnb resume {quoted(outcome.folder)}",
                 flush=True,
             )
             time.sleep(request.session_gap_s)

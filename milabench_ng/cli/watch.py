@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from itertools import chain
@@ -13,7 +12,7 @@ from rich.console import Console
 from milabench_ng.cli.options import Positive
 from milabench_ng.fleet.folder import is_fleet
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import names_of, plain
+from milabench_ng.model.plain import names_of, plain, quoted
 from milabench_ng.model.units import counted
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.reading import is_going_on
@@ -120,7 +119,7 @@ def _sinks(console: Console, known: RunView, html: Path | None, prometheus: Path
 
 def _ended(last: AnyRunEvent | None, folder: Path) -> str:
     """How the session ended, and what to do next."""
-    place = shlex.quote(plain(folder))
+    place = quoted(folder)
     match last:
         case RunEnds(missing=0, failed=failed):
             return f"the run has ended{f', {failed} failed' if failed else ''}; results: mnb report {place}"

@@ -23,6 +23,7 @@ from milabench_ng.fleet.summaries import encoded, workers
 from milabench_ng.fleet.writer import FleetWriter
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, read_content
+from milabench_ng.model.plain import quoted
 from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.records.ledger import check_chain
 from milabench_ng.records.manifest import Manifest
@@ -37,7 +38,7 @@ def adopt(folder: Path, expected: tuple[NodeName, ...], command_line: tuple[str,
     ``expected``: nodes of which one without results is lost. Raises InputError if there are no results, or a fleet.
     """
     if os.path.lexists(folder / FLEET_MANIFEST):
-        raise InputError(f"{folder}: it is a fleet folder already. See mnb fleet status {folder}")
+        raise InputError(f"{folder}: it is a fleet folder already. See mnb fleet status {quoted(folder)}")
     sessions = [one for one in listed_sessions(folder) if one.session == SCREEN]
     first = next(filter(None, map(_manifest_of, sessions)), None)
     if first is None and not folder.is_dir():

@@ -52,7 +52,7 @@ from milabench_ng.fleet.retesting import missing_nodes, picked, retests_left
 from milabench_ng.fleet.still_working import still_working
 from milabench_ng.fleet.writer import FleetWriter, make_fleet
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import plain, short_end
+from milabench_ng.model.plain import plain, quoted, short_end
 from milabench_ng.model.units import counted, utc_iso, utc_now
 from milabench_ng.records.ledger import check_chain
 from milabench_ng.records.names import FLEET_MANIFEST
@@ -172,7 +172,7 @@ def _begun(
         except SystemExit as ending:  # a signal, see model.signals
             if isinstance(ending.code, int) and ending.code > 128:
                 writer.tell(FleetInterrupted(by=signal.Signals(ending.code - 128).name))
-                tell(f"ended by a signal; nodes elsewhere may still work. To go on: mnb fleet resume {plain(folder)}")
+                tell(f"ended by a signal; nodes elsewhere may still work. To go on: mnb fleet resume {quoted(folder)}")
             raise
         writer.tell(FleetFinished(lost=len(missing_nodes(FleetFolder.read(folder)))))
 

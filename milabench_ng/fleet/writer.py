@@ -15,6 +15,7 @@ from milabench_ng.fleet.ledger import FLEET_LEDGER, AnyFleetEvent, FleetSession,
 from milabench_ng.fleet.manifest import FleetManifest, encode_fleet_manifest
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, open_to_write, opened_folder, read_content, write_all
+from milabench_ng.model.plain import quoted
 from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.records.names import FLEET_MANIFEST, file_digest, write_atomically
 
@@ -86,7 +87,7 @@ def require_new(folder: Path) -> None:
     if taken is not None:
         raise InputError(
             f"-o {folder}: already contains {taken.name!r}. Name a new folder, or go on with the fleet in it: "
-            f"mnb fleet resume {folder}"
+            f"mnb fleet resume {quoted(folder)}"
         )
 
 

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +22,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 import msgspec
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import plain, short
+from milabench_ng.model.plain import plain, quoted, short
 from milabench_ng.model.similar import did_you_mean
 
 MIB = 1 << 20
@@ -96,7 +95,7 @@ def read_content(path: Path, largest: int = SMALL, flags: int = 0) -> bytes:
     """The bytes of a regular file of text of at most ``largest`` bytes; see `read_bytes`."""
     content = read_bytes(path, largest, flags)
     if content.startswith(GZIP):
-        unpacked = f"tar -xzf {shlex.quote(plain(path))}"
+        unpacked = f"tar -xzf {quoted(path)}"
         refuse(path, f"compressed, like a bundle, not text. To use a file in it, unpack it first: {unpacked}")
     return content
 

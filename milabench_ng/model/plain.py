@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -33,6 +34,11 @@ def plain(text: object) -> str:
     scripts in Latin words, which only look like Latin ones."""
     made = _ONE_LINE.sub(_escape, str(text))
     return made if made.isascii() else _WORD.sub(_of_one_script, made)
+
+
+def quoted(text: object) -> str:
+    """The same as one word of a command that a user copies into a shell, such as the name of a folder."""
+    return shlex.quote(plain(text))
 
 
 def plain_lines(text: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import codecs
 import re
-import shlex
 import shutil
 import subprocess
 import tempfile
@@ -18,7 +17,7 @@ import msgspec
 
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_content, require_file
-from milabench_ng.model.plain import plain, short
+from milabench_ng.model.plain import plain, quoted, short
 
 NAMESPACE = "mnb"
 _SECONDS = 60
@@ -61,7 +60,7 @@ def sign(content: bytes, key: Path) -> bytes:
     if b"passphrase" in done.stderr:
         raise InputError(
             f"--sign {plain(key)}: its passphrase was not given, or is another one. Load the key into your ssh-agent "
-            f"and run this again: ssh-add {shlex.quote(plain(key))}"
+            f"and run this again: ssh-add {quoted(key)}"
         )
     if done.returncode != 0:
         raise InputError(f"--sign {plain(key)}: ssh-keygen does not sign with it: {_message(done)}")

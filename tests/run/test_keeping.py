@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -361,6 +362,17 @@ def test_a_reserve_is_no_larger_than_a_file_may_be(tmp_path: Path) -> None:
 
 async def settled(writer: ResultWriter, interrupted: Interruption) -> None:
     await settle(writer, SessionName("r", 1), interrupted, None, None, None)
+
+
+def test_the_command_that_brings_results_back_can_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, _ = open_new(tmp_path / "res ults", tmp_path / "sp ool")
+    monkeypatch.setattr(ResultWriter, "flush", lambda _: False)
+    monkeypatch.setattr(ResultWriter, "rescue", lambda *_: True)
+    monkeypatch.setattr(sessions, "SETTLE_S", 0.0)
+    with pytest.raises(MnbError) as ended:
+        asyncio.run(settled(writer, Interruption()))
+    words = shlex.split(str(ended.value).rpartition("run: ")[2])
+    assert words == ["mnb", "resume", str(tmp_path / "res ults"), "--spool", str(tmp_path / "sp ool")]
 
 
 @pytest.mark.root

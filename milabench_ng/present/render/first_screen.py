@@ -5,7 +5,6 @@ Terminal, Markdown and page lay out the same values: is it valid, what was measu
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -21,6 +20,7 @@ from milabench_ng.analysis.scoring.neighbours import (
 )
 from milabench_ng.analysis.scoring.subsets import OF_GROUP
 from milabench_ng.analysis.statistics.effects import unusual
+from milabench_ng.model.plain import quoted
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.alarms import alarms
 from milabench_ng.present.render.answer import Answer
@@ -304,7 +304,7 @@ def _kinds(report: Report) -> tuple[KindRatio, ...]:
 
 def _commands(report: Report) -> Iterator[Fact]:
     """The next step, and where the rest is."""
-    source, step = shlex.quote(report.source), next_step(report)
+    source, step = quoted(report.source), next_step(report)
     if step:
         yield Fact("next", step)
     yield Fact(DETAILS, f"mnb report {source} --full", "faint")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from milabench_ng.fleet.burn_in import burn_in
@@ -11,7 +10,7 @@ from milabench_ng.fleet.manifest import ADOPT_AGAIN, ADOPTED
 from milabench_ng.fleet.network.meetings import meetings_left
 from milabench_ng.fleet.nodes import SCREEN
 from milabench_ng.fleet.retesting import missing_nodes, retests_left
-from milabench_ng.model.plain import names_of, plain
+from milabench_ng.model.plain import names_of, plain, quoted
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Cell, Tone, reason_text
 from milabench_ng.present.render.sections import Document, Heading, Part, facts, in_one_table, table
@@ -46,7 +45,7 @@ def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
         told.append(("network", f"nodes have still to meet ({', '.join(unmet)})"))
     again_left = retests_left(found, {node for node, session in standings if session != SCREEN})
     told += [("retests", f"left: {session} of {names_of(nodes)}") for session, nodes in again_left.items()]
-    place = shlex.quote(plain(found.path))
+    place = quoted(found.path)
     if (missing or unmet or again_left) and not found.going_on:
         again = f"mnb fleet resume {place}"
         told.append(("next", ADOPT_AGAIN if found.manifest.launcher == ADOPTED else again))

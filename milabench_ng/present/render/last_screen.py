@@ -6,14 +6,13 @@ What finds no room is counted, and stands in the report.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterable, Sequence
 
 import msgspec
 from rich.cells import cell_len
 from rich.text import Text
 
-from milabench_ng.model.plain import plain
+from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.first_screen import FirstScreen, first_screen
@@ -64,7 +63,7 @@ def _commands(report: Report, hidden: int) -> Iterable[Fact]:
     if step := next_step(report):
         yield Fact("next", step)
     more = f", with {counted(hidden, 'more finding')}" if hidden else ""
-    yield Fact("details", f"mnb report {shlex.quote(report.source)} --full{more}", "faint")
+    yield Fact("details", f"mnb report {quoted(report.source)} --full{more}", "faint")
 
 
 def _height(facts: Sequence[Fact], width: int) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
+from milabench_ng.model.plain import quoted
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import counted
 from milabench_ng.report.report import Report
@@ -19,7 +18,7 @@ _NO_FOLDERS = (".json", ".gz", ".tar")
 
 def next_step(report: Report) -> str:
     """The command to run next, with its purpose; empty if nothing is left to do."""
-    source, suite = shlex.quote(report.source), report.summary.suite
+    source, suite = quoted(report.source), report.summary.suite
     scores = [part.score for part in report.scored if part.score and part.score.per_device is not None]
     missing = report.not_tried or sum(row.missing for row in report.summary.tests.values())
     repeats = min((score.interval.n if score.interval else 1 for score in scores), default=1)

@@ -13,6 +13,7 @@ from milabench_ng import __version__
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, in_words, parse_json, read_content, refuse
 from milabench_ng.model.known_files import named
+from milabench_ng.model.plain import quoted
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Sampled, Torn, check_chain
 from milabench_ng.records.manifest import Manifest
@@ -54,7 +55,7 @@ def read_manifest(folder: Path) -> Manifest:
     if os.path.isfile(folder):
         refuse(folder, f"this is {named(folder) or 'a file'}. Name the folder of a run")
     if os.path.isfile(folder / FLEET_MANIFEST):
-        raise InputError(f"{folder}: a fleet. Go on with it: mnb fleet resume {folder}")
+        raise InputError(f"{folder}: a fleet. Go on with it: mnb fleet resume {quoted(folder)}")
     path = ResultFolder(folder).manifest
     try:
         raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))

@@ -18,6 +18,7 @@ import msgspec
 
 from milabench_ng.model.errors import InputError, MnbError
 from milabench_ng.model.files import LARGE, read_content, why_unwritable
+from milabench_ng.model.plain import quoted
 from milabench_ng.model.plan import Plan
 from milabench_ng.model.units import counted, format_seconds, utc_now
 from milabench_ng.node.inventory import read_inventory
@@ -148,7 +149,7 @@ def refuse_outdir(path: Path) -> None:
     if taken:
         said = f"-o {path}: already contains {taken[0]!r}"
         if os.path.lexists(path / MANIFEST):
-            raise InputError(f"{said}. Name a new folder, or resume the run in it: mnb resume {path}")
+            raise InputError(f"{said}. Name a new folder, or resume the run in it: mnb resume {quoted(path)}")
         raise InputError(f"{said}. Name a new folder")
 
 
@@ -230,13 +231,13 @@ async def _elsewhere(writer: ResultWriter, name: SessionName, interrupted: Inter
     """
     folder, began_s = writer.folder.path, time.monotonic()
     place = writer.spool or Path(tempfile.gettempdir(), f"mnb-spool-{name.group}")
-    back = f"free some space, then run: mnb resume {folder} --spool"
+    back = f"free some space, then run: mnb resume {quoted(folder)} --spool"
     with suppress(asyncio.CancelledError):  # by a second signal
         while not writer.flush():
             late = at_once or time.monotonic() - began_s >= SETTLE_S
             files = counted(writer.waiting, "unsaved file")
             if (late or interrupted.is_set()) and writer.rescue(place):
-                return f"cannot write to {folder}. {place} holds {files}. To bring them back, {back} {place}"
+                return f"cannot write to {folder}. {place} holds {files}. To bring them back, {back} {quoted(place)}"
             if late and interrupted.is_set():
                 break
             if late:
