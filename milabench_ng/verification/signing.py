@@ -62,6 +62,11 @@ def sign(content: bytes, key: Path) -> bytes:
             f"--sign {plain(key)}: its passphrase was not given, or is another one. Load the key into your ssh-agent "
             f"and run this again: ssh-add {quoted(key)}"
         )
+    if b"UNPROTECTED PRIVATE KEY" in done.stderr:
+        raise InputError(
+            f"--sign {plain(key)}: its permissions are too open ({key.stat().st_mode & 0o777:04o}), "
+            f"so ssh-keygen ignores it. Run this, then sign again: chmod 600 {quoted(key)}"
+        )
     if done.returncode != 0:
         raise InputError(f"--sign {plain(key)}: ssh-keygen does not sign with it: {_message(done)}")
     return done.stdout

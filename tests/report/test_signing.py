@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -18,3 +19,16 @@ def test_a_key_with_a_passphrase_is_answered_with_what_to_do(tmp_path: Path, mon
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "a secret", "-f", str(key)], check=True)
     with pytest.raises(InputError, match=f"run this again: ssh-add '{key}'"):
         sign(b"content", key)
+
+
+def test_a_key_that_others_may_read_is_answered_with_what_to_do(tmp_path: Path) -> None:
+    key = tmp_path / "my key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    key.chmod(0o644)
+    with pytest.raises(InputError, match="too open") as refused:
+        sign(b"content", key)
+    assert "0644" in str(refused.value)
+    advice = shlex.split(str(refused.value).rpartition(": ")[2])
+    assert advice == ["chmod", "600", str(key)]
+    subprocess.run(advice, check=True)
+    assert sign(b"content", key).startswith(b"-----BEGIN SSH SIGNATURE-----")
