@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import cyclopts
 import msgspec
 from rich.prompt import Prompt
 
+from milabench_ng.analysis.summary.folder import find_results
 from milabench_ng.cli.named_files import READS_RULES
 from milabench_ng.cli.options import Several, amount
 from milabench_ng.model.errors import InputError
@@ -58,8 +60,8 @@ def init(
     nonce
         The nonce, if you give it now.
     reference
-        What bids are measured in: a shipped baseline, or results (default: h200, or the first vendor's node for rules
-        of several suites).
+        What bids are measured in: a shipped baseline, results, or a vendor's NAME.bundle.tar.gz (default: h200, or the
+        first vendor's node for rules of several suites).
     currency
         Of the prices.
     """
@@ -71,10 +73,12 @@ def init(
     files = dict(_pair(each, "--key", "acme=acme.pub") for each in key)
     if not prices and sys.stdin.isatty():
         prices, files = _asked()
+    vendors = _vendors(prices, files)
+    usual = None if demanded.suite_weights else "h200"  # no shipped one ran several suites
     made = NewTender(
         rules=msgspec.structs.replace(demanded, name=name or folder.resolve().name, nonce=nonce or demanded.nonce),
-        vendors=_vendors(prices, files),
-        reference=reference or (None if demanded.suite_weights else "h200"),  # no shipped one ran several suites
+        vendors=vendors,
+        reference=_reference(reference, vendors, folder) if reference else usual,
         currency=currency,
     )
     write_tender(folder, made, guide(made))
@@ -107,6 +111,15 @@ def _pair(text: str, option: str, example: str) -> tuple[str, str]:
     if not (name and equals and value):
         raise InputError(f"{option} {short(repr(text))}: expected NAME=VALUE, such as {option} {example}")
     return name, value
+
+
+def _reference(name: str, vendors: Sequence[Vendor], folder: Path) -> str:
+    """The reference as the bids file in ``folder`` names it. Raises InputError for what is not there, unless it is a
+    bundle that a vendor will send."""
+    if name in (one.bundle for one in vendors):
+        return name
+    find_results(name, "--reference")
+    return os.path.relpath(name, folder) if os.path.exists(name) else name
 
 
 def _asked() -> tuple[dict[str, str], dict[str, str]]:

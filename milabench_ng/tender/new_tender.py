@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from milabench_ng.verification.signing import NAMESPACE
 
 RULES, BIDS, SIGNERS, README = "tender.json", "bids.json", "vendors.txt", "README.md"
 DEMANDS = f"--rules {RULES} --allowed-signers {SIGNERS}"
+_NONCE_LATER = "When you give the nonce, add it there, and as `--nonce` to the command below."
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 """What names a file and, for ssh-keygen, a signer."""
 
@@ -125,12 +128,25 @@ def _stated(rules: Rules) -> dict[str, Any]:
     return {key: value for key, value in stated.items() if key == "schema" or value != usual[key]}
 
 
+def vendor_command(rules: Rules) -> tuple[str, ...]:
+    """The run that the rules ask of a vendor, as its command. Pure."""
+    profile = rules.profile.name if rules.profile and rules.profile.name else "PROFILE"
+    sessions = rules.least_sessions or 1
+    words = ["mnb", "jobs", profile, "--rules", RULES, "--isolation", "full"]
+    if rules.repeat:
+        words += ["--repeat", str(math.ceil(rules.repeat / sessions))]  # of each session
+    if sessions > 1:
+        words += ["--sessions", str(sessions), "--session-gap", f"{rules.session_gap_h:g}h"]
+    if rules.nonce:
+        words += ["--nonce", rules.nonce]
+    return (*words, "-o", "results")
+
+
 def guide(made: NewTender) -> str:
     """The README of a tender."""
     missing = ", ".join(one.name for one in made.vendors if one.key is None)
     keys = f"has no key of {missing} yet: complete the lines that begin with `#`" if missing else "has all their keys"
-    nonce = f"The nonce is `{made.rules.nonce}`." if made.rules.nonce else "Add the nonce when you give it."
-    profile = made.rules.profile.name if made.rules.profile and made.rules.profile.name else "PROFILE"
+    nonce = f"The nonce is `{made.rules.nonce}`." if made.rules.nonce else _NONCE_LATER
     verify = "\n".join(f"mnb verify {one.bundle} {DEMANDS}" for one in made.vendors)
     return f"""\
 # {made.rules.name}
@@ -140,11 +156,11 @@ Publish `{RULES}` with its SHA-256 and the version of `mnb`. {nonce} `{SIGNERS}`
 A vendor runs
 
 ```text
-mnb jobs {profile} --rules {RULES} --isolation full -o results
+{shlex.join(vendor_command(made.rules))}
 mnb bundle results --sign KEY
 ```
 
-with the repeats and sessions that the rules ask for, and sends the bundle. Put the bundles here, under the names below,
+and sends the bundle. Put the bundles here, under the names below,
 and run the commands in this folder.
 
 1. Verify each bid. The exit code is 0 if it keeps the rules, and 1 if it breaks one, which the first line names.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -107,6 +108,36 @@ def test_init_changes_nothing_but_the_name_and_the_nonce(rules: str, tmp_path: P
     assert (folder / "vendors.txt").read_text().startswith('acme namespaces="mnb" ssh-ed25519 ')
 
 
+def test_a_reference_is_named_as_the_bids_file_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ours.json").write_text("{}")
+    for given, named in (
+        ("v100", "v100"),
+        ("ours.json", "../ours.json"),
+        ("acme.bundle.tar.gz", "acme.bundle.tar.gz"),
+    ):
+        assert call(["tender", "init", f"made-{given}", "--vendor", "acme=3", "--reference", given]) == 0
+        assert read_bids(tmp_path / f"made-{given}" / "bids.json").reference == named
+
+
+@pytest.mark.parametrize("rules", names("rules"))
+@pytest.mark.parametrize("nonce", [None, "a nonce"])
+def test_the_command_for_vendors_asks_for_what_the_rules_do(rules: str, nonce: str | None, tmp_path: Path) -> None:
+    given = ["--rules", rules, "--vendor", "acme=3", *(["--nonce", nonce] if nonce else [])]
+    assert call(["tender", "init", str(tmp_path / "made"), *given]) == 0
+    readme = (tmp_path / "made" / "README.md").read_text()
+    (line,) = (line for line in readme.splitlines() if line.startswith("mnb jobs "))
+    words = shlex.split(line)
+    stated = dict(zip(words[3::2], words[4::2], strict=True))
+    demanded = load_rules(tmp_path / "made" / "tender.json")
+    assert demanded.profile is not None
+    assert (words[2], stated["--rules"]) == (demanded.profile.name, "tender.json")
+    assert int(stated["--repeat"]) * int(stated["--sessions"]) >= (demanded.repeat or 0)
+    assert (demanded.least_sessions or 0) <= int(stated["--sessions"]) <= (demanded.sessions or 0)
+    assert stated["--session-gap"] == f"{demanded.session_gap_h:g}h"
+    assert stated.get("--nonce") == nonce == demanded.nonce
+
+
 def test_init_asks_at_a_terminal(tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter(("acme", "300000", str(key), "umbra", "231000", "", ""))
     monkeypatch.setattr("rich.prompt.Prompt.ask", lambda *_, **__: next(answers))
@@ -133,6 +164,8 @@ def test_what_cannot_be_a_tender_is_refused_and_nothing_is_written(
         (["--vendor", "acme=3", "--key", f"umbra={key}"], "--key umbra: no vendor of that name"),
         (["--vendor", "acme=3", "--key", "acme=none.pub"], "--key acme none.pub: no such file. Leave it out if"),
         (["--vendor", "acme=3", "--key", f"acme={private}"], "this is a private key. Give the public one"),
+        (["--vendor", "acme=3", "--reference", "h300"], "--reference h300: no such file or folder, and no shipped"),
+        (["--vendor", "acme=3", "--reference", "h300"], "(did you mean"),
         (["--vendor", "acme=3", "--rules", "none"], "no such file. Shipped rules: procurement"),
     ):
         assert call(["tender", "init", str(made), *given]) == 2
