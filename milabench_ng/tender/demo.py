@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain
 from milabench_ng.model.shipped import bundle_file
 from milabench_ng.tender.new_tender import BIDS, DEMANDS, NewTender, Vendor, require_empty, write_tender
 from milabench_ng.verification.bundle import pack
@@ -70,20 +72,37 @@ STEPS = (
 
 
 def write_demo(folder: Path) -> None:
-    """Write the rehearsal into a folder that is empty or not there."""
+    """Write the rehearsal into a folder that is empty or not there: all of it, or nothing."""
     require_empty(folder)
     with tempfile.TemporaryDirectory(prefix="mnb-demo-") as scratch:
         work = Path(scratch)
+        made = work / "tender"
         keys = {part.vendor: work / f"{part.vendor}.key" for part in CAST}
         vendors = tuple(
             Vendor(name=part.vendor, price=part.price, key=make_key(keys[part.vendor], part.vendor)) for part in CAST
         )
-        made = NewTender(rules=_rules(), vendors=vendors, reference="modern-h200")
-        write_tender(folder, made, _readme())
+        write_tender(made, NewTender(rules=_rules(), vendors=vendors, reference="modern-h200"), _readme())
         for part, vendor in zip(CAST, vendors, strict=True):
             results = _results(part, work / part.vendor)
-            pack(results, folder / vendor.bundle, key=keys[part.vendor])
-        _results(Part("", ONE_GPU, 0), folder / DELIVERED)
+            pack(results, made / vendor.bundle, key=keys[part.vendor])
+        _results(Part("", ONE_GPU, 0), made / DELIVERED)
+        try:
+            _put(made, folder)
+        except OSError as error:
+            raise InputError(f"{plain(folder)}: {error.strerror}. Free some space, or name another folder") from None
+
+
+def _put(made: Path, folder: Path) -> None:
+    """Copy what was made into ``folder``, where nothing has its name before all of it is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".mnb-demo-", dir=folder) as beside:
+        copied = Path(beside) / made.name
+        for file in filter(Path.is_file, made.rglob("*")):
+            target = copied / file.relative_to(made)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+        for one in copied.iterdir():
+            one.rename(folder / one.name)
 
 
 def _rules() -> Rules:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -60,6 +61,28 @@ def test_every_command_of_the_rehearsal_does_what_its_readme_says(
     assert following.startswith("next       have the vendor mend or replace the node")
     assert (rehearsal / "bids.html").is_file()
     assert not list(rehearsal.glob("*.key*")), "the keys are thrown away"
+
+
+@pytest.mark.root
+def test_a_rehearsal_that_does_not_fit_on_the_disk_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a tmpfs")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "mnb-test", disk], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a tmpfs here: {mounted.stderr}")
+    try:
+        assert call(["tender", "demo", str(disk / "demo")]) == 2
+        said = capsys.readouterr().err
+        assert said == f"mnb: {disk}/demo: No space left on device. Free some space, or name another folder\n"
+        assert list((disk / "demo").iterdir()) == []
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_both_honest_bids_keep_the_rules(rehearsal: Path, capsys: pytest.CaptureFixture[str]) -> None:
