@@ -155,6 +155,24 @@ def test_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path, whole: Plan) -
     assert following == f"mnb resume {tmp_path}, for 2 launches not run yet"
 
 
+def test_missing_tests_are_counted_among_all_weighted_ones(tmp_path: Path) -> None:
+    """Whether the others were selected or not; a test without weight is not among them."""
+    some = make_records.plan("quick", QUICK, 2, 1, names=["vae", "convnet"])
+    make_records.write_run(tmp_path / "run", some)
+    for path in (tmp_path / "run").glob("quick.vae.*"):
+        path.unlink()
+    weights = tmp_path / "weights.json"
+    weights.write_text(json.dumps({f"quick.{name}": {"weight": 1} for name in ("convnet", "loader")}))
+    told = [
+        next(fact.text for fact in first_screen(report).facts if fact.name == "NO SCORE")
+        for report in (make_report(tmp_path / "run"), make_report(tmp_path / "run", weights=weights))
+    ]
+    assert told == [
+        "1 of 7 weighted tests missing: quick.vae; 5 not selected",
+        "1 planned test without weight missing: quick.vae; 1 not selected",
+    ]
+
+
 def test_nothing_is_said_of_launches_before_one_has_ended(tmp_path: Path, whole: Plan) -> None:
     """A run that was killed in its first launch: whether tenants were isolated is not known, rather than bad."""
     make_records.write_run(tmp_path, whole)

@@ -129,7 +129,7 @@ def _score(report: Report) -> Iterator[Fact]:
             "fair",
         )
     elif score.status == "invalid":
-        yield Fact("NO SCORE", _why_invalid(score), "fair" if report.not_tried else "bad")
+        yield Fact("NO SCORE", _why_invalid(report, score), "fair" if report.not_tried else "bad")
     elif score.status == "partial":
         yield Fact("PARTIAL", "; ".join(score.reasons), "fair")
     if score is not None and score.own_reference:
@@ -147,10 +147,21 @@ def _progress(summary: Summary) -> str:
     return f"{planned - pending} of {planned} launches{left}"
 
 
-def _why_invalid(score: Score) -> str:
+def _why_invalid(report: Report, score: Score) -> str:
+    """Which tests are missing; one without a weight is not of the weighted tests, and makes the score invalid too."""
     if not score.missing:
         return "no weighted test has a result"
-    return f"{len(score.missing)} of {score.expected} weighted tests missing: {', '.join(score.missing)}"
+    without = {line.scored.test for line in report.lines if not line.scored.weight}
+    weighted = [label for label in score.missing if label not in without]
+    others = [label for label in score.missing if label in without]
+    found = []
+    if weighted:
+        found.append(f"{len(weighted)} of {counted(score.of, 'weighted test')} missing: {', '.join(weighted)}")
+    if others:
+        found.append(f"{counted(len(others), 'planned test')} without weight missing: {', '.join(others)}")
+    if score.omitted:
+        found.append(f"{len(score.omitted)} not selected")
+    return "; ".join(found)
 
 
 def _other_size(summary: Summary, devices: int) -> str:
