@@ -48,12 +48,23 @@ def explained(error: CycloptsError) -> str:
             return f"mnb: {is_a_profile(word)}"
         if command != "mnb" and word in map(name_of, FUNCTIONS):
             return f"{command}: {word} is a command of its own. Write {_said(('mnb', *(error.unused_tokens or ())))}"
+        known = [] if error.app is None else list(error.app)
         if word.startswith("-"):
-            return f"{command}: {plain(word)}: expected a command first. Write {command} COMMAND {plain(word)}"
-        commands = [] if error.app is None else [each for each in error.app if not each.startswith("-")]
+            meant = _flag_meant(word, known) or f". See {command} --help"
+            return f"{command}: {plain(word)}: expected a command first{meant}"
+        commands = [each for each in known if not each.startswith("-")]
         meant = did_you_mean(word, commands)  # the error's own text would import all commands
         return f"{command}: unknown command {short(repr(word))}{meant}. See {command} --help"
     return f"{command}: {plain(error)}"
+
+
+def _flag_meant(word: str, known: Sequence[str]) -> str:
+    """The option that stands without a command, or the command, that was meant by an option in place of a command."""
+    if len(word) == 2:
+        return next((f" (did you mean {each!r}?)" for each in known if each.startswith(f"-{word.lower()}")), "")
+    return did_you_mean(word.lstrip("-"), [each for each in known if not each.startswith("-")]) or did_you_mean(
+        word, [each for each in known if each.startswith("--")]
+    )
 
 
 def is_a_profile(word: str) -> str:

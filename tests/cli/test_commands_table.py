@@ -399,8 +399,13 @@ doctor --tenants 1000 | 2 | mnb: --tenants 1000: this node has
 doctor --ram-total much | 2 | mnb: --ram-total: expected a size, got 'much'. Try 512MiB or 256GiB
 doctor --gpus nobody | 2 | mnb: --gpus nobody: this node has no GPU. Without it, tenants are
 --version | 0 | 0.3.0
---hlp | 2 | mnb: --hlp: expected a command first. Write mnb COMMAND --hlp
---repeat 3 jobs quick | 2 | mnb: --repeat: expected a command first. Write mnb COMMAND --repeat
+--hlp | 2 | mnb: --hlp: expected a command first (did you mean '--help'?)
+--verison | 2 | mnb: --verison: expected a command first (did you mean '--version'?)
+--help-al | 2 | mnb: --help-al: expected a command first (did you mean '--help-all'?)
+-V | 2 | mnb: -V: expected a command first (did you mean '--version'?)
+-x | 2 | mnb: -x: expected a command first. See mnb --help
+tender --init | 2 | mnb tender: --init: expected a command first (did you mean 'init'?)
+--repeat 3 jobs quick | 2 | mnb: --repeat: expected a command first. See mnb --help
 help | 2 | mnb: unknown command 'help'. See mnb --help
 reprt res | 2 | mnb: unknown command 'reprt' (did you mean 'report'?). See mnb --help
 interference | 2 | mnb: interference is a profile. Run it with: mnb jobs interference
