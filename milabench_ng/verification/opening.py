@@ -59,7 +59,7 @@ _PACKED_BLOCK = 1 << 16
 _GZIP = b"\x1f\x8b"
 _AGAIN = "Ask for it again, as `mnb bundle` made it"
 T = TypeVar("T")
-_DAMAGED = (tarfile.TarError, zlib.error, EOFError, ValueError)
+_DAMAGED = (tarfile.TarError, EOFError, ValueError)
 Belonging = Callable[[str], Callable[[str], bool]]
 """Which names belong in an archive, by the one that it begins with."""
 _OF_FOLDER = re.compile(r"(?P<folder>[a-z0-9-]{1,64})(/.+|\.log|\.summary\.json)")
@@ -121,14 +121,14 @@ def unpacked(source: Path, belonging: Belonging) -> Iterator[Path]:
         root = Path(place)
         try:
             _extract(source, root, belonging)
+        except _Corrupt as error:
+            raise InputError(f"{source}: damaged: {error}. {_AGAIN}") from None
         except InputError as error:
             raise InputError(f"{source}: refused: {error}. {_AGAIN}") from None
         except (*_DAMAGED, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # not the archive's fault
                 where = f"{source}: cannot be unpacked in {root.parent}: {error.strerror}"
                 raise InputError(f"{where}. Set TMPDIR to a folder with room") from None
-            if isinstance(error, zlib.error):
-                raise InputError(f"{source}: damaged: its content cannot be unpacked. {_AGAIN}") from None
             raise InputError(f"{source}: not a bundle made by `mnb bundle`: {error}. {_AGAIN}") from None
         yield root
 
@@ -214,6 +214,10 @@ def _opened(source: Path, root: Path) -> Opened:
     )
 
 
+class _Corrupt(InputError):
+    """The bytes of an archive are not those that were packed, as after a bad transfer."""
+
+
 class _Meted:
     """Unzips no more than allowed, so that a short archive cannot fill memory or disk."""
 
@@ -235,7 +239,7 @@ class _Meted:
         self._allowed -= len(content)
         self._total += len(content)
         if self._allowed < 0:
-            raise InputError("its headers are larger than those of a bundle")
+            raise _Corrupt("its headers are larger than those of a bundle")
         if self._total > MAX_BYTES:
             raise InputError(f"it holds more than {MAX_BYTES} bytes")
         if self._total > max(_FREE_OF_RATIO, MAX_RATIO * self._packed):
@@ -253,7 +257,10 @@ class _Meted:
         content = b""
         while not content and not self._unzipper.eof:
             packed = self._unzipper.unconsumed_tail or self._file.read(_PACKED_BLOCK)
-            content = self._unzipper.decompress(packed, size)
+            try:
+                content = self._unzipper.decompress(packed, size)
+            except zlib.error:
+                raise _Corrupt("its content cannot be unpacked") from None
             if not packed and not content:
                 raise EOFError("it is cut short")
         return content
@@ -292,7 +299,7 @@ def beginning(source: Path, wanted: Collection[str]) -> dict[str, bytes]:
                 found[member.name] = content.read()
                 if len(found) == len(wanted):
                     break
-    except _DAMAGED as error:
+    except (*_DAMAGED, _Corrupt) as error:
         raise InputError(f"its archive is damaged: {error}") from None
     return found
 

@@ -187,6 +187,17 @@ def test_random_damage_is_found(layer: str, bundle: Path) -> None:
     assert found > 25
 
 
+def test_changed_bytes_are_called_damage(bundle: Path) -> None:
+    """Wherever they are behind the header of gzip, and whatever they unpack to."""
+    packed, draw = bundle.read_bytes(), random.Random(2027)
+    for _ in range(20):
+        changed = bytearray(packed)
+        changed[draw.randrange(20, len(packed) - 8)] ^= 1 << draw.randrange(8)
+        bundle.write_bytes(changed)
+        with pytest.raises(InputError, match=r"damaged: its .* Ask for it again"), opened(bundle):
+            pass
+
+
 def contents(bundle: Path) -> dict[str, bytes]:
     """Its files."""
     with tarfile.open(bundle) as archive:
