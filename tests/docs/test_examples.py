@@ -60,6 +60,15 @@ def test_every_line_of_the_example_is_printed_in_this_order(command: str, exampl
     assert missing(shown(example), printed(command)) == []
 
 
+def test_the_bids_of_the_quick_start_are_ranked_as_it_shows(tmp_path: Path) -> None:
+    found = blocks(ROOT / "docs" / "quickstart" / "buyer.md")
+    at = found.index(("sh", "mnb bids bids.json\n"))
+    (_, asked), _, (_, example) = found[at - 1 : at + 2]
+    bids = tmp_path / "bids.json"
+    bids.write_text(asked.replace('"baselines/', f'"{ROOT}/baselines/'))
+    assert missing(shown(example), printed(f"mnb bids {bids}")) == []
+
+
 def test_the_readme_and_the_page_on_comparisons_have_examples() -> None:
     assert README in {page for page, _, _ in EXAMPLES}
     [whole] = [text for page, line, text in EXAMPLES if (page.stem, line) == ("compare-and-price", COMPARED)]
