@@ -28,7 +28,7 @@ from milabench_ng.present.writers import write_report
 from milabench_ng.records import ledger
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import make_report
-from milabench_ng.verification.checks.check_plan import tests_fact
+from milabench_ng.verification.checks.check_plan import tests_fact as fact_on_tests
 
 QUICK = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU) | {"scaling": PROGRESSION}
 
@@ -435,5 +435,5 @@ def test_a_run_in_progress_says_how_far_it_is_and_fails_nothing(tmp_path: Path) 
 def test_verify_counts_the_tests_of_a_run_as_its_report_does() -> None:
     """Each step of a progression is a test of its own: before, verify said 1 of 2 where a report said 1 of 3."""
     schemes = {"vae": PER_GPU, "scaling": PROGRESSION}
-    assert tests_fact(make_records.plan("standard", schemes, 2, 1, names=["vae"])) == "1 of 3 tests of the profile"
-    assert tests_fact(make_records.plan("standard", schemes, 2, 1)) == ""
+    assert fact_on_tests(make_records.plan("standard", schemes, 2, 1, names=["vae"])) == "1 of 3 tests of the profile"
+    assert fact_on_tests(make_records.plan("standard", schemes, 2, 1)) == ""
