@@ -32,7 +32,7 @@ def kind_of(raw: Any) -> FileKind | None:
     """The kind of the file with this JSON value; None for what is none of ours."""
     if not isinstance(raw, dict):
         return None
-    inside = [value for key, value in raw.items() if key != "*" and isinstance(value, dict)]
+    inside = [value for value in raw.values() if isinstance(value, dict)]
     found: dict[FileKind, bool] = {  # in this order: tests of a profile may have any names, and a record many keys
         "record": isinstance(raw.get("job_id"), str),
         "profile": any({"workload", "experiment"} & one.keys() for one in inside),

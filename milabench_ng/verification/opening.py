@@ -121,7 +121,7 @@ def unpacked(source: Path, belonging: Belonging) -> Iterator[Path]:
         root = Path(place)
         try:
             _extract(source, root, belonging)
-        except _Corrupt as error:
+        except _CorruptError as error:
             raise InputError(f"{source}: damaged: {error}. {_AGAIN}") from None
         except InputError as error:
             raise InputError(f"{source}: refused: {error}. {_AGAIN}") from None
@@ -214,7 +214,7 @@ def _opened(source: Path, root: Path) -> Opened:
     )
 
 
-class _Corrupt(InputError):
+class _CorruptError(InputError):
     """The bytes of an archive are not those that were packed, as after a bad transfer."""
 
 
@@ -239,7 +239,7 @@ class _Meted:
         self._allowed -= len(content)
         self._total += len(content)
         if self._allowed < 0:
-            raise _Corrupt("its headers are larger than those of a bundle")
+            raise _CorruptError("its headers are larger than those of a bundle")
         if self._total > MAX_BYTES:
             raise InputError(f"it holds more than {MAX_BYTES} bytes")
         if self._total > max(_FREE_OF_RATIO, MAX_RATIO * self._packed):
@@ -260,7 +260,7 @@ class _Meted:
             try:
                 content = self._unzipper.decompress(packed, size)
             except zlib.error:
-                raise _Corrupt("its content cannot be unpacked") from None
+                raise _CorruptError("its content cannot be unpacked") from None
             if not packed and not content:
                 raise EOFError("it is cut short")
         return content
@@ -299,7 +299,7 @@ def beginning(source: Path, wanted: Collection[str]) -> dict[str, bytes]:
                 found[member.name] = content.read()
                 if len(found) == len(wanted):
                     break
-    except (*_DAMAGED, _Corrupt) as error:
+    except (*_DAMAGED, _CorruptError) as error:
         raise InputError(f"its archive is damaged: {error}") from None
     return found
 

@@ -18,7 +18,7 @@ POINTS = (
     *("I/O share", "pinned memory is charged", "one GPU each"),
 )
 AS_NOBODY = f"""
-import os, sys
+import email.parser, os, sys  # what is imported late may lie where nobody else may read
 sys.argv[:] = [{str(SCRIPT)!r}]
 source = compile(open(sys.argv[0]).read(), sys.argv[0], "exec")
 names = dict(globals(), __name__="check")
@@ -40,7 +40,7 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_fence_holds_with_gpus() -> None:
     gpus, fenceable = read_gpus(), probe()
     if not gpus.devices:
-        pytest.skip(f"needs an NVIDIA GPU: {gpus.problem or 'NVML shows none'}")
+        pytest.skip(f"needs an NVIDIA GPU: {'; '.join(gpus.notes) or 'there is none'}")
     if fenceable.tier != "full":
         pytest.skip(f"needs a node where mnb can fence fully: {' '.join(fenceable.messages)}")
     result = python(str(SCRIPT))
