@@ -6,6 +6,7 @@ A checkout has them next to the package, an installed wheel inside it.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
@@ -30,6 +31,13 @@ def find(kind: ShippedKind, name: str) -> Path | None:
 def names(kind: ShippedKind) -> tuple[str, ...]:
     """The names of the shipped files of that kind."""
     return tuple(sorted({path.stem for place in _places() for path in (place / kind).glob("*.json")}))
+
+
+def baselines_of(suites: Collection[str]) -> tuple[str, ...]:
+    """The shipped baselines of ``suites``: a name begins with the suite, or is only that of a GPU in `standard`."""
+    known = names("profiles")
+    first = {name: name.partition("-")[0] for name in names("baselines")}
+    return tuple(name for name, word in first.items() if (word if word in known else "standard") in suites)
 
 
 def bundle_file(name: str) -> Path:

@@ -19,6 +19,7 @@ from milabench_ng.analysis.scoring.cost import PricePer, cost
 from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Launch
+from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.writers import write_report
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, make_report
@@ -163,6 +164,15 @@ def test_an_old_summary_is_read_and_what_it_does_not_record_does_not_count(healt
         assert (at.effect.ratio, at.effect.why) == (None, "no repeats are recorded")
     why = f"options recorded vs. not recorded in {len(found.reasons)} of {found.of} tests"
     assert f"no weighted test can be compared: {why}" in printed(compared(healthy, old))
+
+
+def test_a_baseline_of_another_suite_is_called_that() -> None:
+    root = Path(__file__).parents[2] / "baselines"
+    report = make_report(root / "h200.json", compare_to=["modern-h200"])
+    [versus] = [answer for answer in first_screen(report).answers if answer.name == "vs modern-h200"]
+    assert versus.parts == (
+        "it is a baseline of suite modern. Shipped baselines of standard: a100, h200, rtx8000, v100",
+    )
 
 
 def test_the_figures_of_2020_have_no_interval_and_say_so() -> None:

@@ -73,6 +73,7 @@ def compare(
         name=name,
         label=label,
         provenance=baseline.provenance,
+        other_suites=() if set(run.known_suites) & set(baseline.known_suites) else baseline.known_suites,
         status=("complete" if whole else "partial") if common else "none",
         tests=len(common),
         of=len(weights),

@@ -56,6 +56,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     """A short name for column headings; empty for the only baseline."""
     provenance: Provenance
+    other_suites: tuple[str, ...] = ()
+    """The suites of the baseline, if none of them is one of the run."""
     status: Literal["complete", "partial", "none"]
     """complete: over every weighted test of a complete run; partial: over some; none: no weighted test in common."""
     tests: int

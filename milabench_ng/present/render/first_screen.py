@@ -177,7 +177,7 @@ def _versus(report: Report, other: Comparison) -> Answer:
     """The ratio of the throughputs, and the verdict on it."""
     name = f"vs {brief(other)}"
     if other.ratio is None or other.ratio_per_node is None:
-        return Answer(name=name, parts=(why_no_ratio(other),), tone="fair")
+        return Answer(name=name, parts=(why_no_ratio(report, other),), tone="fair")
     word, known = device_word(report.summary), other.effect.ratio
     ours = report.summary.devices
     against = "" if other.devices == ours else f" ({counted(ours, word)} vs. {other.devices})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.model.plain import quoted
-from milabench_ng.model.shipped import names
+from milabench_ng.model.shipped import baselines_of, names
 from milabench_ng.model.units import counted
 from milabench_ng.report.report import Report
 
@@ -56,9 +56,5 @@ def _asked(report: Report) -> str:
 
 
 def _baseline(suites: tuple[str, ...]) -> str:
-    """A shipped baseline of one of ``suites``, if any; those of the standard suite bear only the name of a GPU."""
-    if "standard" in suites:
-        return "v100"
-    return next(
-        (name for name in names("baselines") if name.startswith(tuple(f"{suite}-" for suite in suites))), "OTHER"
-    )
+    """A shipped baseline of one of ``suites``, if any."""
+    return "v100" if "standard" in suites else next(iter(baselines_of(suites)), "OTHER")

@@ -9,6 +9,7 @@ from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.statistics.effects import Effect, unusual
 from milabench_ng.analysis.statistics.intervals import Interval
 from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.model.shipped import baselines_of
 from milabench_ng.present.render.cells import Fact, Tone, covered, four_digits, money, tone_of_verdict, unit_told
 from milabench_ng.present.render.columns import span
 from milabench_ng.report.report import Report
@@ -17,7 +18,7 @@ from milabench_ng.report.report import Report
 def ratios(report: Report) -> Iterator[Fact]:
     """The ratio to each baseline with its verdict."""
     for other in report.comparisons:
-        yield Fact(f"ratio to {other.name}", *_verdict_text(other))
+        yield Fact(f"ratio to {other.name}", *_verdict_text(report, other))
         yield Fact("baseline", f"{other.name} ({other.provenance.kind}; {other.provenance.hardware})")
 
 
@@ -29,11 +30,11 @@ def charged_ratios(report: Report) -> Iterator[Fact]:
             yield Fact(f"scores with penalties, {other.name}", _levels(other, other.charged_ratio, unit))
 
 
-def _verdict_text(other: Comparison) -> tuple[str, Tone]:
+def _verdict_text(report: Report, other: Comparison) -> tuple[str, Tone]:
     """The ratio with all qualifications."""
     found = other.effect
     if other.status == "none":
-        return f"none: {why_no_ratio(other)}", "fair"
+        return f"none: {why_no_ratio(report, other)}", "fair"
     if found.ratio is None:
         return f"{other.ratio or 0.0:.3f}, no interval: {_why(other)}", "fair"
     text = f"{found.ratio.value:.3f} {span(found.ratio)}: {_verdict(found, other.margin)}"
@@ -41,8 +42,13 @@ def _verdict_text(other: Comparison) -> tuple[str, Tone]:
     return f"{text}; a ±1% interval would need about {needed} repeats", tone_of_verdict(found.verdict)
 
 
-def why_no_ratio(other: Comparison) -> str:
-    """Why no weighted test counts: what most of them lack."""
+def why_no_ratio(report: Report, other: Comparison) -> str:
+    """Why no weighted test counts: the baseline is of another suite, or what most tests lack."""
+    if other.other_suites:
+        ours = report.summary.known_suites
+        fitting = ", ".join(baselines_of(ours)) or "none, build one with mnb baseline build"
+        theirs = " and ".join(other.other_suites)
+        return f"it is a baseline of suite {theirs}. Shipped baselines of {' and '.join(ours)}: {fitting}"
     lacking = Counter(other.reasons.values()).most_common(2)
     why = ", ".join(f"{reason} in {times} of {other.of} tests" for reason, times in lacking)
     return f"no weighted test can be compared{': ' if why else ''}{why}"
