@@ -298,7 +298,7 @@ def passed_on(scratch: Path, demanded: Collection[str], bus: Bus) -> tuple[dict[
         bus.note(f"{', '.join(escaped)}: contains bytes that are not UTF-8; workers receive them escaped (\\xff)")
     if dropped:
         named = ", ".join(dropped)
-        how = ". To keep one, use --pass-env" if names else ""
+        how = ". To keep one, use --pass-env of mnb jobs" if names else ""
         bus.note(f"dropped from the workers' environment (could change results): {named}{how}")
     return environment, dropped
 

@@ -77,7 +77,8 @@ def test_of_runs_that_begin_at_once_one_gets_the_fence(capabilities: Capabilitie
     parent = Path(capabilities.parents[0]).name
     lines = begin_at_once(parent, "full")
     assert lines.count("in") == 1
-    assert sum("uses CPUs 4000-4001. Wait for it to end, or use --allow-concurrent" in line for line in lines) == 3
+    refused = "uses CPUs 4000-4001. Wait for it to end, or use --allow-concurrent of mnb jobs"
+    assert sum(refused in line for line in lines) == 3
 
 
 @pytest.mark.parametrize("isolation", ["affinity", "none"])
