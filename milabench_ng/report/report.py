@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import msgspec
 
 from milabench_ng.analysis.scoring.choices import Choices
@@ -50,6 +52,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about a run, and what that is worth."""
 
     source: str
+    asked: tuple[str, ...] = ()
+    """The options of `mnb report` that make the same report of ``source``."""
     summary: Summary
     isolation: str
     """The weakest tier of any launch, or ``"not recorded"``."""
@@ -101,6 +105,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What of its bundle is not as it was packed."""
     suites: tuple[Report, ...] = ()
     """The reports on its suites, if it has several: each has its own score."""
+
+    @property
+    def command(self) -> str:
+        """What prints this report again."""
+        return shlex.join(("mnb", "report", self.source, *self.asked))
 
     @property
     def scored(self) -> tuple[Report, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -91,6 +92,7 @@ def make_report(
     theirs, and ``allowed_signers`` and ``authorities`` as in `verify`.
     """
     demanded = {"--nonce": nonce, "--allowed-signers": allowed_signers, "--tsa-certs": authorities}
+    asked = _typed(compare_to, options, {"--weights": weights, "--rules": rules, **demanded})
     alone = [f"{option} {plain(value)}" for option, value in demanded.items() if value is not None]
     if rules is None and alone:
         raise InputError(f"{alone[0]}: only rules ask for it. Add --rules")
@@ -98,14 +100,31 @@ def make_report(
         if rules is not None:
             unfit = f"{source} is neither a result folder nor a bundle. Give one of these, which have the records"
             raise InputError(f"--rules {rules}: {unfit}")
-        return _report(load(source), source, weights, compare_to, options)
+        return msgspec.structs.replace(_report(load(source), source, weights, compare_to, options), asked=asked)
     with opened(source, within=UNBOUNDED) as there:
         made = _report(there.summary, source, weights, compare_to, options)
         if rules is not None:
             verified = _verified(there, rules, nonce, weights, allowed_signers, authorities)
             made = msgspec.structs.replace(made, verification=verified)
         series = tuple(kept_series(there.place, there.names)) if options.series else ()
-        return msgspec.structs.replace(made, folder=there.folder, series=series, damage=there.damage)
+        return msgspec.structs.replace(made, asked=asked, folder=there.folder, series=series, damage=there.damage)
+
+
+def _typed(compare_to: Sequence[str], options: ReportOptions, others: Mapping[str, object]) -> tuple[str, ...]:
+    """What is typed for the same report: ``options`` as far as they are not the usual ones."""
+    valued = {
+        "--price": None if options.price is None else f"{options.price:.15g}",
+        "--price-per": None if options.price_per == AS_USUAL.price_per else options.price_per,
+        "--tariff": None if options.tariff is None else f"{options.tariff:.15g}",
+        "--margin": None if options.margin == AS_USUAL.margin else f"{100 * options.margin:.15g}%",
+        **others,
+    }
+    switches = {"--per-gpu": options.per_gpu, "--no-penalize-variance": not options.penalize_variance}
+    return (
+        *chain.from_iterable(("--compare", name) for name in compare_to),
+        *chain.from_iterable((option, str(value)) for option, value in valued.items() if value is not None),
+        *(option for option, given in switches.items() if given),
+    )
 
 
 def _report(

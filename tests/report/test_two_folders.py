@@ -175,6 +175,16 @@ def test_a_baseline_of_another_suite_is_called_that() -> None:
     )
 
 
+def test_the_commands_of_the_screen_show_the_same_report() -> None:
+    source = Path(__file__).parents[2] / "baselines" / "h200.json"
+    options = ReportOptions(price=1234567.5, price_per="gpu", margin=0.035, penalize_variance=False)
+    report = make_report(source, compare_to=["v100", "a100"], options=options)
+    asked = "--compare v100 --compare a100 --price 1234567.5 --price-per gpu --margin 3.5% --no-penalize-variance"
+    told = {fact.name: fact.text for fact in first_screen(report).commands}
+    assert told["details"] == f"mnb report {source} {asked} --full"
+    assert told["page"] == "the same, and --html report.html"
+
+
 def test_the_figures_of_2020_have_no_interval_and_say_so() -> None:
     root = Path(__file__).parent.parent.parent / "baselines"
     report = make_report(root / "v100.json", compare_to=[str(root / "rtx8000.json")])

@@ -20,7 +20,6 @@ from milabench_ng.analysis.scoring.neighbours import (
 )
 from milabench_ng.analysis.scoring.subsets import OF_GROUP
 from milabench_ng.analysis.statistics.effects import unusual
-from milabench_ng.model.plain import quoted
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.alarms import alarms
 from milabench_ng.present.render.answer import Answer
@@ -304,8 +303,8 @@ def _kinds(report: Report) -> tuple[KindRatio, ...]:
 
 def _commands(report: Report) -> Iterator[Fact]:
     """The next step, and where the rest is."""
-    source, step = quoted(report.source), next_step(report)
-    if step:
+    if step := next_step(report):
         yield Fact("next", step)
-    yield Fact(DETAILS, f"mnb report {source} --full", "faint")
-    yield Fact("page", f"mnb report {source} --html report.html", "faint")
+    yield Fact(DETAILS, f"{report.command} --full", "faint")
+    whole = "the same, and" if report.asked else report.command  # the line above has the options
+    yield Fact("page", f"{whole} --html report.html", "faint")

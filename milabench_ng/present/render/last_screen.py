@@ -12,7 +12,7 @@ import msgspec
 from rich.cells import cell_len
 from rich.text import Text
 
-from milabench_ng.model.plain import plain, quoted
+from milabench_ng.model.plain import plain
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.first_screen import FirstScreen, first_screen
@@ -63,7 +63,7 @@ def _commands(report: Report, hidden: int) -> Iterable[Fact]:
     if step := next_step(report):
         yield Fact("next", step)
     more = f", with {counted(hidden, 'more finding')}" if hidden else ""
-    yield Fact("details", f"mnb report {quoted(report.source)} --full{more}", "faint")
+    yield Fact("details", f"{report.command} --full{more}", "faint")
 
 
 def _height(facts: Sequence[Fact], width: int) -> int:
