@@ -33,7 +33,20 @@ from milabench_ng.verification.opening import load_result, load_source
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
 
-baseline = cyclopts.App(name="baseline", help="Show, build and check baselines.")
+baseline = cyclopts.App(name="baseline", help="List, show, build and check baselines.")
+
+
+@baseline.command(name="list")
+def list_shipped(*, form: FormOption = "table") -> int:
+    """List the shipped baselines: suite, devices, and whether they were measured, published or estimated.
+
+    Example: mnb baseline list
+    """
+    found = {name: load_baseline(name) for name in names("baselines")}
+    rows = ((name, one.suite, one.provenance.hardware, one.provenance.kind) for name, one in found.items())
+    listed = table("", rows, "name", "suite", "hardware", "kind")
+    write(Document(title="mnb baseline list", parts=(listed,), table=listed, whole=found), form, sys.stdout)
+    return 0
 
 
 @baseline.command

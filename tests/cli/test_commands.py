@@ -23,6 +23,7 @@ from milabench_ng.cli.broken_pipe import until_unread
 from milabench_ng.cli.command_list import COMMANDS as COMMAND_GROUPS
 from milabench_ng.cli.other_characters import HANDLER
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.shipped import names
 from milabench_ng.model.units import parse_seconds
 from milabench_ng.present.render.next_step import TENDER
 from milabench_ng.verification.bundle import pack
@@ -245,6 +246,13 @@ def test_list_in_every_form(here: Here) -> None:
     assert "| dataset | folder | scalable | full size | description |" in lines
     assert "## vae" in lines
     assert "- counts: images" in lines
+
+
+def test_all_shipped_baselines_are_listed(here: Here) -> None:
+    code, stdout, _ = here("baseline", "list", "--format", "csv")
+    rows = {row["name"]: row for row in csv.DictReader(stdout.splitlines())}
+    assert (code, tuple(rows)) == (0, names("baselines"))
+    assert (rows["v100"]["suite"], rows["v100"]["kind"]) == ("standard", "published")
 
 
 def test_a_baseline_in_every_form(here: Here) -> None:

@@ -50,6 +50,7 @@ TABLE: dict[str, Check] = {
     "mnb baseline build results --again results-ssd -o mine.json": PARSE,
     "mnb baseline check rtx8000": Check("run", codes=(1,)),
     "mnb baseline build results -o baselines/mine.json": PARSE,
+    "mnb baseline list": RUN,
     "mnb baseline show a100": RUN,
     "mnb baseline show v100": RUN,
     "mnb bids bids.json": PARSE,
