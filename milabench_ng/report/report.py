@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 import msgspec
 
 from milabench_ng.analysis.scoring.choices import Choices
@@ -25,6 +23,7 @@ from milabench_ng.analysis.summary.answers import KnownAnswers
 from milabench_ng.analysis.summary.derived_rates import DerivedRate
 from milabench_ng.analysis.summary.marked import Marked, count_marks
 from milabench_ng.analysis.summary.summary import FailedLaunch, LaunchFlag, Summary, TestSummary
+from milabench_ng.model.plain import quoted
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.series import BatchSeries
 from milabench_ng.records.verified import VerifiedWork, totals
@@ -109,7 +108,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def command(self) -> str:
         """What prints this report again."""
-        return shlex.join(("mnb", "report", self.source, *self.asked))
+        return " ".join(("mnb report", *map(quoted, (self.source, *self.asked))))
 
     @property
     def scored(self) -> tuple[Report, ...]:
