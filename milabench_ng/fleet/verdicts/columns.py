@@ -55,9 +55,9 @@ def columns_of(fleet: Measured) -> Columns:
     The reference of every session is the fleet's screen.
     """
     asked = _asked(fleet)
-    rates = average(fleet.screen, 2)
-    shared = np.sum(~np.isnan(rates), axis=0) >= FEWEST_NODES
-    of_nodes = np.where(shared, middle(rates, 0), np.nan)
+    screened = average(fleet.screen, 2)
+    shared = np.sum(~np.isnan(screened), axis=0) >= FEWEST_NODES
+    of_nodes = np.where(shared, middle(screened, 0), np.nan)
     between = middle(_between_devices(fleet.screen), 0)
     retests = np.full((len(fleet.retests), len(fleet.nodes), len(asked)), np.nan)
     for answers, rates in zip(retests, fleet.retests, strict=True):

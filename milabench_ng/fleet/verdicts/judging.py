@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -59,16 +59,14 @@ def judge(measured: Measured, strict: Strictness = USUAL) -> FleetVerdict:
     spreads = spreads_of(found)
     slow = slow_in_screen(found, strict)
     limits = usual_limits(found.columns, spreads, strict)
-    known = [limit for limit in limits if limit.spread.nodes >= FEWEST_NODES]
-    telling = [
-        column.scope == "all" and limit.spread.nodes >= FEWEST_NODES and _slowest_missed(limit) <= _HALF
-        for column, limit in zip(found.columns, limits, strict=True)
-    ]
+    judged = {place: limit for place, limit in enumerate(limits) if limit.spread.nodes >= FEWEST_NODES}
+    shown = {place: _slowest_missed(limit) for place, limit in judged.items()}
+    telling = [column.scope == "all" and shown.get(place, 1.0) <= _HALF for place, column in enumerate(found.columns)]
     fleet = _fleet(measured, found, spreads, slow, strict, telling)
     return FleetVerdict(
         nodes=tuple(_node(fleet, place, slow[place]) for place in range(len(measured.nodes))),
-        expected_false_alarms=math.fsum(limit.false_alarms() for limit in known),
-        noticed=_noticed(found.columns, limits),
+        expected_false_alarms=math.fsum(limit.false_alarms() for limit in judged.values()),
+        noticed=_noticed(found.columns, judged, shown),
         strictness=strict,
     )
 
@@ -198,15 +196,12 @@ def _of_screen(fleet: _Fleet, place: int, column: int = 0) -> Ratio | None:
     return _ratio(fleet, _Decided(column=column, mean=mean, limit=0.0, error=spread.error(1, 0)))
 
 
-def _noticed(columns: Sequence[Column], limits: Sequence[Limit]) -> tuple[Noticed, ...]:
+def _noticed(columns: Sequence[Column], judged: Mapping[int, Limit], shown: Mapping[int, float]) -> tuple[Noticed, ...]:
     """Of each sort of question, that in which the least is found."""
     made: dict[tuple[str, str], Noticed] = {}
-    for column, limit in zip(columns, limits, strict=True):
-        if limit.spread.nodes < FEWEST_NODES:
-            continue
-        one = Noticed(
-            scope=column.scope, kind=column.kind, spread=math.expm1(limit.spread.total), found=_slowest_missed(limit)
-        )
+    for place, limit in judged.items():
+        column = columns[place]
+        one = Noticed(scope=column.scope, kind=column.kind, spread=math.expm1(limit.spread.total), found=shown[place])
         key = (column.scope, column.kind)
         if key not in made or one.found > made[key].found:
             made[key] = one
