@@ -56,8 +56,4 @@ def weighted_geometric_mean(values: Sequence[float], weights: Sequence[float]) -
 
 def geometric_mean(values: Sequence[float]) -> float:
     """``exp(mean(ln v))``; 0 if a value is 0, NaN if empty."""
-    if not values:
-        return math.nan
-    if any(value <= 0 for value in values):
-        return 0.0
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
+    return weighted_geometric_mean(values, [1.0] * len(values))
