@@ -27,6 +27,11 @@ WARM_STEPS = 3
 SIZES = ("layers", "width", "heads", "kv_heads", "inner", "vocabulary")
 
 
+def _sizes(size: Dimensions) -> dict[str, int]:
+    """The options of a workload of this size."""
+    return {name: getattr(size, name) for name in SIZES}
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """One comparison."""
@@ -81,8 +86,7 @@ class Generation:
 
     def ours(self, bench: Bench) -> None:
         """The workload."""
-        sizes = {name: getattr(self.size, name) for name in SIZES}
-        llm_decode(bench, batch_size=self.items, ring=self.ring, **sizes)
+        llm_decode(bench, batch_size=self.items, ring=self.ring, **_sizes(self.size))
 
     def step(self, device: torch.device) -> Callable[[], int]:
         """A step as one would write it."""
@@ -166,9 +170,8 @@ class Serving:
     @property
     def options(self) -> dict[str, Any]:
         """Of the workload."""
-        sizes = {name: getattr(self.size, name) for name in SIZES}
         lengths = {"prompt": self.prompt, "answer": self.answer, "page": self.page, "chunk": self.prompt}
-        return {"concurrency": self.items, **lengths, **sizes}
+        return {"concurrency": self.items, **lengths, **_sizes(self.size)}
 
     def ours(self, bench: Bench) -> None:
         """The workload."""
