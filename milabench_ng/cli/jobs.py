@@ -89,8 +89,8 @@ def jobs(
     budget
         Stop before a repeat that would finish after this time, such as 30min. At least one repeat runs.
     lasting
-        Let each launch work this long, such as 30min, and average over its last seconds. The report compares the last
-        ten minutes with the first.
+        Let each launch work this long, such as 30min, and average over its last ten minutes (of less than 30, its last
+        third), which the report compares with the first.
     sessions
         Repeat the run this many times, each with new processes and new isolation. Sessions without --session-gap count
         as one. With 3 or more that are 6 h apart, intervals also cover other days.

@@ -33,6 +33,7 @@ from milabench_ng.model.plain import plain, short
 from milabench_ng.model.profile import AnyProfile, IoShare, TimeLimits, parse_profile
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.model.units import parse_bytes, utc_now
+from milabench_ng.records.endurance import part_s
 from milabench_ng.records.window import MEASURED_BY, WindowRule
 from milabench_ng.run.execution.caching import Cache
 from milabench_ng.run.planning.request import RunRequest
@@ -219,7 +220,12 @@ def window_rule(seconds: float | None) -> WindowRule:
 
 
 def lasting_rule(rule: WindowRule, seconds: float) -> WindowRule:
-    """The rule of launches that work for so many ``seconds``: all of them before the window are for settling."""
+    """The rule of launches that work for so many ``seconds``: all of them before the window are for settling.
+
+    Unless a window was asked for, it is the part whose rate the report compares with that of the beginning.
+    """
     if seconds < rule.total_s:
         raise InputError(f"--for: a launch works for at least {rule.total_s:g} s anyway, got {seconds:g} s")
-    return msgspec.structs.replace(rule, settle_s=seconds - rule.length_s - rule.margin_s)
+    last_s = part_s(seconds - rule.settle_s - rule.margin_s)
+    length_s = max(rule.length_s, last_s) if rule == MEASURED_BY else rule.length_s
+    return msgspec.structs.replace(rule, length_s=length_s, settle_s=seconds - length_s - rule.margin_s)

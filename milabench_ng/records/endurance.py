@@ -41,13 +41,15 @@ class Endurance(msgspec.Struct, frozen=True, kw_only=True):
         return self.last.rate / self.first.rate - 1 if self.first.rate > 0 else 0.0
 
 
-def parts_of(start_s: float, stop_s: float, rule: WindowRule) -> tuple[Window, Window] | None:
-    """The two ends of a launch between these moments; None unless it was to work longer than others.
+def part_s(working_s: float) -> float:
+    """The length of either end of a launch that works so long once it has settled: ten minutes, or a third of it."""
+    return min(PART_S, working_s / 3)
 
-    They are ten minutes each, or a third of a shorter launch.
-    """
+
+def parts_of(start_s: float, stop_s: float, rule: WindowRule) -> tuple[Window, Window] | None:
+    """The two ends of a launch between these moments; None unless it was to work longer than others."""
     begin, end = start_s + MEASURED_BY.settle_s, stop_s - rule.margin_s
-    length = min(PART_S, (end - begin) / 3)
+    length = part_s(end - begin)
     if rule.settle_s <= MEASURED_BY.settle_s or length < LEAST_S:
         return None
     return (

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from milabench_ng.cli.node_options import lasting_rule
+from milabench_ng.cli.node_options import lasting_rule, window_rule
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.profile import parse_profile
 from milabench_ng.records import endurance
@@ -20,7 +20,10 @@ from tests.run.conftest import BRIEF, Runner
 
 def test_the_window_is_at_the_end_of_the_time() -> None:
     rule = lasting_rule(MEASURED_BY, 1800.0)
-    assert (rule.total_s, rule.length_s, rule.settle_s, rule.comparable) == (1800.0, 9.0, 1790.0, True)
+    assert (rule.total_s, rule.length_s, rule.settle_s, rule.comparable) == (1800.0, 599.0, 1200.0, True)
+    assert lasting_rule(MEASURED_BY, 7200.0).length_s == endurance.PART_S
+    assert lasting_rule(window_rule(1.0), 1800.0).length_s == 1.0
+    assert lasting_rule(MEASURED_BY, 20.0).length_s == MEASURED_BY.length_s
     with pytest.raises(InputError, match="works for at least 12 s anyway, got 5 s"):
         lasting_rule(MEASURED_BY, 5.0)
 
