@@ -30,7 +30,7 @@ class Chain:
         self.start = (torch.randn(side, side, device=device) * self.spread).to(self.dtype)
         self.factor = (torch.randn(side, side, device=device) * self.factor_spread()).to(self.dtype)
         self._turns = [torch.empty_like(self.start) for _ in range(2)]
-        words = side * self.start.element_size() // 4
+        words = side * self.start.element_size() // 8
         self._weights = torch.randint(-(1 << 62), 1 << 62, (words,), device=device).mul_(2).add_(1)
 
     def factor_spread(self) -> float:
@@ -52,12 +52,12 @@ class Chain:
         return current
 
     def digest(self, matrix: Tensor) -> Tensor:
-        """The sums of all columns, each times a random odd number, modulo 2^64: int64 [1]. It reads the memory once.
+        """The sums of all columns of 64 bits, each times a random odd number, modulo 2^64: int64 [1]. It reads the memory once.
 
         An error stays in its row, where it changes the last bits of many values up and down. In a sum of the row they
         would often cancel out.
         """
-        return (matrix.view(torch.int32).sum(0, dtype=torch.int64) * self._weights).sum(0, keepdim=True)
+        return (matrix.view(torch.int64).sum(0) * self._weights).sum(0, keepdim=True)
 
     def inputs(self) -> Tensor:
         """Digests of both matrices that all laps begin with: int64 [2]."""
