@@ -68,6 +68,7 @@ class Definition:
     most_items: str | None = None
     trains: bool | None = None
     own_types: bool = False
+    paced_by: str | None = None
     first_loss: FirstLoss | None = None
     fits: Function | None = None
 
@@ -82,6 +83,7 @@ class Definition:
         for what, named in (
             ("fits takes", self._judged() - {_DEVICES}),
             ("pace_only names", {*self.pace_only}),
+            ("paced_by names", {self.paced_by} - {None}),
             ("formerly names", {*self.formerly}),
         ):
             if unknown := named - options:
@@ -176,6 +178,7 @@ def workload(
     most_items: str | None = None,
     trains: bool | None = None,
     own_types: bool = False,
+    paced_by: str | None = None,
     first_loss: FirstLoss | None = None,
     fits: Function | None = None,
 ) -> Callable[[Function], Definition]:
@@ -195,7 +198,8 @@ def workload(
     as if they said so. ``most_items``: the most items of a step, as a formula over its own options and ``devices``, the
     number that a launch runs over; by default its option ``batch_size``, if it has one. ``trains``: it calls
     `Bench.step` in each step; by default if it has an option ``learning_rate``. ``own_types``: its model has types that
-    its precision mode does not make, or neither a linear nor a convolution layer. ``first_loss``: the loss of step 1,
+    its precision mode does not make, or neither a linear nor a convolution layer. ``paced_by``: the option that sets its
+    pace, unless it is 0, instead of what ``bound`` says. ``first_loss``: the loss of step 1,
     where theory says it. ``fits``: a function of some of the options, by name, and of ``devices``, that raises
     InputError where they do not go together; it is asked before a run begins.
 

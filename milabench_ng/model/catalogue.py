@@ -214,6 +214,8 @@ class Declarations(msgspec.Struct, frozen=True, kw_only=True):
     """Each step is a step of training, whose loss and gradient norm are noted."""
     own_types: bool = False
     """Its model has types that its precision mode does not make, or no layer that shows its type."""
+    paced_by: str | None = None
+    """The option that sets its pace unless it is 0: then nothing bounds it."""
     first_loss: FirstLoss | None = None
     """None where theory does not say it."""
 

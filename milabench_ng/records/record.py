@@ -190,6 +190,8 @@ class Mnb(msgspec.Struct, frozen=True, kw_only=True):
     """The rate in other units."""
     pace_only: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     """Its workload's own options that change only the pace, not the work; omitted without any."""
+    paced_by: str | msgspec.UnsetType = msgspec.UNSET
+    """The option that set its pace instead of what its workload is bound by; omitted without one."""
     source: CodeSource
     devices: tuple[Device, ...]
     environment: dict[str, str]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from milabench_ng.analysis.launch.bottleneck import contradicts, measured_bottleneck
+from milabench_ng.analysis.summary.launches import reduce_record
 from milabench_ng.verification.opening import opened
 
 BUNDLES = Path(__file__).parents[2] / "baselines" / "bundles"
@@ -68,3 +70,11 @@ def test_the_shipped_runs_have_the_declared_bottleneck_but_for_those_named(bundl
     assert all(row.bottleneck is not None for row in rows.values())
     found = {name: row.bottleneck for name, row in rows.items() if contradicts(row.work.bound, row.bottleneck)}
     assert {name.partition(".")[2]: kind for name, kind in found.items()} == others
+
+
+def test_where_an_option_sets_the_pace_nothing_is_said_of_the_bottleneck() -> None:
+    with opened(BUNDLES / "lambda-1xH200-20261123.tar.gz") as there:
+        read = next(one for one in there.folder.records if "ssd_amp_loader" in one.record.mnb.label)
+    mnb = msgspec.structs.replace(read.record.mnb, paced_by="pulse_hz")
+    paced = msgspec.structs.replace(read, record=msgspec.structs.replace(read.record, mnb=mnb))
+    assert [reduce_record(one).bottleneck for one in (read, paced)] == ["cpu", None]

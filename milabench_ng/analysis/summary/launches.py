@@ -87,7 +87,7 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
     gpu_load: float | None = None
     """Share of the window in which a kernel ran on its GPUs, their mean; None if unknown."""
     bottleneck: Bottleneck | None = None
-    """What set its pace, as measured; None if unknown, as without a GPU."""
+    """What set its pace, as measured; None if an option of its workload did, or if unknown, as without a GPU."""
     power: DevicePower | None = None
     """None if it is unknown or the device shares its GPU."""
     marks: tuple[Mark, ...] = ()
@@ -177,8 +177,8 @@ def _gpu_load(mnb: Mnb) -> float | None:
 
 
 def _bottleneck(record: Record, load: float | None, waits: float) -> Bottleneck | None:
-    """What set the pace, in a launch whose GPUs were so busy; None if that is unknown."""
-    if load is None:
+    """What set the pace, in a launch whose GPUs were so busy; None if an option did, or if that is unknown."""
+    if load is None or record.mnb.paced_by:
         return None
     return measured_bottleneck(load, waits, cpu_use(record.mnb), io_stalled(record.mnb.isolation, _program_s(record)))
 

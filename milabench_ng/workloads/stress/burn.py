@@ -17,6 +17,7 @@ TFLOPS = "rate * 2 * side * side * side / 1e12"
     unit="products",
     most_items="products",
     bound="gpu-compute",
+    paced_by="pulse_hz",
     own_types=True,
     derived=(Derived("TFLOP/s", TFLOPS),),
 )
@@ -44,6 +45,7 @@ def burn(
     unit="products",
     most_items="products",
     bound="cpu",
+    paced_by="pulse_hz",
     cpu_only=True,
     ram_gib=1,
     derived=(Derived("GFLOP/s", "rate * 2 * side * side * side / 1e9"),),

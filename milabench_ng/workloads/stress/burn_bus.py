@@ -18,6 +18,7 @@ TRIPS = 16
     unit="MiB",
     most_items=f"{2 * TRIPS} * mib",
     bound="links",
+    paced_by="pulse_hz",
     derived=(Derived("GB/s both ways", f"rate * {MIB} / 1e9"),),
 )
 def burn_bus(bench: Bench, *, mib: Count = 256, pulse_hz: Hertz = 0.0) -> None:

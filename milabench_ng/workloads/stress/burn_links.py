@@ -21,6 +21,7 @@ OTHERS = "(devices - 1) / devices"
     most_items=f"{EXCHANGES} * mib * {OTHERS} + 1",  # 1 for rounding
     distributed=True,
     bound="links",
+    paced_by="pulse_hz",
     derived=(Derived("GB/s to others", f"rate * {MIB} / 1e9"),),
 )
 def burn_links(bench: Bench, *, mib: Count = 512, pulse_hz: Hertz = 0.0) -> None:

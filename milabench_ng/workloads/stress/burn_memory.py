@@ -12,7 +12,7 @@ TOUCHED = 3
 """How often a step moves each byte: read and written to invert it, read again to verify it."""
 
 
-@workload(unit="MiB", most_items="3 * mib", bound="gpu-memory")
+@workload(unit="MiB", most_items="3 * mib", bound="gpu-memory", paced_by="pulse_hz")
 def burn_memory(bench: Bench, *, mib: Count = 4096, pulse_hz: Hertz = 0.0) -> None:
     """Invert all words of a large piece of the device's memory, and verify all of them: bound by its bandwidth.
 
@@ -27,7 +27,7 @@ def burn_memory(bench: Bench, *, mib: Count = 4096, pulse_hz: Hertz = 0.0) -> No
     stream(bench, mib, pulse_hz)
 
 
-@workload(unit="MiB", most_items="3 * mib", bound="cpu", cpu_only=True, ram_gib=2)
+@workload(unit="MiB", most_items="3 * mib", bound="cpu", paced_by="pulse_hz", cpu_only=True, ram_gib=2)
 def burn_ram(bench: Bench, *, mib: Count = 1024, pulse_hz: Hertz = 0.0) -> None:
     """Invert all words of a large piece of the tenant's RAM, and verify all of them: bound by its bandwidth.
 
