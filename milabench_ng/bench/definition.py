@@ -198,10 +198,10 @@ def workload(
     as if they said so. ``most_items``: the most items of a step, as a formula over its own options and ``devices``, the
     number that a launch runs over; by default its option ``batch_size``, if it has one. ``trains``: it calls
     `Bench.step` in each step; by default if it has an option ``learning_rate``. ``own_types``: its model has types that
-    its precision mode does not make, or neither a linear nor a convolution layer. ``paced_by``: the option that sets its
-    pace, unless it is 0, instead of what ``bound`` says. ``first_loss``: the loss of step 1,
-    where theory says it. ``fits``: a function of some of the options, by name, and of ``devices``, that raises
-    InputError where they do not go together; it is asked before a run begins.
+    its precision mode does not make, or neither a linear nor a convolution layer. ``paced_by``: the option that sets
+    its pace, unless it is 0, instead of what ``bound`` says. ``first_loss``: the loss of step 1, where theory says it.
+    ``fits``: a function of some of the options, by name, and of ``devices``, that raises InputError where they do not
+    go together; it is asked before a run begins.
 
     Raises InputError for formulas over what is no option, and if ``fits`` or ``pace_only`` name what is none.
     """
