@@ -1,6 +1,7 @@
 """Serving under load: requests come and go, and their texts share the GPU and its memory."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.paged_generator import PagedGenerator, paged_bytes
 from milabench_ng.workloads.modern.serving import Integers, Mix, Plan, Schedule, pages_for
-from milabench_ng.workloads.modern.token_times import TokenTimes
+from milabench_ng.workloads.modern.token_times import Said, TokenTimes
 from milabench_ng.workloads.modern.work_formulas import BF16, BLOCKS, HEAD, WEIGHTS
 
 WARM = 3
@@ -121,8 +122,8 @@ def llm_serve(
     schedule.begin_midway()
     times = TokenTimes(concurrency, first_limit_s=first_limit_s, next_limit_s=next_limit_s)
     for step in bench.measure(steps(schedule, mix, vocabulary), count=lambda step: step.plan.said):
-        bench.infer(server.step, step)
-        note(bench, step.plan, times)
+        bench.infer(server.step, step, partial(note_work, bench, step.plan))
+        note_times(bench, times.step(step.plan, bench.notes.now_s()))
 
 
 def refuse_too_many(needed: int, free: int) -> None:
@@ -176,8 +177,8 @@ class Server:
         """What the model is given for a step, over all pages, in which nobody says anything."""
         return self._table, self._position, self._reaches[-1]
 
-    def step(self, step: Step) -> Tensor:
-        """Take a step: the last token of each text."""
+    def step(self, step: Step, meanwhile: Callable[[], None] = lambda: None) -> Tensor:
+        """Take a step: the last token of each text. ``meanwhile``: done by the host while the device works."""
         reading = step.plan.reading
         if (step.plan.position >= 0).any():
             self._say(step)
@@ -185,6 +186,7 @@ class Server:
             token = self.model.read(step.prompt, step.table[reading.slot], reading.start)
             if reading.last:
                 self.model.tokens[reading.slot] = token
+        meanwhile()
         return self.model.tokens
 
     def warm(self, bench: Bench, chunk: int) -> None:
@@ -215,21 +217,24 @@ class Server:
         self._graphs[reach].replay()
 
 
-def note(bench: Bench, plan: Plan, times: TokenTimes) -> None:
-    """Note what a step that is done now has worked on, and when its tokens came."""
+def note_work(bench: Bench, plan: Plan) -> None:
+    """Note what a step works on."""
     reading, seen = plan.reading, int((plan.position + 1).sum())
     speaking = int((plan.position >= 0).sum())
     read = 0 if reading is None else reading.count
-    said = times.step(plan, bench.notes.now_s())
     for name, value in (
         ("said", plan.said),
-        ("in_time", said.in_time),
         ("fed", speaking + read),
         ("attended", seen + (0 if reading is None else read * reading.start + read * (read + 1) // 2)),
         ("seen", seen),
         ("passes", (speaking > 0) + (read > 0)),
     ):
         bench.notes.add(name, value)
+
+
+def note_times(bench: Bench, said: Said) -> None:
+    """Note when the tokens of a step came."""
+    bench.notes.add("in_time", said.in_time)
     if said.first_s is not None:
         bench.notes.latency("TTFT", said.first_s)
     for seconds, count in said.next_s:

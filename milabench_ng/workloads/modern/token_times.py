@@ -5,6 +5,8 @@ Pure: times are given, in seconds of one clock.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import numpy as np
 
@@ -45,7 +47,7 @@ class TokenTimes:
         """What the step of ``plan`` said, which ended at ``now_s``."""
         speaking = plan.position >= 0
         timed = speaking & ~np.isnan(self._last_s)
-        seconds, counts = np.unique(now_s - self._last_s[timed], return_counts=True)
+        waited = Counter((now_s - self._last_s[timed]).tolist())
         self._since[timed] += 1
         self._began_s[speaking & ~timed] = now_s
         first_s = self._begin(plan, now_s)
@@ -55,7 +57,7 @@ class TokenTimes:
         self._last_s[said] = now_s
         kept = self._came_in_time & (now_s - self._began_s <= self._next_limit_s * self._since)
         self._arrived_s |= dict.fromkeys((request.number for request in plan.arriving), now_s)
-        return Said(first_s, tuple(zip(seconds.tolist(), counts.tolist(), strict=True)), int((kept & said).sum()))
+        return Said(first_s, tuple(waited.items()), int((kept & said).sum()))
 
     def _begin(self, plan: Plan, now_s: float) -> float | None:
         """Begin the clock of the text that says its first token; the time since its request came."""
