@@ -83,7 +83,7 @@ class Definition:
         for what, named in (
             ("fits takes", self._judged() - {_DEVICES}),
             ("pace_only names", {*self.pace_only}),
-            ("paced_by names", {self.paced_by} - {None}),
+            ("paced_by names", {self.paced_by} if self.paced_by else set()),
             ("formerly names", {*self.formerly}),
         ):
             if unknown := named - options:

@@ -54,8 +54,8 @@ class Chain:
     def digest(self, matrix: Tensor) -> Tensor:
         """The sums of all columns of 64 bits, each times a random odd number, modulo 2^64: int64 [1].
 
-        It reads the memory once. An error stays in its row, where it changes the last bits of many values up and down. In a sum of the row they
-        would often cancel out.
+        It reads the memory once. An error stays in its row, where it changes the last bits of many values up and down.
+        In a sum of the row they would often cancel out.
         """
         return (matrix.view(torch.int64).sum(0) * self._weights).sum(0, keepdim=True)
 
