@@ -28,7 +28,7 @@ from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.records.work import WorkDifference
 from milabench_ng.tender.acceptance import Acceptance
 from milabench_ng.tender.acceptance import accept as decide
-from milabench_ng.tender.own_bounds import own_bounds
+from milabench_ng.tender.own_bounds import both_sides
 from milabench_ng.verification.absurd import computing_from
 from milabench_ng.verification.rules import load_rules
 from milabench_ng.verification.verified_results import (
@@ -103,7 +103,7 @@ def accept(
         "bid": check_results(bid, asked),
         "delivered": check_results(delivered, asked.of_the_buyer(delivered)),
     }
-    promised, found = (own_bounds(require_sound(side).summary) for side in sides.values())
+    promised, found = both_sides(*(require_sound(side).summary for side in sides.values()))
     require_different(sides)
     scales = load_scales(weights, promised)
     with computing_from(f"{bid} and {delivered}"):

@@ -16,7 +16,7 @@ from milabench_ng.fleet.summaries import workers
 from milabench_ng.fleet.verifying import copies
 from milabench_ng.model.errors import InputError
 from milabench_ng.tender.acceptance import Acceptance, accept
-from milabench_ng.tender.own_bounds import own_bounds
+from milabench_ng.tender.own_bounds import both_sides
 from milabench_ng.verification.absurd import computing_from
 from milabench_ng.verification.verified_results import (
     CheckedResults,
@@ -88,8 +88,8 @@ def _judged(promise: Promise, session: NodeSession) -> AcceptedNode:
         delivered = require_sound(check_results(str(session.path), promise.demands))
         require_different({"bid": promise.bid, session.node: delivered})
         with computing_from(session.path):
-            promised, found = (own_bounds(side.summary) for side in (promise.bid, delivered))
-            made = accept(promised, found, promise.weights, promise.guarantee)
+            sides = both_sides(promise.bid.summary, delivered.summary)
+            made = accept(*sides, promise.weights, promise.guarantee)
     except InputError as error:
         return AcceptedNode(node=session.node, acceptance=None, why=str(error))
     return AcceptedNode(node=session.node, acceptance=made, traits=delivered.traits)

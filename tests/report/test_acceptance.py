@@ -19,7 +19,7 @@ from scipy import stats
 
 from milabench_ng.analysis.scoring.scored import ONE_AFTER_ANOTHER
 from milabench_ng.analysis.statistics.intervals import Estimate, LogStat, combine, log_stat
-from milabench_ng.analysis.summary.folder import encode_summary, load
+from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
 from milabench_ng.model.errors import InputError
@@ -27,6 +27,7 @@ from milabench_ng.model.plan import Launch
 from milabench_ng.tender.acceptance import SHIELDED, Acceptance, accept
 from milabench_ng.tender.characteristic import characteristic
 from milabench_ng.tender.deciding import OpenRatio, Side, deciding
+from milabench_ng.tender.own_bounds import both_sides
 from milabench_ng.verification.bundle import pack
 
 BID = (1.000, 1.010, 0.990, 1.004, 0.997, 1.001)
@@ -171,6 +172,20 @@ def test_a_test_that_the_bid_says_it_cannot_run_and_the_delivery_ran(bid: Path, 
         "standard.vae": "",
         "standard.toy_reg": "the bid says that its node cannot run it (it needs 80.0 GB on each of 2 devices)",
     }
+
+
+def test_a_baseline_with_a_test_and_what_replaces_it_asks_for_one_of_them() -> None:
+    """A run has the larger test or the smaller one, and `mnb report --compare` compares what it has."""
+    baseline = load_baseline("modern-h200")
+    small, large = "modern.llm_fsdp_3b", "modern.llm_fsdp"
+    for left in (small, large):
+        rows = {label: row for label, row in baseline.tests.items() if label != left}
+        run = msgspec.structs.replace(baseline, tests=rows)
+        promised, found = both_sides(baseline, run)
+        assert (left in promised.tests) == (left == large)  # the larger one may be asked for
+        decided = accept(promised, found, {"modern": dict.fromkeys(baseline.tests, 1.0)}, 0.97)
+        lacking = {one.name for one in decided.tests if one.ratio is None}
+        assert lacking == ({large} if left == large else set())
 
 
 def test_bad_input(bid: Path) -> None:
