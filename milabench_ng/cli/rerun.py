@@ -44,9 +44,10 @@ def rerun(
     )
     named = same.tenants is not None or bool(same.gpus)
     beside = same if named else dataclasses.replace(same, tenants=again.tenants)
-    request = beside.request(parse_profile("rerun", again.text, str(record)))
+    profile = parse_profile(again.suite, again.text, str(record))
+    request = msgspec.structs.replace(beside.request(profile), names=(again.test,), flags=flags)
     if not named:
         usual = msgspec.structs.replace(request, tenants=None)
         here = choose_devices(read_gpus().devices, usual, len(read_topology().online), os.environ)
         refuse_other_devices(record, again.devices, here.devices)
-    return execute(msgspec.structs.replace(request, flags=flags))
+    return execute(request)

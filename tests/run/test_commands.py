@@ -125,7 +125,9 @@ def test_rerun_repeats_a_record(record: Path, folder: Path, here: Mnb) -> None:
     assert done.returncode == 0, done.stderr
     (again,) = [path for path in (folder / "again").glob("*.json") if path.name != "run.json"]
     made = json.loads(again.read_text())
-    assert made["call"]["arguments"] == json.loads(record.read_text())["call"]["arguments"]
+    before = json.loads(record.read_text())
+    assert made["call"]["arguments"] == before["call"]["arguments"]
+    assert made["mnb"]["launch"]["test"] == before["mnb"]["launch"]["test"], "so that reports compare both"
 
 
 def test_classic_data_is_named_and_marked_and_a_rerun_reads_it_again(folder: Path, here: Mnb) -> None:

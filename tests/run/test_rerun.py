@@ -28,7 +28,8 @@ def old(tmp_path: Path) -> Path:
 def test_a_record_of_an_earlier_version_runs_again(old: Path) -> None:
     written = json.loads(old.read_text())
     again = profile_of(old)
-    (definition,) = json.loads(again.text).values()
+    definition = json.loads(again.text)[again.test]
+    assert f"{again.suite}.{again.test}" == written["mnb"]["launch"]["test"]
     assert definition["workload"] == written["mnb"]["launch"]["workload"]
     assert again.tenants == written["mnb"]["neighbours"]["planned"] + 1
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, parse_json, read_content, require_file
+from milabench_ng.model.files import LARGE, parse_json, read_content, read_json, require_file
 from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import plain
 from milabench_ng.model.plan import Device
-from milabench_ng.model.profile import Scheme, name_of
+from milabench_ng.model.profile import Scheme, name_of, suite_of
+from milabench_ng.model.shipped import find
 from milabench_ng.model.units import counted
 from milabench_ng.records.reading import Problem, ReadRecord, read_record
 
@@ -22,9 +23,13 @@ _WANTED = "Give a file of a result folder, such as results/standard.vae.J0.0.*.j
 
 
 class Again(msgspec.Struct, frozen=True):
-    """A profile of one test, and how many tenants ran it side by side."""
+    """What repeats a launch: the profile with its test, and how many tenants ran it side by side."""
 
+    suite: str
+    """As in the record, like the test, so that reports compare both."""
+    test: str
     text: str
+    """The profile: the test as it was recorded, among the others of a shipped suite."""
     tenants: int
     devices: tuple[Device, ...] = ()
     """What it ran on."""
@@ -71,12 +76,21 @@ def profile_of(record: Path) -> Again:
     classic = ours.data is not None and ours.data.kind == "classic"
     divided = any(fenced.requested.cache for fenced in ours.isolation.values())
     return Again(
-        text=json.dumps({test: definition}),
+        suite=suite_of(launch.test),
+        test=test,
+        text=_among_others(suite_of(launch.test), {test: definition}),
         tenants=tenants,
         devices=tuple(ours.devices),
         classic_data=classic,
         cache_shares=divided,
     )
+
+
+def _among_others(suite: str, tests: Mapping[str, object]) -> str:
+    """A profile of these tests and the others of a shipped suite: its score then says which of them did not run."""
+    shipped = find("profiles", suite)
+    others = {} if shipped is None else read_json(shipped)
+    return json.dumps({**others, **tests})
 
 
 def refuse_other_devices(record: Path, recorded: Sequence[Device], chosen: Sequence[Device]) -> None:
