@@ -10,14 +10,14 @@ from pathlib import Path
 from milabench_ng.cli.options import FormOption, Fraction, Whole
 from milabench_ng.fleet.verdicts.limits import Strictness
 from milabench_ng.fleet.verdicts.measured import Kind, kind_of
-from milabench_ng.fleet.verdicts.planning import Wanted, smallest_found
+from milabench_ng.fleet.verdicts.planning import Wanted, more_nodes, smallest_found
 from milabench_ng.fleet.verdicts.planning import plan as make_plan
 from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.profile import read_profile
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.model.units import parse_seconds
-from milabench_ng.present.render.fleet_plan_tables import plan_document, smallest_in_words
+from milabench_ng.present.render.fleet_plan_tables import found_in_words, plan_document
 from milabench_ng.present.writers import write
 
 _TEST_S = 30.0
@@ -102,10 +102,9 @@ def _refuse_allowed(wanted: Wanted) -> None:
     """Raise InputError if the margin allows a node that is so slow."""
     slow, margin = 100 * wanted.slow, 100 * wanted.strict.margin
     if slow <= margin:
-        told = smallest_in_words(smallest_found(wanted))
+        found = found_in_words(wanted, smallest_found(wanted), more_nodes(wanted))
         raise InputError(
-            f"--slow {slow:g}%: a node may be {margin:g}% slower (--margin), so nothing is sought. At a "
-            f"risk of {100 * wanted.risk:g}%: {told}"
+            f"--slow {slow:g}%: a node may be {margin:g}% slower (--margin), so nothing is sought. {found}"
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
@@ -53,7 +55,7 @@ def test_the_command_prints_what_to_choose(capsys: pytest.CaptureFixture[str]) -
     assert call(["fleet", "plan", "--nodes", "8", "--slow", "3.1%", "--format", "csv"]) == 0
     told = capsys.readouterr()
     assert "missed, slow in all tests" in told.out.splitlines()[0]
-    assert "none of these keeps a risk of 1%. The smallest that they find with it is --slow " in told.err
+    assert "none of these keeps the risk. With a risk of 1%, a slow node is found from --slow " in told.err
 
 
 def test_the_smallest_slowness_is_the_one_from_which_the_risk_is_kept() -> None:
@@ -71,7 +73,19 @@ def test_a_slowness_that_the_margin_allows_is_refused_with_the_smallest_that_is_
     assert call(["fleet", "plan", "--nodes", "16", "--slow", "3%"]) == 2
     told = capsys.readouterr().err
     assert "a node may be 3% slower (--margin)" in told
-    assert "At a risk of 1%: The smallest that they find with it is --slow " in told
+    assert "nothing is sought. With a risk of 1%, a slow node is found from --slow " in told
+
+
+@pytest.mark.parametrize("risk", ["1%", "90%"])
+def test_too_few_nodes_are_told_how_many_it_takes(risk: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of four, no risk finds a node, however slow it is."""
+    asked = ["fleet", "plan", "--slow", "50%", "--risk", risk, "--nodes"]
+    assert call([*asked, "4"]) == 0
+    told = capsys.readouterr().out
+    found = re.search(r"4 nodes are too few to find any slow one with a risk of \d+%. Try --nodes (\d+)", told)
+    assert found is not None
+    assert call([*asked, found[1]]) == 0
+    assert "too few" not in capsys.readouterr().out
 
 
 def test_what_is_slow_in_the_only_test_is_slow_in_all() -> None:

@@ -98,6 +98,8 @@ class FleetPlan(msgspec.Struct, frozen=True, kw_only=True):
     """That keeps the risk for a node that is slow in all tests or in one; None if none does."""
     smallest: float | None
     """How slow a node has to be for one of these to keep the risk, as a share; None if none does."""
+    more_nodes: int | None
+    """Of so many nodes, a slow one is found with that risk; None if fewer do not matter."""
 
 
 def plan(wanted: Wanted) -> FleetPlan:
@@ -110,6 +112,7 @@ def plan(wanted: Wanted) -> FleetPlan:
         samples=tuple(_sampled(wanted, tested) for tested in _sizes(wanted.nodes)),
         cheapest=min(enough, key=lambda one: one.node_hours) if enough else None,
         smallest=smallest_found(wanted),
+        more_nodes=more_nodes(wanted),
     )
 
 
@@ -120,6 +123,18 @@ def smallest_found(wanted: Wanted) -> float | None:
         if max(_missed(limits, scope, step / 1000) for scope in ("all", "test")) <= wanted.risk:
             return step / 1000
     return None
+
+
+def more_nodes(wanted: Wanted) -> int | None:
+    """How many nodes it takes to find one that is slow at all; None if these are enough, and if many are not."""
+    if smallest_found(wanted) is not None:
+        return None
+    larger = (msgspec.structs.replace(wanted, nodes=nodes) for nodes in range(wanted.nodes + 1, _MANY))
+    return next((one.nodes for one in larger if smallest_found(one) is not None), None)
+
+
+_MANY = 33
+"""More nodes hardly find what so many do not."""
 
 
 def _effort(wanted: Wanted, repeats: int, retests: int) -> Effort:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milabench_ng.fleet.verdicts.measured import WORDS
-from milabench_ng.fleet.verdicts.planning import FleetPlan, Sampled
+from milabench_ng.fleet.verdicts.planning import FleetPlan, Sampled, Wanted
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, whole
 from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
@@ -24,7 +24,7 @@ def _facts(made: FleetPlan) -> list[Fact]:
         f"--repeat {best.repeats}, then {counted(best.retests, 'retest')}: {_hours(best.node_hours)} node-hours, the "
         "least that keeps the risk"
         if best
-        else f"none of these keeps a risk of {_percent(wanted.risk)}. {smallest_in_words(made.smallest)}"
+        else f"none of these keeps the risk. {found_in_words(wanted, made.smallest, made.more_nodes)}"
     )
     tests = ", ".join(f"{count} {WORDS[kind]}" for kind, count in wanted.kinds.items())
     return [
@@ -41,11 +41,14 @@ def _facts(made: FleetPlan) -> list[Fact]:
     ]
 
 
-def smallest_in_words(smallest: float | None) -> str:
-    """What to try instead."""
-    if smallest is None:
-        return "No slowness can be found with this risk: accept more (--risk)"
-    return f"The smallest that they find with it is --slow {_percent(smallest)}"
+def found_in_words(wanted: Wanted, smallest: float | None, more_nodes: int | None) -> str:
+    """What is found with the risk, and if nothing is, what to try instead."""
+    risk, nodes = f"a risk of {_percent(wanted.risk)}", counted(wanted.nodes, "node")
+    if smallest is not None:
+        return f"With {risk}, a slow node is found from --slow {_percent(smallest)}"
+    if more_nodes is not None:
+        return f"{nodes} are too few to find any slow one with {risk}. Try --nodes {more_nodes}"
+    return f"Nothing is found with {risk}. Accept more (--risk)"
 
 
 def _efforts(made: FleetPlan) -> Section:
