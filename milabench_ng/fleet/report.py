@@ -183,14 +183,14 @@ def _ratios(fleet: Measured) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]
 
 
 def _tests(fleet: Measured, units: Mapping[str, str]) -> tuple[TestOfFleet, ...]:
-    rates = np.exp(average(fleet.screen, 2))
+    logs = average(fleet.screen, 2)
     made = []
     for place, (test, kind) in enumerate(zip(fleet.tests, fleet.kinds, strict=True)):
-        known = np.flatnonzero(~np.isnan(rates[:, place]))
+        known = np.flatnonzero(~np.isnan(logs[:, place]))
         if not known.size:
             continue
-        column = rates[known, place]
-        low, median, high = np.quantile(column, (0.05, 0.5, 0.95))
+        column = logs[known, place]
+        low, median, high = np.exp(np.quantile(column, (0.05, 0.5, 0.95)))  # of logarithms, like all ratios
         worst = int(np.argmin(column))
         made.append(
             TestOfFleet(
@@ -201,7 +201,7 @@ def _tests(fleet: Measured, units: Mapping[str, str]) -> tuple[TestOfFleet, ...]
                 median=float(median),
                 low=float(low),
                 high=float(high),
-                worst=float(column[worst]),
+                worst=float(np.exp(column[worst])),
                 worst_node=fleet.nodes[known[worst]],
             )
         )
