@@ -182,7 +182,7 @@ def test_the_commands_of_the_screen_show_the_same_report() -> None:
     asked = "--compare v100 --compare a100 --price 1234567.5 --price-per gpu --margin 3.5% --no-penalize-variance"
     told = {fact.name: fact.text for fact in first_screen(report).commands}
     assert told["details"] == f"mnb report {source} {asked} --full"
-    assert told["page"] == "the same, and --html report.html"
+    assert told["page"] == f"mnb report {source} {asked} --html report.html"
 
 
 def test_the_figures_of_2020_have_no_interval_and_say_so() -> None:

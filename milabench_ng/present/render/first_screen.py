@@ -306,5 +306,4 @@ def _commands(report: Report) -> Iterator[Fact]:
     if step := next_step(report):
         yield Fact("next", step)
     yield Fact(DETAILS, f"{report.command} --full", "faint")
-    whole = "the same, and" if report.asked else report.command  # the line above has the options
-    yield Fact("page", f"{whole} --html report.html", "faint")
+    yield Fact("page", f"{report.command} --html report.html", "faint")
