@@ -229,8 +229,9 @@ def _refuse_no_study(folders: Sequence[Path], layout: SuiteName | None, of_one: 
 def _refuse_of_fleet(folder: Path, options: Sequence[str]) -> None:
     """Say where an option of one node's results can be used."""
     if options:
-        one = quoted(folder / "nodes" / "NODE" / "screen.tar.gz")
-        raise InputError(f"{options[0]}: not for a fleet. Report on one of its nodes: mnb report {one}")
+        there, unpack = (folder, "") if folder.is_dir() else (Path(), f"tar -xzf {quoted(folder)}, then ")
+        one = quoted(there / "nodes" / "NODE" / "screen.tar.gz")
+        raise InputError(f"{options[0]}: not for a fleet. Report on one of its nodes: {unpack}mnb report {one}")
 
 
 def _refuse_baseline(folder: Path) -> None:

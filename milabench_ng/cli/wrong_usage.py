@@ -17,12 +17,9 @@ from cyclopts.exceptions import (
 )
 
 from milabench_ng.cli.command_list import FUNCTIONS, name_of
-from milabench_ng.model.plain import plain, short
+from milabench_ng.model.plain import names_of, plain, short
 from milabench_ng.model.shipped import names
 from milabench_ng.model.similar import did_you_mean
-
-WITH_FLAGS = ("jobs", "run", "rerun")
-"""Commands that hand options on to a workload."""
 
 
 def explained(error: CycloptsError) -> str:
@@ -83,31 +80,52 @@ def _valueless(option: str, tokens: Sequence[str], command: str) -> str:
 def _unknown(error: UnknownOptionError, command: str) -> str:
     """An option may also belong to the workload, and then it comes after ``--``."""
     option = (error.token.keyword or error.token.value).partition("=")[0]
-    known = list(chain.from_iterable(argument.names for argument in error.argument_collection if argument.parse))
+    arguments = [argument for argument in error.argument_collection if argument.parse]
+    known = list(chain.from_iterable(argument.names for argument in arguments))
+    placed = [argument.field_info.name for argument in arguments if argument.field_info.is_positional]
     if len(option) == 2:  # one dash and a letter, which no workload has
         alike = " or ".join(name for name in known if re.match(f"-{re.escape(option)}(?!o-)", name))
         meant = f" (did you mean {alike}?)" if alike else ""
-    elif "--jobs" in known and option in _options_of_jobs():
-        return f"{option} is of mnb jobs. Try --jobs {shlex.quote(_said(_with_value(option, error)))}"
+    elif option.lstrip("-").rstrip("s") in [name.rstrip("s") for name in placed]:
+        word = option.lstrip("-").upper()
+        value = _value(option, error) or word
+        return f"{option}: {word} is named without an option. Write {command} {_said((value,))}"
+    elif "--jobs" in known and option in _options_of("jobs"):
+        value = _value(option, error)
+        return f"{option} is of mnb jobs. Try --jobs {shlex.quote(_said((option, value) if value else (option,)))}"
     else:
-        meant = did_you_mean(option, known)
-        if not meant and (error.command_chain or ("",))[0] in WITH_FLAGS:
-            meant = f". Workload options go after --: {command} ... -- {plain(option)}"
+        meant = did_you_mean(option, known) or _elsewhere(option, command, with_flags="flags" in placed)
     return f"unknown option {plain(option)}{meant or f'. See {command} --help'}"
 
 
-def _options_of_jobs() -> frozenset[str]:
+def _elsewhere(option: str, command: str, *, with_flags: bool) -> str:
+    """Whose option it is: a workload's, where the command takes those, or another command's; empty if nobody's."""
+    from milabench_ng.model.builtin import read_builtin  # no other mistake needs it
+    from milabench_ng.model.catalogue import normal_name
+
+    after = f". Workload options go after --: {command} ... -- {plain(option)}" if with_flags else ""
+    name = normal_name(option)
+    if after and any(name == each.name for workload in read_builtin().values() for each in workload.options):
+        return after
+    owners = [f"mnb {each}" for each in map(name_of, FUNCTIONS) if option in _options_of(each)]
+    return f", which is one of {names_of(owners, 3)}. See {command} --help" if owners else after
+
+
+def _options_of(command: str) -> frozenset[str]:
+    """None of commands that have commands of their own."""
     from milabench_ng.cli import app
 
-    return frozenset(chain.from_iterable(argument.names for argument in app["jobs"].assemble_argument_collection()))
+    found = app[command]
+    arguments = () if found.default_command is None else found.assemble_argument_collection()
+    return frozenset(chain.from_iterable(argument.names for argument in arguments))
 
 
-def _with_value(option: str, error: UnknownOptionError) -> Sequence[str]:
-    """An unknown option with what follows it, which is its value unless it is an option, too."""
+def _value(option: str, error: UnknownOptionError) -> str:
+    """What an unknown option was given: the next word, unless that is an option, too."""
     given = [*(error.root_input_tokens or ()), ""]
     at = next(place for place, word in enumerate(given) if word.partition("=")[0] == option)
-    value = given[at + 1]
-    return (given[at],) if not value or value.startswith("-") else (given[at], value)
+    _, equals, value = given[at].partition("=")
+    return value if equals else "" if given[at + 1].startswith("-") else given[at + 1]
 
 
 def _said(words: Sequence[str]) -> str:

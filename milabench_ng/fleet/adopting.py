@@ -23,11 +23,11 @@ from milabench_ng.fleet.summaries import encoded, workers
 from milabench_ng.fleet.writer import FleetWriter
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, read_content
-from milabench_ng.model.plain import quoted
+from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.records.ledger import check_chain
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import FLEET_MANIFEST, write_atomically
+from milabench_ng.records.names import FLEET_MANIFEST, MANIFEST, write_atomically
 from milabench_ng.verification.folder_files import sha256_of
 from milabench_ng.verification.opening import opened
 
@@ -44,7 +44,8 @@ def adopt(folder: Path, expected: tuple[NodeName, ...], command_line: tuple[str,
     if first is None and not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     if first is None:
-        raise InputError(f"{folder}: no results of nodes. They must lie in {folder}/nodes/<node>/{SCREEN}")
+        where = f"{folder}/nodes/NODE/{SCREEN}{_elsewhere(folder, sessions)}"
+        raise InputError(f"{folder}: no results of nodes. They must lie in {where}")
     nodes = tuple(dict.fromkeys((*expected, *sorted(one.node for one in sessions))))
     _keep_summaries(sessions)
     events = tuple(_events(sessions, nodes))
@@ -56,6 +57,18 @@ def adopt(folder: Path, expected: tuple[NodeName, ...], command_line: tuple[str,
         writer.tell(FleetFinished(lost=sum(isinstance(event, NodeLost) for event in events)))
         write_atomically(folder.resolve() / FLEET_MANIFEST, manifest)  # the last: now it is a fleet
     return FleetFolder.read(folder)
+
+
+def _elsewhere(folder: Path, sessions: Sequence[NodeSession]) -> str:
+    """Where results lie instead; empty if there are none."""
+    depths = ("/".join((*["*"] * depth, MANIFEST)) for depth in range(_DEEPEST))
+    found = (path.parent for depth in depths for path in sorted(folder.glob(depth)))
+    place = next((one for one in found if one not in [session.path for session in sessions]), None)
+    return "" if place is None else f", and not in {plain(place)}, where {MANIFEST} is. Move them"
+
+
+_DEEPEST = 6
+"""Folders, down to which results are looked for."""
 
 
 def _manifest_of(session: NodeSession) -> Manifest | None:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from milabench_ng import __version__
-from milabench_ng.fleet.folder import NODES
+from milabench_ng.fleet.folder import NODES, is_fleet
 from milabench_ng.fleet.ledger import FLEET_LEDGER, AnyFleetEvent, FleetSession, check_fleet_chain, next_line
 from milabench_ng.fleet.manifest import FleetManifest, encode_fleet_manifest
 from milabench_ng.model.errors import InputError
@@ -85,10 +85,8 @@ def require_new(folder: Path) -> None:
     except OSError as error:
         raise InputError(f"-o {folder}: {error.strerror}") from None
     if taken is not None:
-        raise InputError(
-            f"-o {folder}: already contains {taken.name!r}. Name a new folder, or go on with the fleet in it: "
-            f"mnb fleet resume {quoted(folder)}"
-        )
+        going_on = f", or go on with the fleet in it: mnb fleet resume {quoted(folder)}" if is_fleet(folder) else ""
+        raise InputError(f"-o {folder}: already contains {taken.name!r}. Name a new folder{going_on}")
 
 
 def make_fleet(folder: Path, manifest: FleetManifest) -> None:

@@ -96,7 +96,9 @@ def read_content(path: Path, largest: int = SMALL, flags: int = 0) -> bytes:
     content = read_bytes(path, largest, flags)
     if content.startswith(GZIP):
         unpacked = f"tar -xzf {quoted(path)}"
-        refuse(path, f"compressed, like a bundle, not text. To use a file in it, unpack it first: {unpacked}")
+        refuse(
+            path, f"compressed, like a bundle, which mnb report and mnb verify read. To use a file in it: {unpacked}"
+        )
     return content
 
 

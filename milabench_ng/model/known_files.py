@@ -17,7 +17,7 @@ WORDS: dict[FileKind, tuple[str, str]] = {
     "bids": ("a bids file", "Give it to mnb bids"),
     "weights": ("a weights file", "Pass it with --weights"),
     "record": ("the record of a launch", "Give its folder, or run it again with mnb rerun"),
-    "manifest": ("the manifest of a run", "Give its folder, or to mnb rerun a record in it"),
+    "manifest": ("the manifest of a run", "Give its folder"),
     "summary": ("a summary or a baseline", "Give it to mnb report, or compare with it (--compare)"),
     "report": ("a report as JSON, which no command reads", "Give the results that it was made from"),
     "bundle": ("a bundle", "Give it to mnb report or mnb verify"),

@@ -116,6 +116,7 @@ report res --html page -o page | 2 | mnb: --html page --output page: the same fi
 report h200 | 2 | mnb: h200: no such file or folder. For the shipped baseline, use mnb
 report res --compare h20 | 2 | mnb: --compare h20: no such file or folder, and no shipped baseline has that name (did
 report res --compare nowhere.json | 2 | mnb: --compare nowhere.json: no such file or folder, and no shipped baseline
+baseline show nosuch | 2 | mnb: nosuch: no such file or folder, and no shipped baseline has that name. mnb baseline list
 report res --price 300,000 | 0 | mnb · quick · res
 report res --price 300000 | 0 | mnb · quick · res
 report res --price 15000.50 --price-per gpu | 0 | mnb · quick · res
@@ -144,7 +145,7 @@ report res --weights nowhere.json | 2 | mnb: --weights nowhere.json: no such fil
 bids nots.txt | 2 | mnb: nots.txt: no such file (did you mean 'notes.txt'?)
 report res --weights nowhere/w.json | 2 | mnb: --weights nowhere/w.json: the folder nowhere does not exist. It should
 report res --weights emtpy/w.json | 2 | mnb: --weights emtpy/w.json: the folder emtpy does not exist (did you mean
-jobs res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file in it, unpack it
+jobs res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report and mnb verify read.
 report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 report res --rules standard | 1 | mnb · quick · res
 report res --rules standard --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file. It
@@ -266,7 +267,7 @@ jobs quik | 2 | mnb: quik: no such file, and no shipped profile has that name (d
 jobs unet | 2 | mnb: unet: no such file, and no shipped profile has that name (did
 jobs nowhere.json | 2 | mnb: nowhere.json: no such file, and no shipped profile has that
 jobs profiles/standrad.json | 2 | mnb: profiles/standrad.json: no such file, and no shipped profile has
-rerun res/run.json | 2 | mnb: res/run.json: this is the manifest of a run. Give its folder
+rerun res/run.json | 2 | mnb: res/run.json: this is the manifest of a run, not a record. Give a record in res
 jobs list.json | 2 | mnb: list.json: must be an object of tests, not list
 jobs empty | 2 | mnb: empty: a folder, not a file
 jobs quick --ram-total 1PiB | 2 | mnb: --ram-total: expected a size, got '1PiB'. Try 512MiB or 256GiB
@@ -321,7 +322,9 @@ jobs quick --dry-run -o notes.txt | 2 | mnb: -o
 jobs quick --dry-run -o notes.txt/res | 2 | mnb: -o
 jobs quick --dry-run -o res | 2 | mnb: -o
 jobs quick --dry-run --pass-env NO_SUCH | 2 | mnb: --pass-env NO_SUCH: this variable is not set
-jobs quick --price 3 | 2 | mnb jobs: unknown option --price. Workload options go after --: mnb jobs ...
+jobs quick --price 3 | 2 | mnb jobs: unknown option --price, which is one of mnb report. See mnb jobs --help
+jobs --profile quick | 2 | mnb jobs: --profile: PROFILE is named without an option. Write mnb jobs quick
+report --folder=res | 2 | mnb report: --folder: FOLDER is named without an option. Write mnb report res
 jobs quick --batch-size 64 | 2 | mnb jobs: unknown option --batch-size. Workload options go after --: mnb
 jobs --resume nowhere | 2 | mnb: nowhere/run.json: the folder nowhere does not exist. Name the folder of a run
 jobs --resume empty | 2 | mnb: empty/run.json: no such file. Name the folder of a run
@@ -341,10 +344,10 @@ fleet run quick --launcher local --nodes 2 --node-folder there -o f | 2 | mnb: -
 fleet run quick --launcher local --nodes 2 -o /proc/f | 2 | mnb: -o /proc/f: /proc is not writable
 fleet run quick --launcher local --nodes 2 --jobs '--repat 3' -o f | 2 | mnb jobs: unknown option --repat (did you
 fleet run quick --launcher local -o f --repeat 3 | 2 | mnb fleet run: --repeat is of mnb jobs. Try --jobs '--repeat 3'
-fleet render slurm quick -o f --isolation=full | 2 | mnb fleet render slurm: --isolation is of mnb jobs. Try --jobs --
+fleet render slurm quick -o f --isolation=full | 2 | mnb fleet render slurm: --isolation is of mnb jobs. Try --jobs '
 fleet report acceptance | 2 | mnb fleet: report is a command of its own. Write mnb report acceptance
 fleet run quck --launcher local --nodes 2 -o f | 2 | mnb: quck: no such file, and no shipped profile has that name
-fleet run quick --launcher local --nodes 2 -o res | 2 | mnb: -o res: already contains
+fleet run quick --launcher local --nodes 2 -o res | 2 | mnb: -o res: already contains 'ledger.jsonl'. Name a new folder
 fleet plan | 2 | mnb fleet plan: --nodes is missing
 fleet plan --nodes 3 | 2 | mnb: --nodes 3 --devices 8: expected 4 to 100,000 nodes of 1 to 1,000 devices
 fleet plan --nodes 512 --slow 500% | 2 | mnb: --slow: expected a share above 0% and up to 100%, got '500%'
@@ -353,12 +356,13 @@ fleet plan --nodes 512 --repeat-time soon | 2 | mnb: --repeat-time: expected a d
 fleet status res | 2 | mnb: res: not a fleet folder: it has no fleet.json
 fleet resume res | 2 | mnb: res: not a fleet folder: it has no fleet.json
 fleet adopt missing | 2 | mnb: missing: no such folder
+fleet adopt runs | 2 | mnb: runs: no results of nodes. They must lie in runs/nodes/NODE/screen, and not in runs/cut
 fleet collect missing | 2 | mnb: missing: no such folder
 resume | 2 | mnb resume: FOLDER is missing. See the example in mnb resume --help
 resume nowhere | 2 | mnb: nowhere/run.json: the folder nowhere does not exist. Name the folder of a run
 resume res | 2 | mnb: res: made by mnb 0.3.0: it cannot be resumed. Start a new run
 resume res --retry -1 | 2 | mnb: --retry: expected at least 0, got -1
-resume res --repeat 3 | 2 | mnb resume: unknown option --repeat. See mnb resume --help
+resume res --repeat 3 | 2 | mnb resume: unknown option --repeat, which is one of mnb jobs, mnb verify. See
 run | 2 | mnb run: WORKLOAD is missing. See the example in mnb run --help
 run vae --batch-size 64 | 2 | mnb run: unknown option --batch-size. Workload options go after --: mnb run
 run vae --tenants 1.5 | 2 | mnb: --tenants: expected a whole number, got '1.5'. Try --tenants 5
@@ -367,8 +371,9 @@ run vae -o nowhere/vae.json | 2 | mnb: -o
 run vae -o res/run.json | 2 | mnb: -o
 run vae -o base.json | 2 | mnb: -o
 rerun | 2 | mnb rerun: RECORD is missing. See the example in mnb rerun --help
+rerun base.json --name ram | 2 | mnb rerun: unknown option --name, which is one of mnb prepare, mnb jobs. See
 rerun nowhere.json | 2 | mnb: nowhere.json: no such file. Give a file of a result folder, such as
-rerun res | 2 | mnb: res: a folder, not a file. Give a record in it, such as res/quick.
+rerun res | 2 | mnb: res: this is a folder, not a record. Give a record in res, such as res/quick.
 rerun notes.txt | 2 | mnb: notes.txt: not a readable record: not JSON: Expecting value (line 1, column 1)
 prepare | 2 | mnb prepare: PROFILE is missing. See the example in mnb prepare --help
 prepare quik | 2 | mnb: quik: no such file, and no shipped profile has that name (did
@@ -379,10 +384,10 @@ list notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1
 list nowhere.json | 2 | mnb: nowhere.json: no such file, and no shipped profile has that
 stamp request nowhere | 2 | mnb: nowhere: no ledger.jsonl. Give the folder
 stamp add res nowhere | 2 | mnb: nowhere: no such file
-list res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file
-jobs res.tar.gz --dry-run | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file
-verify res --rules res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file
-report res --weights res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, not text. To use a file
+list res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report
+jobs res.tar.gz --dry-run | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report
+verify res --rules res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report
+report res --weights res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report
 list res | 2 | mnb: res: a folder, not a file
 report res --compare h100 | 2 | mnb: --compare h100: no such file or folder, and no shipped baseline has that name
 report res --compare V100 | 2 | mnb: --compare V100: no such file or folder, and no shipped baseline has that name

@@ -38,6 +38,7 @@ def test_a_fleet_is_packed_and_verified_and_reported_from_its_bundle(fleet: Path
     assert of_bundle.pop("source") == str(bundle)
     of_folder.pop("source")
     assert of_bundle == of_folder
+    assert f"tar -xzf {bundle}, then mnb report nodes/NODE/screen.tar.gz" in say("report", bundle, "--per-gpu")[2]
     again = tmp_path / "again.tar.gz"
     assert say("bundle", fleet, "-o", again)[0] == 0
     assert again.read_bytes() == bundle.read_bytes()

@@ -81,7 +81,7 @@ def find_results(name: str, option: str = "") -> Path:
         return path
     shipped = find("baselines", path.name.removesuffix(".json"))
     if shipped is None or path.name != name.removeprefix("baselines/"):
-        meant = did_you_mean(name, names("baselines")) or ". mnb report --help-all names the shipped ones"
+        meant = did_you_mean(name, names("baselines")) or ". mnb baseline list names the shipped ones"
         named = f"{option} {short(name)}".lstrip()
         raise InputError(f"{named}: no such file or folder, and no shipped baseline has that name{meant}")
     return shipped

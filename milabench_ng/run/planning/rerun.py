@@ -17,6 +17,7 @@ from milabench_ng.model.plan import Device
 from milabench_ng.model.profile import Scheme, name_of, suite_of
 from milabench_ng.model.shipped import find
 from milabench_ng.model.units import counted
+from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.reading import Problem, ReadRecord, read_record
 
 _WANTED = "Give a file of a result folder, such as results/standard.vae.J0.0.*.json"
@@ -41,10 +42,11 @@ class Again(msgspec.Struct, frozen=True):
 
 def profile_of(record: Path) -> Again:
     """The profile that repeats the launch of ``record``. A launch over K devices again uses K devices."""
-    if record.is_dir():
-        known = next((path for path in sorted(record.glob("*.J*.json"))), None)
-        instead = f"Give a record in it, such as {plain(known)}" if known else _WANTED
-        raise InputError(f"{plain(record)}: a folder, not a file. {instead}")
+    folder, what = (record, "a folder") if record.is_dir() else (record.parent, "the manifest of a run")
+    if record.is_dir() or (record.name == MANIFEST and record.exists()):
+        known = next((path for path in sorted(folder.glob("*.J*.json"))), None)
+        instead = f"Give a record in {plain(folder)}, such as {plain(known)}" if known else _WANTED
+        raise InputError(f"{plain(record)}: this is {what}, not a record. {instead}")
     require_file(record, _WANTED)
     content = read_content(record, LARGE)
     found = read_record(content, str(record))
