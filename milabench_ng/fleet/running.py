@@ -68,6 +68,8 @@ class Checked(msgspec.Struct, frozen=True):
     facts: Mapping[NodeName, NodeFacts]
     lost: Mapping[NodeName, str]
     """Why a node does not answer."""
+    unreached: Collection[NodeName] = ()
+    """Those of them on which nothing ran."""
     asked: Mapping[NodeName, Asked] = {}
     """When each of them was asked."""
 
@@ -96,9 +98,11 @@ def _require_any(checked: Checked, mnb: tuple[str, ...]) -> None:
     """A mistake on the command line makes all nodes fail alike, and then there is nothing to keep or to resume."""
     if not checked.facts:
         node, why = next(iter(checked.lost.items()))
+        advice = f"Look whether {' '.join(map(plain, mnb))} starts there, or name another command with --mnb"
+        if node in checked.unreached:
+            advice = "Look whether that is its name, and whether you can log in there without a password"
         raise InputError(
-            f"none of {counted(len(checked.lost), 'node')} answered the check. {node}: {why}. Look whether "
-            f"{' '.join(map(plain, mnb))} starts there, or name another command with --mnb"
+            f"none of {counted(len(checked.lost), 'node')} answered the check. {node}: {why.rstrip('.')}. {advice}"
         )
 
 
@@ -129,6 +133,7 @@ def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeNam
     lines: dict[NodeName, bytes] = dict.fromkeys(nodes, b"")
     answers: dict[NodeName, bytes] = {}
     lost: dict[NodeName, str] = {}
+    unreached: set[NodeName] = set()
     asked: dict[NodeName, Asked] = {}
     since_s = time.time()
 
@@ -143,10 +148,11 @@ def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeNam
                 answers[one.node] = content
             else:
                 lost[one.node] = short_end(one.said or "mnb doctor said nothing that can be read")
+                unreached |= {one.node} if one.status is None else set()
     versions = dict(_readable(answers, versions_of, lost))
     require_equal(versions, __version__)
     facts = dict(_readable({node: answers[node] for node in versions}, facts_of, lost))
-    return Checked({node: facts[node] for node in nodes if node in facts}, lost, asked)
+    return Checked({node: facts[node] for node in nodes if node in facts}, lost, unreached, asked)
 
 
 def _readable(

@@ -115,6 +115,9 @@ def test_where_no_node_has_mnb_nothing_is_begun_and_the_shell_says_why(tmp_path:
     launcher = make(Asked(count=2))
     with pytest.raises(InputError, match=r"none of 2 nodes answered the check. local-\d: .*/no/such/mnb: not found"):
         run(tmp_path / "fleet", manifest(launcher, tmp_path / "there", ("/no/such/mnb",)), launcher, str)
+    away = WithoutRoute(("away",))
+    with pytest.raises(InputError, match=r"away: its process was killed \(SIGKILL\). Look whether that is its name"):
+        run(tmp_path / "fleet", manifest(away, tmp_path / "there"), away, str)
     assert not (tmp_path / "fleet").exists()
 
 
