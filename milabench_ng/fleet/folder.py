@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -26,25 +27,27 @@ from milabench_ng.fleet.ledger import (
     FLEET_LEDGER,
     Collected,
     FleetChain,
+    FleetSession,
     Key,
     Standing,
     check_fleet_chain,
     standings,
 )
-from milabench_ng.fleet.manifest import FleetManifest, read_fleet_manifest
-from milabench_ng.fleet.nodes import NODE, SCREEN, SESSION, NodeName, SessionName
+from milabench_ng.fleet.manifest import LOCAL, FleetManifest, read_fleet_manifest
+from milabench_ng.fleet.nodes import LOCK, NODE, SCREEN, SESSION, NodeName, SessionName
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, is_held, read_content
+from milabench_ng.model.files import LARGE, is_held, is_locked, read_content
 from milabench_ng.records.ledger import Chain, Finished
 from milabench_ng.records.names import FLEET_MANIFEST, LEDGER
-from milabench_ng.verification.opening import beginning
+from milabench_ng.verification.opening import beginning, opened
 
 NODES = "nodes"
 PACKED = ".tar.gz"
 _ASIDE = re.compile(SESSION.removesuffix(r"\Z") + r"\.aside-[1-9][0-9]*")
 
 UNWATCHED = "it may still work: mnb fleet resume goes on with it"
-"""What is known of a node whose command ended before it did."""
+GONE = "it ended with the command that started it: mnb fleet resume goes on with it"
+"""What is known of a node whose command ended before it had told its end."""
 
 
 class NodeSession(msgspec.Struct, frozen=True):
@@ -64,7 +67,11 @@ class NodeSession(msgspec.Struct, frozen=True):
         """The content of its untrusted ledger; empty if there is none, or none that can be read."""
         try:
             if self.path.name.endswith(PACKED):
-                return beginning(self.path, own_names(self.session)).get(own_names(self.session)[-1], b"")
+                own = own_names(self.session)
+                if content := beginning(self.path, own).get(own[-1]):
+                    return content
+                with opened(self.path) as there:  # packed by other means, such as mnb bundle
+                    return read_content(there.place / LEDGER, LARGE, os.O_NOFOLLOW)
             return read_content(self.path / LEDGER, LARGE, os.O_NOFOLLOW)
         except (InputError, OSError):
             return b""
@@ -109,9 +116,21 @@ class FleetFolder(msgspec.Struct, frozen=True, kw_only=True):
         if self.going_on:
             return found
         return {
-            key: msgspec.structs.replace(one, state="cut off", reason=UNWATCHED) if one.state == "running" else one
-            for key, one in found.items()
+            (node, session): msgspec.structs.replace(one, state="cut off", reason=self._unwatched(node))
+            if one.state == "running"
+            else one
+            for (node, session), one in found.items()
         }
+
+    def _unwatched(self, node: NodeName) -> str:
+        """What is known of a node that nobody looks at: one of this machine holds its lock as long as it works."""
+        hosts = [event.hostname for event in self.ledger.events if isinstance(event, FleetSession)]
+        if self.manifest.launcher != LOCAL or hosts[-1:] != [socket.gethostname()]:
+            return UNWATCHED
+        try:
+            return UNWATCHED if is_locked(Path(self.manifest.node_folder, node, LOCK)) else GONE
+        except OSError:
+            return UNWATCHED
 
     @property
     def collected(self) -> Mapping[Key, Collected]:

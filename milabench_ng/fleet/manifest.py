@@ -22,6 +22,8 @@ from milabench_ng.records.worker_variables import of_messages
 
 FLEET_SCHEMA = 1
 MOST_RETESTS = 20
+LOCAL = "local"
+"""The launcher of nodes that are processes of this machine."""
 ADOPTED = "none"
 """The launcher of a fleet that `mnb fleet adopt` made: nobody can be reached."""
 ADOPT_AGAIN = "bring the results of its nodes, remove fleet.json and fleet.jsonl, and adopt again"

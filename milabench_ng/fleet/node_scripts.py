@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from milabench_ng.fleet.folder import own_names
 from milabench_ng.fleet.launchers.interface import NODE_WORD, OUTPUT
 from milabench_ng.fleet.manifest import FleetManifest
-from milabench_ng.fleet.nodes import SessionName
+from milabench_ng.fleet.nodes import LOCK, SessionName
 from milabench_ng.model.errors import InputError
 
 LARGEST = 100_000
@@ -52,8 +52,8 @@ def run_script(manifest: FleetManifest, session: SessionName, *, begins_at: floa
     wait = "" if begins_at is None else f"begin {begins_at:.3f}\n"
     script = f"""\
 {exports(manifest.variables)}here={shlex.quote(manifest.node_folder)}/{NODE_WORD}
-mkdir -p "$here" && cd "$here" && touch .lock || exit {NOT_BEGUN}
-exec 9>>.lock && flock 9 || exit {NOT_BEGUN}
+mkdir -p "$here" && cd "$here" && touch {LOCK} || exit {NOT_BEGUN}
+exec 9>>{LOCK} && flock 9 || exit {NOT_BEGUN}
 child=
 trap 'test -n "$child" && kill -TERM "$child"' TERM INT HUP
 {_BEGIN if wait else ""}{wait}if test -e {session}/ledger.jsonl; then
@@ -110,7 +110,7 @@ def pull_script(manifest: FleetManifest, session: SessionName) -> str:
     """
     return f"""\
 cd {shlex.quote(manifest.node_folder)}/{NODE_WORD} && test -d {session} || {{ echo 'no results there' >&2; exit 4; }}
-( exec 9>>.lock && flock -n 9 || exit
+( exec 9>>{LOCK} && flock -n 9 || exit
 {_summarised(manifest, session)}
 )
 {_pull(session)}

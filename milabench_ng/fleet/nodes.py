@@ -21,6 +21,8 @@ SessionName = Annotated[str, msgspec.Meta(pattern=SESSION)]
 """Which of a node's runs it is: ``screen`` is the first, ``retest-1`` the first of what was suspicious."""
 
 SCREEN: SessionName = "screen"
+LOCK = ".lock"
+"""A file of a node's own folder, which is held while a session goes on there."""
 
 
 def node_name(text: str) -> NodeName:

@@ -51,6 +51,24 @@ def test_a_node_without_gpus_asks_for_none(capsys: pytest.CaptureFixture[str]) -
     assert call(("fleet", "render", "k8s", *words, "--jobs", "-o x")) == 2
 
 
+def test_bundles_of_nodes_are_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "results"
+    for node in ("gpu1", "gpu2"):
+        write_session(tmp_path / node, node, "screen", lambda *_: 1.0)
+        (folder / "nodes" / node).mkdir(parents=True)
+        assert call(("bundle", str(tmp_path / node), "-o", str(folder / "nodes" / node / "screen.tar.gz"))) == 0
+    assert call(("fleet", "adopt", str(folder))) == 0
+    assert [one.state for one in FleetFolder.read(folder).standings.values()] == ["ended", "ended"]
+    assert call(("verify", str(folder))) == 0, capsys.readouterr().out
+
+
+def test_results_one_folder_too_deep_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deep = tmp_path / "nodes" / "gpu1" / "screen" / "results"
+    write_session(deep, "gpu1", "screen", lambda *_: 1.0)
+    assert call(("fleet", "adopt", str(tmp_path))) == 2
+    assert f"and not in {deep}, where run.json is. Move them" in capsys.readouterr().err
+
+
 def test_one_bad_manifest_is_that_nodes_own_problem(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     for node in ("gpu1", "gpu2"):

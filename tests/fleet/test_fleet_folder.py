@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import socket
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from milabench_ng.fleet.folder import UNWATCHED, FleetFolder, is_fleet, status_of
+from milabench_ng.fleet.folder import GONE, UNWATCHED, FleetFolder, is_fleet, status_of
 from milabench_ng.fleet.ledger import (
     FLEET_LEDGER,
     AnyFleetEvent,
@@ -23,7 +24,7 @@ from milabench_ng.fleet.ledger import (
     check_fleet_chain,
 )
 from milabench_ng.fleet.manifest import encode_fleet_manifest
-from milabench_ng.fleet.nodes import NodeName, node_name, retest
+from milabench_ng.fleet.nodes import LOCK, NodeName, node_name, retest
 from milabench_ng.fleet.verdicts.verdict import NodeVerdict
 from milabench_ng.model.errors import InputError
 from milabench_ng.present.render.draining import drain_facts
@@ -94,10 +95,24 @@ def test_how_it_stands_with_a_node_is_the_last_that_happened(tmp_path: Path) -> 
         assert standing.reason == ("no route" if state == "lost" else "")
         assert fleet.standings["gpu10", "screen"] == Standing()
     gone = FleetFolder.read(write_fleet(tmp_path / "killed", *events[:2])).standings["gpu2", "screen"]
-    assert (gone.state, gone.reason) == ("cut off", UNWATCHED)
+    assert (gone.state, gone.reason) == ("cut off", UNWATCHED), "its processes are those of another host"
     fleet = FleetFolder.read(write_fleet(tmp_path / "whole", *events))
     assert fleet.standings["gpu2", "screen"].failed
     assert fleet.standings["gpu2", "retest-1"] == Standing(since_utc=UTC)
+
+
+def test_a_node_of_this_machine_works_as_long_as_it_holds_its_lock(tmp_path: Path) -> None:
+    here = msgspec.structs.replace(BEGUN, hostname=socket.gethostname())
+    folder = write_fleet(tmp_path / "fleet", here, NodeStarted(node="gpu2", session="screen"))
+    manifest = msgspec.structs.replace(MANIFEST, node_folder=str(tmp_path / "nodes"))
+    (folder / FLEET_MANIFEST).write_bytes(encode_fleet_manifest(manifest))
+    lock = tmp_path / "nodes" / "gpu2" / LOCK
+    assert FleetFolder.read(folder).standings["gpu2", "screen"].reason == GONE
+    lock.parent.mkdir(parents=True)
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert FleetFolder.read(folder).standings["gpu2", "screen"].reason == UNWATCHED
+    assert FleetFolder.read(folder).standings["gpu2", "screen"].reason == GONE
 
 
 def test_a_ledger_of_which_a_line_was_taken_or_cut_says_so() -> None:

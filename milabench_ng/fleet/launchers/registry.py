@@ -5,12 +5,13 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 
 from milabench_ng.fleet.launchers.interface import Asked, Launcher, Maker
+from milabench_ng.fleet.manifest import LOCAL
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.similar import meant_or_all
 
 GROUP = "milabench_ng.launchers"
 BUILT_IN = (
-    EntryPoint("local", "milabench_ng.fleet.launchers.local:make", GROUP),
+    EntryPoint(LOCAL, "milabench_ng.fleet.launchers.local:make", GROUP),
     EntryPoint("ssh", "milabench_ng.fleet.launchers.ssh:make", GROUP),
     EntryPoint("slurm", "milabench_ng.fleet.launchers.slurm:make", GROUP),
 )
