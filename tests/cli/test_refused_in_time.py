@@ -118,6 +118,8 @@ def test_data_that_cannot_be_meant(profile: str, asked: list[str], why: str, cap
         (["--for", "0"], "--for: expected a duration above 0, got '0'"),
         (["--for=-5min"], "--for: expected a duration above 0, got '-5min'"),
         (["--for", "5"], "--for: expected a duration with its unit (s, min or h), got '5'"),
+        (["--for", "30min", "--", "--max-seconds", "60"], "--for asks for 1800 s of work, and its max_seconds ends it"),
+        (["--total-limit", "5"], "its total time limit of 5 s is shorter than its work of"),
     ],
 )
 def test_numbers_that_no_run_can_have(

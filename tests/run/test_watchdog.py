@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plan import Launch
 from milabench_ng.model.profile import TimeLimits
 from milabench_ng.records.window import WindowRule
 from milabench_ng.run.execution.watchdog import LaunchProgress, Limits, Pause, limits_for, overdue, pauses
@@ -16,10 +15,6 @@ LIMITS = Limits(ready_s=30, silence_s=20, end_s=10, total_s=200)
 ASKED = LaunchProgress(asked_s=1000, ready=False, start_s=None, stop_s=None, heard_s=1000, longest_slice_s=0)
 WORKING = msgspec.structs.replace(ASKED, ready=True, start_s=1010, heard_s=1005)
 STOPPED = msgspec.structs.replace(WORKING, stop_s=1100, heard_s=1100, longest_slice_s=0.5)
-
-
-def launch(**arguments: float) -> Launch:
-    return Launch(test="s.a", scheme="per-gpu", workload="a", arguments=arguments, run=0, devices=(0,))
 
 
 @pytest.mark.parametrize(
@@ -64,14 +59,14 @@ def test_what_is_a_little_late_did_not_stand_still() -> None:
 
 
 def test_limits_follow_from_the_plan() -> None:
-    plain = limits_for(launch(max_seconds=600.0, sample_duration=0.5), RULE, "warm", TimeLimits())
+    plain = limits_for("s.a", {"max_seconds": 600.0, "sample_duration": 0.5}, RULE, "warm", TimeLimits())
     assert plain == Limits(ready_s=300, silence_s=120, end_s=60, total_s=300 + 600 + 120 + 60)
-    slow = limits_for(launch(max_seconds=60.0, sample_duration=30.0), RULE, "cold", TimeLimits())
+    slow = limits_for("s.a", {"max_seconds": 60.0, "sample_duration": 30.0}, RULE, "cold", TimeLimits())
     assert slow == Limits(ready_s=480, silence_s=300, end_s=60, total_s=480 + 60 + 300 + 60)
-    asked = limits_for(launch(max_seconds=600.0), RULE, "warm", TimeLimits(ready=5, silence=6, end=7, total=80))
+    asked = limits_for("s.a", {"max_seconds": 600.0}, RULE, "warm", TimeLimits(ready=5, silence=6, end=7, total=80))
     assert asked == Limits(ready_s=5, silence_s=6, end_s=7, total_s=80)
 
 
 def test_a_total_that_leaves_no_time_for_the_work_is_refused() -> None:
     with pytest.raises(InputError, match=r"s\.a: its total time limit of 12 s is shorter than its work of 12 s"):
-        limits_for(launch(max_seconds=600.0), RULE, "warm", TimeLimits(total=12))
+        limits_for("s.a", {"max_seconds": 600.0}, RULE, "warm", TimeLimits(total=12))

@@ -9,7 +9,6 @@ import msgspec
 
 from milabench_ng.model.catalogue import Scalar
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plan import Launch
 from milabench_ng.model.profile import TimeLimits
 from milabench_ng.records.window import WindowRule
 
@@ -60,22 +59,28 @@ def least_work_s(arguments: Mapping[str, Scalar | None], rule: WindowRule) -> fl
     return min(rule.total_s, limit) if isinstance(limit, int | float) else rule.total_s
 
 
-def limits_for(launch: Launch, rule: WindowRule, start: Literal["warm", "cold"], asked: TimeLimits) -> Limits:
-    """The limits of a launch: those ``asked`` for, the others derived from the plan.
+def limits_for(
+    test: str,
+    arguments: Mapping[str, Scalar | None],
+    rule: WindowRule,
+    start: Literal["warm", "cold"],
+    asked: TimeLimits,
+) -> Limits:
+    """The limits of a launch of ``test``: those ``asked`` for, the others derived from its work.
 
     Raises InputError if the launch could not end in time even if all goes well.
     """
     whole = Limits()
-    longest = max(float(launch.arguments.get("max_seconds") or 0.0), least_work_s(launch.arguments, rule))
-    slice_s = float(launch.arguments.get("sample_duration") or 0.0)
+    longest = max(float(arguments.get("max_seconds") or 0.0), least_work_s(arguments, rule))
+    slice_s = float(arguments.get("sample_duration") or 0.0)
     ready_s = asked.ready or max(whole.ready_s, 60 * START_S[start])
     silence_s = asked.silence or max(whole.silence_s, 10 * slice_s)
     end_s = asked.end or whole.end_s
     total_s = asked.total or ready_s + longest + silence_s + end_s
-    least_s = least_work_s(launch.arguments, rule)
+    least_s = least_work_s(arguments, rule)
     if total_s <= least_s:
         raise InputError(
-            f"test {launch.test}: its total time limit of {total_s:g} s is shorter than its work of "
+            f"test {test}: its total time limit of {total_s:g} s is shorter than its work of "
             f"{least_s:g} s. Raise the limit, or leave out the test"
         )
     return Limits(ready_s=ready_s, silence_s=silence_s, end_s=end_s, total_s=total_s)

@@ -10,29 +10,42 @@ from importlib.util import find_spec
 
 from milabench_ng.model.batch_sizes import BATCH_SIZE
 from milabench_ng.model.builtin import installed, read_builtin
-from milabench_ng.model.catalogue import AUTO, unknown_workload
+from milabench_ng.model.catalogue import AUTO, normal_name, unknown_workload
 from milabench_ng.model.errors import InputError, IsolationError
 from milabench_ng.model.memory_classes import DeviceMemory
 from milabench_ng.model.plain import encodable, short
 from milabench_ng.model.plan import Plan
 from milabench_ng.model.profile import Profile, Test, name_of
 from milabench_ng.records.isolation import Tier
-from milabench_ng.run.planning.request import ResolvedRequest, RunRequest, as_asked, check_options, selected
+from milabench_ng.run.planning.request import (
+    ResolvedRequest,
+    RunRequest,
+    as_asked,
+    check_options,
+    limits_of,
+    refuse_early_stop,
+    selected,
+)
 from milabench_ng.worker.requests import Asked
 
 
 def tests_ahead(request: RunRequest) -> dict[str, Test]:
     """The selected tests before torch is imported; none of a profile of 2020, which needs a catalogue.
 
-    Raises InputError for mistakes that show already: names of tests and workloads, and options of built-in ones.
+    Raises InputError for mistakes that show already: names of tests and workloads, options of built-in ones, and times
+    that end these too early.
     """
     if not isinstance(request.profile, Profile):
         return {}
     builtin, others = read_builtin(), installed()
     tests = selected(as_asked(request, request.profile), request)
     for name, test in tests.items():
-        if test.workload in builtin:
-            check_options(request, name, test, builtin[test.workload].options)
+        if known := builtin.get(test.workload):
+            given = check_options(request, name, test, known.options)
+            stated = {normal_name(key): value for key, value in test.arguments.items() if not isinstance(value, dict)}
+            arguments = known.defaults | stated | given
+            refuse_early_stop(request, name, arguments)
+            limits_of(request, request.profile.id_of(name), test, arguments, request.start)
         elif test.workload not in others:
             refuse_unknown(test.workload, {*builtin, *others}, f"{request.profile.source}: test {name!r}")
     return tests

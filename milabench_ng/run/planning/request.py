@@ -178,7 +178,7 @@ def resolve_request(request: RunRequest, catalogue: Catalogue, memory: DeviceMem
             )
     arguments = {name: _options(request, name, test, catalogue, memory) for name, test in tests.items()}
     for name in tests:
-        _refuse_early_stop(request, name, arguments[name])
+        refuse_early_stop(request, name, arguments[name].arguments)
     for name, test in tests.items():
         data_set = catalogue.workloads[test.workload].data_set(arguments[name].arguments)
         if data_set in catalogue.broken_sets:
@@ -186,9 +186,9 @@ def resolve_request(request: RunRequest, catalogue: Catalogue, memory: DeviceMem
     return ResolvedRequest(request=request, catalogue=catalogue, profile=profile, tests=tests, arguments=arguments)
 
 
-def _refuse_early_stop(request: RunRequest, name: str, options: ResolvedOptions) -> None:
+def refuse_early_stop(request: RunRequest, name: str, arguments: Mapping[str, Scalar | None]) -> None:
     """Raise InputError for a test whose ``max_seconds`` would end it before the time that it is to work for."""
-    longest, wanted = options.arguments.get("max_seconds"), request.rule.total_s
+    longest, wanted = arguments.get("max_seconds"), request.rule.total_s
     if request.rule.settle_s > MEASURED_BY.settle_s and isinstance(longest, int | float) and longest <= wanted:
         raise InputError(
             f"{_where(request, name)}: --for asks for {wanted:g} s of work, and its max_seconds ends it after "
@@ -288,14 +288,24 @@ def io_shares(resolved: ResolvedRequest, capabilities: Capabilities, backend: Ba
 def time_limits(resolved: ResolvedRequest, plan: Plan, start: Literal["warm", "cold"]) -> dict[str, Limits]:
     """Watchdog limits by test (`suite.test`). Raises InputError for limits that no launch can meet."""
     found: dict[str, Limits] = {}
-    request = resolved.request
-    given = {name: value for name, value in msgspec.structs.asdict(request.limits).items() if value}
     for launch in plan.launches:
         if launch.test not in found:
-            stated = resolved.tests[name_of(launch.test)].limits or TimeLimits()
-            asked = msgspec.structs.replace(stated, **given)
-            found[launch.test] = limits_for(launch, request.rule, start, asked)
+            test = resolved.tests[name_of(launch.test)]
+            found[launch.test] = limits_of(resolved.request, launch.test, test, launch.arguments, start)
     return found
+
+
+def limits_of(
+    request: RunRequest,
+    label: str,
+    test: Test,
+    arguments: Mapping[str, Scalar | None],
+    start: Literal["warm", "cold"],
+) -> Limits:
+    """Watchdog limits of a test with the id ``label``. Raises InputError for limits that no launch can meet."""
+    given = {name: value for name, value in msgspec.structs.asdict(request.limits).items() if value}
+    asked = msgspec.structs.replace(test.limits or TimeLimits(), **given)
+    return limits_for(label, arguments, request.rule, start, asked)
 
 
 def required_isolation(request: RunRequest, tests: Mapping[str, Test]) -> IsolationRequest:
