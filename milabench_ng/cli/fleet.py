@@ -184,13 +184,14 @@ def status(folder: Path, /, *, form: FormOption = "table") -> int:
 def _manifest(asked: FleetRequest, reached: Launcher, launcher: str, engine: tuple[str, ...]) -> FleetManifest:
     """Of a new fleet."""
     options, every, fleet_id = asked.options, asked.on_nodes, new_fleet_id()
+    text = every.request.profile.text
     return FleetManifest(
         fleet_id=fleet_id,
         version=__version__,
         created_utc=utc_iso(utc_now()),
         command_line=tuple(sys.argv),
         suite=every.file.stem,
-        profile=ProfileText(file=str(every.file), sha256=file_digest(every.text.encode()), text=every.text),
+        profile=ProfileText(file=str(every.file), sha256=file_digest(text.encode()), text=text),
         arguments=(*asked.arguments, *reached.arguments),
         nodes=reached.nodes,
         launcher=launcher,

@@ -84,7 +84,7 @@ def k8s(
         image=image,
         claim=claim,
         suite=every.file.stem,
-        profile=every.text,
+        profile=every.request.profile.text,
         arguments=every.arguments,
         variables=of_messages(os.environ),
     )

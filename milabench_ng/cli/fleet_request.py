@@ -9,29 +9,26 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
 
-from milabench_ng.cli.jobs import refuse_counts
-from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.jobs import jobs_request
 from milabench_ng.cli.options import Switch, Whole
 from milabench_ng.fleet.manifest import MOST_RETESTS
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import read_text
 from milabench_ng.model.plain import plain, quoted, short
-from milabench_ng.model.profile import AnyProfile, Profile, parse_profile
+from milabench_ng.model.profile import Profile
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.model.units import parse_seconds
 from milabench_ng.records.links import NodesLaunch
-from milabench_ng.records.window import MEASURED_BY
 from milabench_ng.records.worker_variables import of_messages
-from milabench_ng.run.planning.request import named_tests
+from milabench_ng.run.planning.refusals import tests_ahead
+from milabench_ng.run.planning.request import RunRequest
 
 OVER_NODES = ("scaling", "collectives")
 """Workloads whose ranks may be on several nodes."""
@@ -105,12 +102,12 @@ class OnNodes(msgspec.Struct, frozen=True, kw_only=True):
 
     file: Path
     """The profile."""
-    text: str
-    profile: AnyProfile
     arguments: tuple[str, ...]
     """Of `mnb jobs`."""
     given: Mapping[str, Any]
     """The same by name."""
+    request: RunRequest
+    """What they come to."""
 
 
 class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +139,7 @@ def fleet_request(profile: Path, options: FleetOptions) -> FleetRequest:
         arguments=(*asked.arguments, *burning),
         common_start_s=common_start_s,
         burn_in_s=burn_in_s,
-        over_nodes=launches_over_nodes(asked.profile, asked.given) if options.over_nodes else (),
+        over_nodes=launches_over_nodes(asked.request) if options.over_nodes else (),
         options=options,
     )
 
@@ -150,15 +147,16 @@ def fleet_request(profile: Path, options: FleetOptions) -> FleetRequest:
 def on_nodes(profile: Path, jobs: str) -> OnNodes:
     """The profile, and the options of ``--jobs``. Raises InputError for what is not valid."""
     file = profile_file(profile)
-    text = read_text(file)
     arguments = words(jobs, "--jobs")
-    return OnNodes(
-        file=file,
-        text=text,
-        profile=parse_profile(file.stem, text, plain(file)),
-        arguments=arguments,
-        given=_given_to_jobs(file, arguments),
-    )
+    given = _given_to_jobs(file, arguments)
+    options = {name: value for name, value in given.items() if name not in _OF_COMMAND}
+    request = jobs_request(file, *given.get("flags", ()), **options)
+    tests_ahead(request)
+    return OnNodes(file=file, arguments=arguments, given=given, request=request)
+
+
+_OF_COMMAND = ("profile", "flags", "resume", "dry_run", "accept_difference", "weights", "rules")
+"""Parameters of `mnb jobs` that its request is not made of."""
 
 
 def script_of(asked: FleetRequest, nodes: int | None, options: tuple[str, ...]) -> str:
@@ -188,20 +186,14 @@ def _given_to_jobs(profile: Path, words: Sequence[str]) -> Mapping[str, Any]:
         raise InputError(OWN_OUTPUT.format("--resume"))
     if given.get("dry_run"):
         raise InputError(f"--jobs: --dry-run runs nothing. To see the plan, run mnb jobs {quoted(profile)} --dry-run")
-    node = given.get("node", NodeOptions())
-    if node.output is not None:
+    if "node" in given and given["node"].output is not None:
         raise InputError(OWN_OUTPUT.format("-o"))
-    request = node.profile_request(profile)
-    names = named_tests(request, given.get("name", ()))
-    if isinstance(request.profile, Profile):
-        request.profile.select(names)
-    refuse_counts(given.get("repeat", 1), given.get("sessions", 1), given.get("session_gap"))
     return given
 
 
-def launches_over_nodes(profile: AnyProfile, given: Mapping[str, Any]) -> tuple[NodesLaunch, ...]:
-    """The launches over nodes of a profile. Raises InputError if it has none."""
-    known, picked = read_builtin(), _picked(profile, given)
+def launches_over_nodes(request: RunRequest) -> tuple[NodesLaunch, ...]:
+    """The launches over nodes of what nodes run. Raises InputError if it has none."""
+    profile, known, picked = request.profile, read_builtin(), _picked(request)
     tests = profile.tests.items() if isinstance(profile, Profile) else ()
     found = tuple(
         NodesLaunch(
@@ -210,13 +202,13 @@ def launches_over_nodes(profile: AnyProfile, given: Mapping[str, Any]) -> tuple[
             unit=known[test.workload].unit,
             arguments={**known[test.workload].defaults, **test.arguments, "max_count": 0},
             least_devices=test.least_devices,
-            window_s=_window_s(given),
+            window_s=request.rule.length_s,
         )
         for name, test in tests
         if test.workload in OVER_NODES and name in picked
     )
     if not found:
-        left = " that --name picks" if given.get("name") else ""
+        left = " that --name picks" if request.names else ""
         raise InputError(f"--over-nodes: the profile {profile.suite} has no test of {' or '.join(OVER_NODES)}{left}")
     return found
 
@@ -228,19 +220,13 @@ def _repeats(asked: OnNodes, burn_in_s: float) -> int:
         raise InputError(
             f"--for says how often the profile is repeated. Leave {twice[0].replace('_', '-')} out of --jobs"
         )
-    tests = len(_picked(asked.profile, asked.given))
-    return math.ceil(burn_in_s / (max(1, tests) * (_window_s(asked.given) + 3))) + 1
+    tests = len(_picked(asked.request))
+    return math.ceil(burn_in_s / (max(1, tests) * (asked.request.rule.length_s + 3))) + 1
 
 
-def _picked(profile: AnyProfile, given: Mapping[str, Any]) -> tuple[str, ...]:
+def _picked(request: RunRequest) -> tuple[str, ...]:
     """The tests that --name picks, or all."""
-    names = given.get("name", ())
-    return tuple(test for test in profile.tests if not names or any(fnmatch(test, name) for name in names))
-
-
-def _window_s(given: Mapping[str, Any]) -> float:
-    window_s: float | None = given["node"].window if "node" in given else None
-    return window_s or MEASURED_BY.length_s
+    return request.names or tuple(request.profile.tests)
 
 
 def own_command() -> tuple[str, ...]:

@@ -137,12 +137,52 @@ def jobs(
         if given != usual or lasting is not None or node != NodeOptions(spool=node.spool):
             raise InputError(NOT_AGAIN)
         return go_on(resume, profile, retry, accept_difference, node.spool, weights, rules)
-    _refuse_loose(flags, name)
-    refuse_counts(repeat, sessions, session_gap)
     if profile is None:
         raise InputError("no profile given. Name one (standard, quick or a file), or resume a run: mnb resume FOLDER")
     if accept_difference:
         raise InputError("--accept-difference needs --resume")
+    request = jobs_request(
+        profile,
+        *flags,
+        name=name,
+        repeat=repeat,
+        target_ci=target_ci,
+        budget=budget,
+        lasting=lasting,
+        sessions=sessions,
+        session_gap=session_gap,
+        order=order,
+        nonce=nonce,
+        neighbors=neighbors,
+        retry=retry,
+        node=node,
+    )
+    require_weights(weights, request)
+    demanded = None if rules is None else load_rules(rules)
+    if demanded is not None:
+        _refuse_broken(demanded, request)
+    return show_plan(request, weights) if dry_run else execute(request, weights, demanded)
+
+
+def jobs_request(
+    profile: Path,
+    *flags: str,
+    name: tuple[str, ...] = (),
+    repeat: int = 1,
+    target_ci: float | None = None,
+    budget: str | None = None,
+    lasting: str | None = None,
+    sessions: int = 1,
+    session_gap: str | None = None,
+    order: Order | None = None,
+    nonce: str | None = None,
+    neighbors: tuple[str, ...] = (),
+    retry: int = 0,
+    node: NodeOptions = NodeOptions(),  # noqa: B008  # frozen
+) -> RunRequest:
+    """The request made of a profile and the options of `mnb jobs`. Raises InputError for what no run can have."""
+    _refuse_loose(flags, name)
+    refuse_counts(repeat, sessions, session_gap)
     if nonce is not None and (not nonce or order in ("file", "interleaved")):
         raise InputError("--nonce: must not be empty, and needs --order random")
     asked = node.profile_request(profile)
@@ -161,11 +201,7 @@ def jobs(
         retry=not_negative(retry, "--retry"),
     )
     refuse_no_borders(request)
-    require_weights(weights, request)
-    demanded = None if rules is None else load_rules(rules)
-    if demanded is not None:
-        _refuse_broken(demanded, request)
-    return show_plan(request, weights) if dry_run else execute(request, weights, demanded)
+    return request
 
 
 def refuse_counts(repeat: int, sessions: int, session_gap: str | None) -> None:

@@ -337,6 +337,11 @@ fleet run quick --launcher local --nodes 2 --hosts a -o f | 2 | mnb: --launcher 
 fleet run quick --launcher local --nodes 2 --jobs '-o x' -o f | 2 | mnb: the fleet decides where nodes write. Leave -o
 fleet run quick --launcher local --nodes 2 --jobs '--dry-run' -o f | 2 | mnb: --jobs: --dry-run runs nothing. To see the
 fleet run quick --launcher local --nodes 2 --jobs '--name nosuch' -o f | 2 | mnb: profile quick: no test 'nosuch'.
+fleet run quick --launcher local --nodes 2 --jobs '-- --batch-size x' -o f | 2 | mnb:
+fleet run quick --launcher local --nodes 2 --jobs '--name vae -- --batchsize 8' -o f | 2 | mnb:
+fleet run quick --launcher local --nodes 2 --jobs '--for 1h' -o f | 2 | mnb:
+fleet run quick --launcher local --nodes 2 --jobs '--total-limit 2' -o f | 2 | mnb: test quick.toy_reg: its total time
+fleet run quick --launcher local --nodes 2 --jobs '--order random --nonce=' -o f | 2 | mnb: --nonce: must not be empty
 fleet run quick --launcher local --nodes 2 --jobs '--repeat 0' -o f | 2 | mnb: --repeat: expected 1 to 10,000, got
 fleet run quick --launcher local --nodes 2 --jobs '--name vae' --over-nodes -o f | 2 | mnb: --over-nodes:
 fleet run quick --launcher local --nodes 1 --network -o f | 2 | mnb: --network: nodes meet in pairs, and there is one.

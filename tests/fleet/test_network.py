@@ -14,6 +14,7 @@ import pytest
 
 from milabench_ng.cli import call
 from milabench_ng.cli.fleet_request import launches_over_nodes
+from milabench_ng.cli.jobs import jobs_request
 from milabench_ng.fleet.bundling import opened_fleet, pack_fleet
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers.interface import Ended
@@ -38,7 +39,6 @@ from milabench_ng.fleet.network.rounds import Pair, launch_rounds, pair, pair_ro
 from milabench_ng.fleet.network.running import _Heard, left_because
 from milabench_ng.fleet.retesting import nodes_left
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.profile import parse_profile
 from milabench_ng.records.links import (
     TOO_LATE,
     LinkBegun,
@@ -320,9 +320,10 @@ def test_a_report_shows_launches_over_nodes(tmp_path: Path, capsys: pytest.Captu
     assert "launches.jsonl" not in capsys.readouterr().out
 
 
-def test_options_by_memory_class_are_chosen_on_the_nodes() -> None:
-    text = """{"wide": {"workload": "scaling", "arguments": {"batch_size": {"16GiB": 8, "80GiB": 64}}}}"""
-    (launch,) = launches_over_nodes(parse_profile("tiny", text, "tiny.json"), {})
+def test_options_by_memory_class_are_chosen_on_the_nodes(tmp_path: Path) -> None:
+    profile = tmp_path / "tiny.json"
+    profile.write_text("""{"wide": {"workload": "scaling", "arguments": {"batch_size": {"16GiB": 8, "80GiB": 64}}}}""")
+    (launch,) = launches_over_nodes(jobs_request(profile))
     assert (launch.test, launch.arguments["batch_size"]) == ("wide", {"16GiB": 8, "80GiB": 64})
     assert msgspec.json.decode(msgspec.json.encode(launch), type=NodesLaunch) == launch
 
