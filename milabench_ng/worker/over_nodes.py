@@ -21,9 +21,10 @@ from milabench_ng.bench.channel import HEADROOM
 from milabench_ng.bench.options import split
 from milabench_ng.model.catalogue import Scalar
 from milabench_ng.model.errors import MnbError
-from milabench_ng.model.events import Event, Full, Slice
+from milabench_ng.model.events import Checked, Event, Full, Slice
 from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.model.plain import short
+from milabench_ng.model.units import counted
 from milabench_ng.records.links import LONGEST, MeetingPlan, NodesLaunch, RankResult, Turn
 from milabench_ng.records.window import WindowRule
 from milabench_ng.worker.discovery import builtin_workloads
@@ -43,6 +44,8 @@ class StoreChannel:
         self.slices: list[Slice] = []
         self.steps = 0
         """All that were done; the last few of them may be in no slice."""
+        self.wrong = 0
+        """Checks of its work that found something else than it must come to."""
         self._store = store
         self._rank = rank
         self._full = False
@@ -51,9 +54,11 @@ class StoreChannel:
         self._started_s = 0.0
 
     def send(self, event: Event) -> None:
-        """Note slices, and that the window is full."""
+        """Note slices, what was wrong, and that the window is full."""
         if isinstance(event, Slice):
             self.slices.append(event)
+        if isinstance(event, Checked):
+            self.wrong = event.wrong
         self._full = self._full or isinstance(event, Full)
 
     def wait_for_start(self) -> None:
@@ -111,6 +116,8 @@ def over_nodes(
             builtin_workloads()[launch.workload](bench, **own)
     except (RuntimeError, ValueError, MnbError) as error:
         return msgspec.structs.replace(blank, problem=short(f"{error}")[:LONGEST] or type(error).__name__)
+    if channel.wrong:
+        return msgspec.structs.replace(blank, problem=f"{counted(channel.wrong, 'check')} found wrong results")
     if not channel.slices:
         return msgspec.structs.replace(blank, problem="it did no step")
     return msgspec.structs.replace(blank, rate=_rate(channel.slices, rule.settle_s), steps=channel.steps)

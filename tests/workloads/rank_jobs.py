@@ -78,7 +78,7 @@ def damage(rank: int) -> tuple[int, list[tuple[str, int]], Checked]:
         dist.all_to_all_single = exchange
 
 
-def lie(rank: int) -> None:
+def lie(rank: int) -> tuple[list[tuple[str, int]], Checked]:
     """Rank 1 gathers its own part into a block wrongly, as a bad link would, and sums it up so."""
     gather = dist.all_gather_into_tensor
 
@@ -89,9 +89,10 @@ def lie(rank: int) -> None:
 
     dist.all_gather_into_tensor = wrongly  # type: ignore[assignment]
     try:
-        messages(1, rank)
+        channel = messages(2, rank)
     finally:
         dist.all_gather_into_tensor = gather
+    return [(one.what, one.check) for one in channel.all(Mismatch)], channel.all(Checked)[-1]
 
 
 def pictures(rank: int) -> dict[str, Any]:
