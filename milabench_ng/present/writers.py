@@ -16,6 +16,7 @@ from milabench_ng.model.units import counted
 from milabench_ng.present.layouts.layout import SuiteLayout
 from milabench_ng.present.render import as_csv, as_json, as_markdown, as_table
 from milabench_ng.present.render.cells import Fact
+from milabench_ng.present.render.device_tables import in_rows
 from milabench_ng.present.render.last_screen import last_screen
 from milabench_ng.present.render.sections import Document, Form
 from milabench_ng.present.render.terminal import console_of, write_parts
@@ -52,7 +53,10 @@ def write_report(report: Report, form: Form, stream: TextIO, *, full: bool = Fal
             further = _interference().tables(report) if full and report.neighbours else ()
             as_table.write(report, stream, further, full=full)
         case "csv":
-            as_csv.write(report, stream)
+            if report.show_gpus and report.gpus is not None:
+                as_csv.write_section(in_rows(report.gpus), stream)
+            else:
+                as_csv.write(report, stream)
         case "markdown":
             as_markdown.write(report, stream)
         case "json":

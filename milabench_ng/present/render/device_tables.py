@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from milabench_ng.analysis.launch.host_paces import PACE_UNIT, Paces
-from milabench_ng.analysis.scoring.slow_devices import GpuComparison, Measure
+from milabench_ng.analysis.scoring.slow_devices import MEASURES, GpuComparison, Measure
 from milabench_ng.present.render.cells import Cell, Tone, number, one_decimal, percent, whole
-from milabench_ng.present.render.sections import Column, Heading, Section, section
+from milabench_ng.present.render.sections import Column, Heading, Section, section, table
 
 
 def stragglers(gpus: GpuComparison, not_proven: str = "") -> Section:
@@ -42,6 +42,17 @@ def matrix(gpus: GpuComparison, measure: Measure, again: str = "") -> Section:
         rows=tuple((row.test, *map(percent, row.relative)) for row in gpus.rows(measure)),
         notes=(f"one repeat cannot tell a slow device from a slow launch: {again}",) if again else (),
     )
+
+
+def in_rows(gpus: GpuComparison) -> Section:
+    """The same for programs: a row for each test and device."""
+    rows = [
+        (test.test, device, *(percent(row.relative[place]) for row in measures))
+        for test, *measures in zip(gpus.mean, *(gpus.rows(measure) for measure in MEASURES), strict=True)
+        for place, device in enumerate(named(gpus))
+    ]
+    of_best = (Heading(measure, "% of the best", one_decimal, True) for measure in MEASURES)
+    return table("devices", rows, "test", "device", *of_best)
 
 
 def named(gpus: GpuComparison) -> list[str]:
