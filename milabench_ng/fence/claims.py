@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Self
 
 from milabench_ng.fence.kernel.readings import host_text
@@ -58,7 +58,9 @@ class Claim:
 
     def contested(self) -> tuple[str, ...]:
         """What other runs claim of it now."""
-        return _contested(self._wanted, self._own.keys())
+        found = _HELD.finditer(host_text("net/unix"))
+        others = {match[1] for match in found if match[0].removeprefix("@") not in self._own}
+        return tuple(sorted(self._wanted & others))
 
     def close(self) -> None:
         """Give it up."""
@@ -78,18 +80,6 @@ class Claim:
             return False
         self._own[name] = taking
         return True
-
-
-def refuse_claimed(wanted: Iterable[str]) -> None:
-    """Raise IsolationError, naming the other runs, if any of it is claimed now."""
-    if shared := _contested(frozenset(wanted), ()):
-        raise IsolationError(_refusal(shared))
-
-
-def _contested(wanted: frozenset[str], own: Collection[str]) -> tuple[str, ...]:
-    found = _HELD.finditer(host_text("net/unix"))
-    others = {match[1] for match in found if match[0].removeprefix("@") not in own}
-    return tuple(sorted(wanted & others))
 
 
 def _refusal(shared: tuple[str, ...]) -> str:

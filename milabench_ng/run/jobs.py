@@ -15,7 +15,7 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.fence.choosing import open_fence, reap
-from milabench_ng.fence.claims import Claim, refuse_claimed
+from milabench_ng.fence.claims import Claim
 from milabench_ng.fence.entry import adopt_orphans
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.kernel.processes import Family, proc_is_ours
@@ -123,8 +123,7 @@ async def jobs(
             bus.note(text)
         capabilities = await interrupted.unless(in_thread(lambda: fenceable(request)))
         places = await interrupted.unless(in_thread(lambda: find_places(request, tests, gpus, capabilities)))
-        if not request.allow_concurrent:
-            refuse_claimed(places.resources)
+        claim = stack.enter_context(Claim(places.resources, name.group, request.allow_concurrent))
         server = await interrupted.unless(stack.enter_async_context(serving(bus.stage, environment)))
         planned = await interrupted.unless(plan_run(request, places, server, capabilities))
         if planned.start == "warm":
@@ -144,7 +143,7 @@ async def jobs(
         environment |= stack.enter_context(storage(planned, name.group))
         proofs = await interrupted.unless(prove("before", request, wanted, server, bus.note))
         sampler = await stack.enter_async_context(sampling(planned, environment))
-        fence, claim = stack.enter_context(fenced(planned, places.resources, name.group, bus))
+        fence = stack.enter_context(fenced(planned, name.group, bus))
         manifest = await interrupted.unless(in_thread(lambda: make_manifest(planned, name.run_id, fence, command_line)))
         uuids = [device.uuid for device in planned.plan.devices if device.uuid]
         if not request.resume and (uuids or is_metered()):
@@ -330,25 +329,22 @@ async def sampling(planned: PlannedRun, environment: Mapping[str, str]) -> Async
 
 
 @contextmanager
-def fenced(planned: PlannedRun, wanted: Iterable[str], run_id: str, bus: Bus) -> Iterator[tuple[Fence, Claim]]:
-    """Claim the run's CPUs and devices, then open its fence; remove it and everything in it afterwards."""
-    devices = planned.plan.devices
-    allowed = planned.request.allow_concurrent
+def fenced(planned: PlannedRun, run_id: str, bus: Bus) -> Iterator[Fence]:
+    """Open the fence of a run whose CPUs and devices are claimed; remove it and everything in it afterwards."""
     adopt_orphans()
     for backend in BACKENDS.values():
         backend.make_nodes()
-    with Claim(wanted, run_id, allowed) as claim:
-        for text in reap(planned.capabilities, allowed):
+    for text in reap(planned.capabilities, planned.request.allow_concurrent):
+        bus.note(text)
+    holds = ", ".join(device.uuid or f"CPU partition {device.index}" for device in planned.plan.devices)
+    fence = open_fence(planned.capabilities, planned.isolation, run_id, holds)
+    try:
+        for text in fence.notes:
             bus.note(text)
-        holds = ", ".join(device.uuid or f"CPU partition {device.index}" for device in devices)
-        fence = open_fence(planned.capabilities, planned.isolation, run_id, holds)
-        try:
-            for text in fence.notes:
-                bus.note(text)
-            yield fence, claim
-        finally:
-            for text in fence.close():
-                bus.note(text)
+        yield fence
+    finally:
+        for text in fence.close():
+            bus.note(text)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 
 from milabench_ng.cli import call
 from milabench_ng.fence.claims import Claim, resources
+from milabench_ng.run import jobs
 
 IMPORTS = "importing torch"
 
@@ -70,6 +71,20 @@ def test_cpus_that_another_run_has(profile: str, tmp_path: Path, capfd: pytest.C
     assert code == 3
     assert "run 20260101T000000-other" in said
     assert not (tmp_path / "results").exists()
+
+
+def test_cpus_are_claimed_before_the_work_begins(
+    profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A second run that begins while this one imports torch, or reads data, is refused at once."""
+
+    def begin(*_: object) -> None:
+        Claim(resources(range(os.cpu_count() or 1), ()), "second")
+
+    monkeypatch.setattr(jobs, "serving", begin)
+    code, said = refused(["jobs", profile, "-o", str(tmp_path / "results")], capfd)
+    assert code == 3
+    assert f"(pid {os.getpid()}) uses CPUs" in said
 
 
 def test_the_tests_of_a_profile_are_listed_without_torch(profile: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from milabench_ng.model.errors import IsolationError
 RUN = """
 import contextlib, sys
 from types import SimpleNamespace as Has
+from milabench_ng.fence.claims import Claim
 from milabench_ng.model.errors import IsolationError
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.run.jobs import fenced
@@ -30,7 +31,7 @@ planned = Has(
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    with fenced(planned, ("cpu4000", "cpu4001"), run_id, Has(note=lambda text: None)):
+    with Claim(("cpu4000", "cpu4001"), run_id), fenced(planned, run_id, Has(note=lambda text: None)):
         print("in", flush=True)
         sys.stdin.readline()
 except IsolationError as error:
