@@ -140,6 +140,20 @@ def test_h2d_copies_both_ways() -> None:
     assert found == pytest.approx({"GB/s to the device": 53.687, "GB/s to the host": 26.844}, rel=1e-4)
 
 
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_h2d_copies_one_way(direction: copies.Direction) -> None:
+    """It times this way alone, and finds a byte that is wrong after its last copy."""
+    channel = run("h2d", 3, mib=1, direction=direction)
+    assert channel.one(Done).count == 3
+    assert all(event.notes.keys() == {f"{direction}_s"} for event in channel.all(Slice))
+    copier = copies.Copier(bench_on(Recording()), MIB, direction)
+    copier.step()
+    copier.check()
+    (copier._device[1] if direction == "in" else copier._returned)[7] ^= 1
+    with pytest.raises(WrongResultError, match="1 of 1,048,576 bytes"):
+        copier.check()
+
+
 def test_h2d_finds_a_byte_that_came_back_wrong() -> None:
     copier = copies.Copier(bench_on(Recording()), MIB)
     copier.step()
