@@ -13,20 +13,19 @@ from milabench_ng.present.html.figures import (
     DASHED,
     FEWEST_POINTS,
     LOUD,
-    Box,
     Chart,
     Key,
     Label,
-    Panel,
     Part,
     Segment,
-    View,
+    cell,
     counts,
     faded,
     line_key,
     marked_line,
     names,
     numbers,
+    plot,
     style,
 )
 from milabench_ng.present.html.forest_chart import forest_view
@@ -80,30 +79,23 @@ def _map(gpus: GpuComparison, prefix: str) -> Chart:
     slowest = min([0.9, *(share for row in rows for share in row.relative if share is not None)])
     slow = {(at.test, at.device) for at in gpus.stragglers}
     cells = [
-        _cell(
-            column,
-            line,
-            share,
-            slowest,
-            (row.test, device) in slow,
-            f"{row.test.removeprefix(prefix)}, device {device}",
+        cell(
+            (column, line),
+            LOUD,
+            _opacity(share, slowest),
+            text=f"{100 * share:.1f}" + ("\nslow" if (row.test, device) in slow else ""),
+            title=f"{row.test.removeprefix(prefix)}, device {device}: {100 * share:.1f}% of the best",
         )
         for line, row in enumerate(rows)
         for column, (device, share) in enumerate(zip(gpus.devices, row.relative, strict=True))
         if share is not None
     ]
     few = len(gpus.devices) <= _CELLS_WITH_NUMBERS
-    view = View(
-        panels=(
-            Panel(
-                x=msgspec.structs.replace(names(gpus.devices), title="device"),
-                y=names([row.test.removeprefix(prefix) for row in rows], down=True),
-                parts=tuple(
-                    cells if few else (msgspec.structs.replace(one, text=one.text.partition("\n")[2]) for one in cells)
-                ),
-            ),
-        ),
-        keys=tuple(_shade(slowest + (1 - slowest) * share, slowest) for share in (1.0, 0.5, 0.0)),
+    view = plot(
+        msgspec.structs.replace(names(gpus.devices), title="device"),
+        names([row.test.removeprefix(prefix) for row in rows], down=True),
+        cells if few else (msgspec.structs.replace(one, text=one.text.partition("\n")[2]) for one in cells),
+        keys=(_shade(slowest + (1 - slowest) * share, slowest) for share in (1.0, 0.5, 0.0)),
         height=_ROW * len(rows),
     )
     return Chart(
@@ -115,25 +107,13 @@ def _map(gpus: GpuComparison, prefix: str) -> Chart:
     )
 
 
-def _cell(column: int, line: int, share: float, slowest: float, slow: bool, name: str) -> Box:
-    return Box(
-        begin=(column, line),
-        end=(column + 1, line + 1),
-        colour=LOUD,
-        opacity=_opacity(share, slowest),
-        text=f"{100 * share:.1f}" + ("\nslow" if slow else ""),
-        title=f"{name}: {100 * share:.1f}% of the best",
-    )
-
-
 def _opacity(share: float, slowest: float) -> float:
     return faded(_SLOW_STANDS_OUT, (share - slowest) / (1 - slowest))
 
 
 def _shade(share: float, slowest: float) -> Key:
     """An entry of the legend."""
-    sample = Box(begin=(0, 0), end=(1, 1), colour=LOUD, opacity=_opacity(share, slowest))
-    return Key(name=f"{100 * share:.0f}%", sample=sample)
+    return Key(name=f"{100 * share:.0f}%", sample=cell((0, 0), LOUD, _opacity(share, slowest)))
 
 
 def _drift(worst: Course, courses: Sequence[Course]) -> Chart:
@@ -166,5 +146,5 @@ def _scaling(curves: Sequence[ScalingCurve]) -> Chart:
         title="scaling efficiency",
         reading="The rate of each device when several work together, relative to the smallest number of devices: 100% "
         "on an ideal machine.",
-        views=(View(panels=(Panel(x=widest, y=efficiency, parts=tuple(parts)),), keys=tuple(keys)),),
+        views=(plot(widest, efficiency, parts, keys=keys),),
     )

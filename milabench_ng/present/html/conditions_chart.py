@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from milabench_ng.present.html.figures import Axis, Box, Chart, Curve, Panel, Part, View, line_key, numbers, style
+from milabench_ng.present.html.figures import Axis, Box, Chart, Curve, Part, View, line_key, numbers, plot, style
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.series import BatchSeries
 
@@ -95,11 +95,8 @@ def _view(quantity: Quantity, placed: Sequence[Placed], names: Mapping[str, str]
         Curve(points=tuple(line), look=style(index), title=told[key]) for index, (key, line) in enumerate(lines.items())
     )
     minutes = numbers([0.0, placed[-1].end], "minutes of work", from_zero=True)
-    return View(
-        name=quantity.title,
-        panels=(Panel(x=minutes, y=values, parts=(*_bands(placed, values), *curves)),),
-        keys=tuple(line_key(told[key], style(index)) for index, key in enumerate(lines)),
-    )
+    keys = (line_key(told[key], style(index)) for index, key in enumerate(lines))
+    return plot(minutes, values, (*_bands(placed, values), *curves), keys=keys, name=quantity.title)
 
 
 def _lines(quantity: Quantity, placed: Sequence[Placed]) -> dict[str, list[tuple[float, float]]]:

@@ -154,6 +154,21 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """The room beside the axes, in pixels."""
 
 
+def plot(
+    x: Axis, y: Axis, parts: Iterable[Part], *, keys: Iterable[Key] = (), name: str = "", height: int = 320
+) -> View:
+    """A picture of one panel."""
+    return View(name=name, panels=(Panel(x=x, y=y, parts=tuple(parts)),), keys=tuple(keys), height=height)
+
+
+def cell(
+    at: tuple[int, int], colour: str, opacity: float, *, text: str = "", title: str = "", dashed: bool = False
+) -> Box:
+    """A cell of a heat map; ``at``: its column and row."""
+    end = (at[0] + 1, at[1] + 1)
+    return Box(begin=at, end=end, colour=colour, opacity=opacity, text=text, title=title, dashed=dashed)
+
+
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
     """A chart with its accompanying text."""
 

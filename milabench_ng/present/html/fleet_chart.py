@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.fleet.report import FleetReport, NodeLine
-from milabench_ng.present.html.figures import Box, Chart, Panel, View, faded, names, pace_colour, pace_key
+from milabench_ng.present.html.figures import Box, Chart, View, cell, faded, names, pace_colour, pace_key, plot
 
 _ROW = 14
 """Height of a row in pixels."""
@@ -57,12 +57,9 @@ def _view(name: str, lines: Sequence[NodeLine], tests: Sequence[str]) -> View:
         for column, ratio in enumerate(line.ratios)
         if ratio is not None and abs(ratio - 1) >= _QUIET
     )
-    return View(
-        name=name,
-        panels=(Panel(x=names(tests, side="top"), y=names(rows, down=True), parts=tuple(boxes)),),
-        keys=tuple(pace_key(ratio, _opacity(ratio)) for ratio in (0.90, 0.95, 0.98, 1.02, 1.05)),
-        height=_ROW * max(4, len(lines)),
-    )
+    keys = (pace_key(ratio, _opacity(ratio)) for ratio in (0.90, 0.95, 0.98, 1.02, 1.05))
+    height = _ROW * max(4, len(lines))
+    return plot(names(tests, side="top"), names(rows, down=True), boxes, keys=keys, name=name, height=height)
 
 
 def _label(line: NodeLine) -> str:
@@ -71,13 +68,8 @@ def _label(line: NodeLine) -> str:
 
 
 def _box(line: NodeLine, ratio: float, at: tuple[int, int], test: str) -> Box:
-    return Box(
-        begin=at,
-        end=(at[0] + 1, at[1] + 1),
-        colour=pace_colour(ratio),
-        opacity=round(_opacity(ratio), 2),
-        title=f"{line.verdict.node} {test} {ratio:.3f}",
-    )
+    title = f"{line.verdict.node} {test} {ratio:.3f}"
+    return cell(at, pace_colour(ratio), round(_opacity(ratio), 2), title=title)
 
 
 def _opacity(ratio: float) -> float:

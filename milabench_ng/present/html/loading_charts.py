@@ -15,7 +15,6 @@ from milabench_ng.present.html.figures import (
     Curve,
     Key,
     Look,
-    Panel,
     Part,
     Segment,
     Tick,
@@ -23,6 +22,7 @@ from milabench_ng.present.html.figures import (
     line_key,
     names,
     numbers,
+    plot,
     style,
 )
 from milabench_ng.present.layouts.data_loading import LoadingResult, loading_results
@@ -50,15 +50,11 @@ def loading_charts(report: Report, courses: Sequence[LoadCourse]) -> Iterator[Ch
             reading="Without a limit; the first epoch from the common start on. Line: mean over the launches; band: "
             "one standard deviation.",
             views=(
-                View(
-                    panels=(
-                        Panel(
-                            x=_percent("progress of the epoch (%)"),
-                            y=_percent("GPU utilization (%)"),
-                            parts=tuple(part for parts in bands.values() for part in parts),
-                        ),
-                    ),
-                    keys=tuple(line_key(name, style(at)) for at, (name, parts) in enumerate(bands.items()) if parts),
+                plot(
+                    _percent("progress of the epoch (%)"),
+                    _percent("GPU utilization (%)"),
+                    (part for parts in bands.values() for part in parts),
+                    keys=(line_key(name, style(at)) for at, (name, parts) in enumerate(bands.items()) if parts),
                     height=380,
                 ),
             ),
@@ -101,10 +97,8 @@ def _bars(
             parts.append(Segment(begin=ends[0], end=ends[1], look=_SPREAD, width=1.5))
     heights = [value(each) + (deviation(each) or 0.0) for each in results]
     samples = {each.limit: _bar(limits.index(each.limit), limited=each.limited) for each in results}
-    return View(
-        panels=(Panel(x=names(strategies), y=numbers([0.0, *heights], title, from_zero=True), parts=tuple(parts)),),
-        keys=tuple(Key(name=limit, sample=sample) for limit, sample in samples.items()),
-    )
+    keys = (Key(name=limit, sample=sample) for limit, sample in samples.items())
+    return plot(names(strategies), numbers([0.0, *heights], title, from_zero=True), parts, keys=keys)
 
 
 _GROUP = 0.8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.fleet.network.report import LinkOfFleet, NetworkReport
-from milabench_ng.present.html.figures import NEUTRAL, Box, Chart, Panel, View, names, pace_colour, pace_key
+from milabench_ng.present.html.figures import NEUTRAL, Box, Chart, cell, names, pace_colour, pace_key, plot
 
 MOST_NODES = 64
 """Of more, the table of the worst links tells."""
@@ -31,9 +31,11 @@ def network_charts(network: NetworkReport) -> Iterator[Chart]:
         "faster, dashed is broken; blank did not meet. A slow node has an orange row and column, a slow link is an "
         "orange cell. Point at a cell for its figures.",
         views=(
-            View(
-                panels=(Panel(x=names(nodes, side="top"), y=names(nodes, down=True), parts=tuple(boxes)),),
-                keys=tuple(pace_key(ratio, _opacity(ratio)) for ratio in (0.5, 0.75, 0.9, 1.1)),
+            plot(
+                names(nodes, side="top"),
+                names(nodes, down=True),
+                boxes,
+                keys=(pace_key(ratio, _opacity(ratio)) for ratio in (0.5, 0.75, 0.9, 1.1)),
                 height=_ROW * max(4, len(nodes)),
             ),
         ),
@@ -46,11 +48,10 @@ def _boxes(one: LinkOfFleet, nodes: list[str], middle: float) -> Iterator[Box]:
     latency = "" if one.latency_us is None else f", {one.latency_us:.1f} us"
     figures = f"{one.gb_s:.3g} GB/s{latency}" if one.gb_s is not None else "failed"
     for column, row in (places, reversed(places)):
-        yield Box(
-            begin=(column, row),
-            end=(column + 1, row + 1),
-            colour=NEUTRAL if ratio is None else pace_colour(ratio),
-            opacity=0.2 if ratio is None else _opacity(ratio),
+        yield cell(
+            (column, row),
+            NEUTRAL if ratio is None else pace_colour(ratio),
+            0.2 if ratio is None else _opacity(ratio),
             dashed=one.judged.state == "broken",
             title=f"{one.nodes[0]} - {one.nodes[1]}: {figures}, {one.judged.state}",
         )

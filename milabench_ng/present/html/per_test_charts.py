@@ -21,7 +21,6 @@ from milabench_ng.present.html.figures import (
     Label,
     Look,
     Mark,
-    Panel,
     Part,
     Segment,
     View,
@@ -30,6 +29,7 @@ from milabench_ng.present.html.figures import (
     marked_line,
     names,
     numbers,
+    plot,
     stretches,
     style,
 )
@@ -88,11 +88,8 @@ def course_view(name: str, batch: Sequence[Course]) -> View:
     rates = numbers([rate for at in batch for rate in at.rates], f"{batch[0].unit}/s", from_zero=True)
     windows = [at.window for at in batch if at.window is not None]
     shaded = _window(min(w[0] for w in windows), max(w[1] for w in windows), rates) if windows else ()
-    return View(
-        name=name,
-        panels=(Panel(x=seconds, y=rates, parts=(*shaded, *lines)),),
-        keys=tuple(line_key(each, style(index)) for index, each in enumerate(told)),
-    )
+    keys = (line_key(each, style(index)) for index, each in enumerate(told))
+    return plot(seconds, rates, (*shaded, *lines), keys=keys, name=name)
 
 
 def _window(begin: float, end: float, rates: Axis) -> tuple[Part, ...]:
@@ -121,14 +118,7 @@ def _distribution(test: str, unit: str, devices: dict[str, list[float]]) -> Char
         title="launches by device",
         reading="Each mark is a launch; where a device has five or more, the box holds the middle half of them. The "
         "axis does not begin at 0.",
-        views=(
-            View(
-                panels=(
-                    Panel(x=msgspec.structs.replace(names(list(devices)), title="device"), y=rates, parts=tuple(parts)),
-                ),
-                height=240,
-            ),
-        ),
+        views=(plot(msgspec.structs.replace(names(list(devices)), title="device"), rates, parts, height=240),),
     )
 
 
@@ -153,19 +143,11 @@ def _scaling(curve: ScalingCurve) -> Chart:
     rates = numbers(
         [*(rate for _, rate in points), *(rate for _, rate in ideal.points)], f"{curve.unit}/s", from_zero=True
     )
+    devices = counts([step.devices for step in curve.steps], "devices")
+    keys = (line_key("ideal", DASHED), line_key("together", style(0)))
     return Chart(
         key=f"together-{curve.test}",
         title="scaling: all devices together",
         reading="The rate of all devices that work together, and what it would be on an ideal machine.",
-        views=(
-            View(
-                panels=(
-                    Panel(
-                        x=counts([step.devices for step in curve.steps], "devices"), y=rates, parts=(ideal, *together)
-                    ),
-                ),
-                keys=(line_key("ideal", DASHED), line_key("together", style(0))),
-                height=240,
-            ),
-        ),
+        views=(plot(devices, rates, (ideal, *together), keys=keys, height=240),),
     )

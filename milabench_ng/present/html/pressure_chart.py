@@ -9,13 +9,12 @@ from milabench_ng.present.html.figures import (
     FEWEST_POINTS,
     Axis,
     Chart,
-    Panel,
     Part,
     Tick,
-    View,
     line_key,
     marked_line,
     numbers,
+    plot,
     style,
     whisker,
 )
@@ -32,15 +31,11 @@ def pressure_charts(report: Report) -> Iterator[Chart]:
             reading="Slowdown of a victim next to an antagonist that is busy for a part of the time (its option busy), "
             "with 95% intervals. Where the curve becomes steep, the neighbor becomes too much.",
             views=(
-                View(
-                    panels=(
-                        Panel(
-                            x=_PRESSURE,
-                            y=_slowdowns(curves),
-                            parts=tuple(part for index, curve in enumerate(curves) for part in _curve(curve, index)),
-                        ),
-                    ),
-                    keys=tuple(line_key(_name(curve), style(index)) for index, curve in enumerate(curves)),
+                plot(
+                    _PRESSURE,
+                    _slowdowns(curves),
+                    (part for index, curve in enumerate(curves) for part in _curve(curve, index)),
+                    keys=(line_key(_name(curve), style(index)) for index, curve in enumerate(curves)),
                 ),
             ),
         )

@@ -16,10 +16,9 @@ from milabench_ng.present.html.figures import (
     Key,
     Label,
     Mark,
-    Panel,
     Part,
     Segment,
-    View,
+    plot,
     round_ticks,
     style,
     whisker,
@@ -64,22 +63,17 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
         reading=f"Each mark is a node, with {_known(points)} and what the equivalent of one {reference} node costs. "
         f"Along a dashed line that costs the same, its label in {currency}; further up and to the left is cheaper.",
         views=(
-            View(
-                panels=(
-                    Panel(
-                        x=_axis(right, f"price of a node ({currency})"),
-                        y=_axis(top, f"ratio to a node of {reference}"),
-                        parts=(
-                            *(_line(cost, right, top) for cost in costs),
-                            *(_label(index, cost, right, top) for index, cost in enumerate(costs)),
-                            *(part for index, point in enumerate(points) for part in _mark(index, point, currency)),
-                            *(_cost(point, points, right, top, currency) for point in points),
-                        ),
-                    ),
+            plot(
+                _axis(right, f"price of a node ({currency})"),
+                _axis(top, f"ratio to a node of {reference}"),
+                (
+                    *(_line(cost, right, top) for cost in costs),
+                    *(_label(index, cost, right, top) for index, cost in enumerate(costs)),
+                    *(part for index, point in enumerate(points) for part in _mark(index, point, currency)),
+                    *(_cost(point, points, right, top, currency) for point in points),
                 ),
-                keys=tuple(
-                    Key(name=point.name, sample=Mark(at=(0.5, 0.5), look=style(index)))
-                    for index, point in enumerate(points)
+                keys=(
+                    Key(name=point.name, sample=Mark(at=(0.5, 0.5), look=style(i))) for i, point in enumerate(points)
                 ),
             ),
         ),

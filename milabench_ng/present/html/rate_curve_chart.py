@@ -10,12 +10,11 @@ from milabench_ng.present.html.figures import (
     FEWEST_POINTS,
     Chart,
     Label,
-    Panel,
     Part,
-    View,
     line_key,
     marked_line,
     numbers,
+    plot,
     style,
 )
 from milabench_ng.present.render.cells import figure
@@ -32,17 +31,11 @@ def rate_curve_charts(report: Report) -> Iterator[Chart]:
             reading=f"Each point is a test, with its {over}. Up and to the right is better: more work of a device, and "
             "more for each of those that share it.",
             views=(
-                View(
-                    panels=(
-                        Panel(
-                            x=numbers((p.against for one in alike for p in one.points), against, from_zero=True),
-                            y=numbers(
-                                (p.perf for one in alike for p in one.points), f"{unit}/s per device", from_zero=True
-                            ),
-                            parts=tuple(part for index, one in enumerate(alike) for part in _parts(one, index)),
-                        ),
-                    ),
-                    keys=tuple(line_key(one.name, style(index)) for index, one in enumerate(alike)),
+                plot(
+                    numbers((p.against for one in alike for p in one.points), against, from_zero=True),
+                    numbers((p.perf for one in alike for p in one.points), f"{unit}/s per device", from_zero=True),
+                    (part for index, one in enumerate(alike) for part in _parts(one, index)),
+                    keys=(line_key(one.name, style(index)) for index, one in enumerate(alike)),
                 ),
             ),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.analysis.scoring.neighbours import Slowdown
-from milabench_ng.present.html.figures import LOUD, Box, Chart, Key, Panel, View, faded, names
+from milabench_ng.present.html.figures import LOUD, Box, Chart, Key, cell, faded, names, plot
 from milabench_ng.present.layouts.interference import antagonists, around, pressed
 from milabench_ng.report.report import Report
 
@@ -23,8 +23,8 @@ def slowdown_charts(report: Report) -> Iterator[Chart]:
     if not cells:
         return
     besides = antagonists(cells)
-    loudest = max([_LOUDEST, *(cell.value for cell in cells if cell.sure)])
-    victims = list(dict.fromkeys(cell.victim for cell in cells))
+    loudest = max([_LOUDEST, *(one.value for one in cells if one.sure)])
+    victims = list(dict.fromkeys(one.victim for one in cells))
     yield Chart(
         key="slowdowns",
         title="slowdowns: victims by antagonists",
@@ -33,34 +33,21 @@ def slowdown_charts(report: Report) -> Iterator[Chart]:
         "color and a star mark what is significantly slower, by more than 2%. Point at a cell for its 95% interval, "
         "which is also in the table.",
         views=(
-            View(
-                panels=(
-                    Panel(
-                        x=names(besides, side="top"),
-                        y=names(victims, down=True),
-                        parts=tuple(
-                            _box(cell, besides.index(cell.beside), victims.index(cell.victim), loudest)
-                            for cell in cells
-                        ),
-                    ),
-                ),
-                keys=tuple(_shade(1 + (loudest - 1) * share, loudest) for share in (0.05, 0.5, 1.0)),
+            plot(
+                names(besides, side="top"),
+                names(victims, down=True),
+                (_box(one, (besides.index(one.beside), victims.index(one.victim)), loudest) for one in cells),
+                keys=(_shade(1 + (loudest - 1) * share, loudest) for share in (0.05, 0.5, 1.0)),
                 height=_ROW * len(victims),
             ),
         ),
     )
 
 
-def _box(cell: Slowdown, column: int, line: int, loudest: float) -> Box:
+def _box(found: Slowdown, at: tuple[int, int], loudest: float) -> Box:
     """Coloured by its value if that is sure; as if nothing was found, otherwise."""
-    return Box(
-        begin=(column, line),
-        end=(column + 1, line + 1),
-        colour=LOUD,
-        opacity=_opacity(cell.value if cell.sure else 1.0, loudest),
-        text=f"{cell.value:.2f}{' *' if cell.sure else ''}",
-        title=_hover(cell),
-    )
+    opacity = _opacity(found.value if found.sure else 1.0, loudest)
+    return cell(at, LOUD, opacity, text=f"{found.value:.2f}{' *' if found.sure else ''}", title=_hover(found))
 
 
 def _opacity(slowdown: float, loudest: float) -> float:
@@ -69,12 +56,11 @@ def _opacity(slowdown: float, loudest: float) -> float:
 
 def _shade(slowdown: float, loudest: float) -> Key:
     """An entry of the legend."""
-    sample = Box(begin=(0, 0), end=(1, 1), colour=LOUD, opacity=_opacity(slowdown, loudest))
-    return Key(name=f"{slowdown:.2f} x", sample=sample)
+    return Key(name=f"{slowdown:.2f} x", sample=cell((0, 0), LOUD, _opacity(slowdown, loudest)))
 
 
-def _hover(cell: Slowdown) -> str:
-    interval = around(cell.effect) or ", no interval"
-    lost = f", {cell.lost} lost" if cell.lost else ""
-    company = f"; {pressed(cell)}" if cell.company else ""
-    return f"{cell.name}: {cell.value:.2f}{interval}, {cell.pairs} pairs{lost}{company}"
+def _hover(found: Slowdown) -> str:
+    interval = around(found.effect) or ", no interval"
+    lost = f", {found.lost} lost" if found.lost else ""
+    company = f"; {pressed(found)}" if found.company else ""
+    return f"{found.name}: {found.value:.2f}{interval}, {found.pairs} pairs{lost}{company}"
