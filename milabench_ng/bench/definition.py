@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +16,6 @@ from msgspec.structs import replace
 
 from milabench_ng.bench.options import COMMON
 from milabench_ng.bench.signature import Function, read_options
-from milabench_ng.bench.source import source_modules
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.model import catalogue
 from milabench_ng.model.batch_sizes import BATCH_SIZE
@@ -32,7 +32,7 @@ from milabench_ng.model.catalogue import (
 )
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.formula import names
-from milabench_ng.model.sources import digest
+from milabench_ng.model.sources import digest, reachable
 
 if TYPE_CHECKING:
     from milabench_ng.bench.bench import Bench
@@ -274,3 +274,19 @@ def _where(definition: Definition) -> str:
 
 def _numeric(options: Sequence[Option]) -> list[str]:
     return [option.name for option in options if option.type in ("int", "float")]
+
+
+def source_modules(function: Callable[..., object]) -> dict[str, bytes]:
+    """Name and content of each module that belongs to ``function``: its own first, then by name."""
+    return reachable(function.__module__, Path(inspect.getfile(function)).read_bytes(), _content)
+
+
+def _content(name: str) -> bytes | None:
+    """The file of a module; None if there is no such module (the name is a function's, for example)."""
+    try:
+        found = importlib.util.find_spec(name)
+    except ModuleNotFoundError:  # its parent is a module, not a package
+        return None
+    if found is None or found.origin is None or not found.origin.endswith(".py"):
+        return None
+    return Path(found.origin).read_bytes()

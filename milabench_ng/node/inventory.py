@@ -6,7 +6,7 @@ import os
 import platform
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from milabench_ng import __version__
 from milabench_ng.model.bounds import WholeNumber
 from milabench_ng.node.drivers.opening import Drivers, Gpus, open_drivers, read_gpus
 from milabench_ng.node.gpus import Gpu
-from milabench_ng.node.mps import find_mps
 from milabench_ng.node.pci_gpus import PciGpu, kernel_text, pci_gpus
 from milabench_ng.node.topology import Topology, read_topology
 
@@ -231,3 +230,22 @@ def _cpu_model(root: Path) -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine()
+
+
+_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+_DAEMON = "nvidia-cuda-mps-control"[:15]
+"""Its name in ``/proc``, which has 15 characters of it (proc(5))."""
+
+
+def find_mps(environ: Mapping[str, str], root: Path = Path("/")) -> str | None:
+    """The MPS daemon that CUDA programs of this environment would find, in words; None if there is none.
+
+    Through it, programs of several tenants share a GPU at the same time; without it they take turns (NVIDIA's guide to
+    MPS, environment variables). ``mnb`` starts and stops none. A daemon outside the container has no process here, so
+    its control pipe alone counts.
+    """
+    pipes = environ.get(_PIPES) or "/tmp/nvidia-mps"  # where the daemon puts them
+    if not (root / pipes.lstrip("/") / "control").exists():
+        return None
+    daemons = [path.parent.name for path in root.glob("proc/[0-9]*/comm") if kernel_text(path) == _DAEMON]
+    return f"{pipes}, {f'process {min(daemons, key=int)}' if daemons else 'no process seen'}"

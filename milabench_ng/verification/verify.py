@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import milabench_ng
@@ -18,6 +18,7 @@ from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_content
 from milabench_ng.model.known_twins import read_known
+from milabench_ng.model.plan import Plan
 from milabench_ng.model.shipped import ShippedKind as ShippedKind
 from milabench_ng.model.shipped import find, profile_file
 from milabench_ng.model.shipped import names as shipped_names
@@ -25,7 +26,9 @@ from milabench_ng.model.similar import meant_or_all
 from milabench_ng.model.sources import package_digests
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import LEDGER, MANIFEST, SERIES_NAME
+from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, SERIES_NAME
+from milabench_ng.records.reading import Problem, ReadRecord, problem
+from milabench_ng.records.record import Record
 from milabench_ng.verification.absurd import computing_from
 from milabench_ng.verification.bundle import WEIGHTS, make_claim, of_suite
 from milabench_ng.verification.checks.registry import judge
@@ -34,7 +37,6 @@ from milabench_ng.verification.evidence import Evidence, Pinned
 from milabench_ng.verification.findings import Verification
 from milabench_ng.verification.folder_files import sha256_of
 from milabench_ng.verification.opening import Opened, opened
-from milabench_ng.verification.possible_records import possible_records
 from milabench_ng.verification.rules import Pin, Rules
 from milabench_ng.verification.signing import check
 from milabench_ng.verification.stamping import read_stamps
@@ -213,3 +215,55 @@ def _file_sum(path: Path, kind: ShippedKind) -> str:
         return sha256_of(path)
     except InputError as error:
         raise InputError(f"{kind} {error}") from None
+
+
+_SHORTEST_S = 0.1
+"""Slices that are asked to be shorter are counted as if they were so long."""
+_MORE_SLICES = 1_000
+"""For the steps after a stop, and for an orchestrator that stood still."""
+
+
+def possible_records(
+    folder: Folder, names: Iterable[str], plan: Plan
+) -> tuple[tuple[ReadRecord, ...], tuple[Problem, ...]]:
+    """The records among the files ``names`` that a run of ``plan`` can have made, and why the others are none."""
+    read = {one.file: one for one in (*folder.problems, *folder.records)}
+    longest_s = longest(plan)
+    kept: list[ReadRecord] = []
+    unreadable: list[Problem] = []
+    for name in filter(RECORD_NAME.fullmatch, names):
+        match read.get(name):
+            case ReadRecord() as found:
+                why = impossible(found.record, longest_s)
+                if not why:
+                    kept.append(found)
+                    continue
+                unreadable.append(problem(name, f"not a readable record: {why}"))
+            case Problem() as found:
+                unreadable.append(found)
+            case _:
+                unreadable.append(problem(name, "not a record of this mnb"))
+    return tuple(kept), tuple(unreadable)
+
+
+def longest(plan: Plan) -> float | None:
+    """The largest ``max_seconds`` of its launches, at which a batch is stopped; None if one has none."""
+    found = [launch.arguments.get("max_seconds") for launch in plan.launches]
+    known = [float(one) for one in found if isinstance(one, int | float)]
+    return max(known) if known and len(known) == len(found) else None
+
+
+def impossible(record: Record, longest_s: float | None) -> str:
+    """Why no run has made it: no devices, or more than twice the slices that fit into ``longest_s``; else empty."""
+    if not record.mnb.launch.devices or not record.mnb.devices:
+        return "its launch has no device"
+    asked = record.mnb.launch.arguments.get("sample_duration")
+    if longest_s is None or not isinstance(asked, int | float):
+        return ""
+    least_s = max(float(asked), _SHORTEST_S)
+    most = 2 * longest_s / least_s + _MORE_SLICES
+    for rank in record.mnb.ranks:
+        if len(rank.slices) > most:
+            possible = f"{longest_s:g} s, its max_seconds, have at most {longest_s / least_s:.0f} of {least_s:g} s"
+            return f"rank {rank.rank} has {len(rank.slices):,} slices; {possible}"
+    return ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.bench.source import source_modules
+from milabench_ng.bench.definition import source_modules
 from milabench_ng.model.sources import digest
 from milabench_ng.worker.discovery import builtin_workloads
 

@@ -27,7 +27,7 @@ from milabench_ng.fleet.manifest import encode_fleet_manifest
 from milabench_ng.fleet.nodes import LOCK, NodeName, node_name, retest
 from milabench_ng.fleet.verdicts.verdict import NodeVerdict
 from milabench_ng.model.errors import InputError
-from milabench_ng.present.render.draining import drain_facts
+from milabench_ng.present.render.fleet_report_tables import drain_facts
 from milabench_ng.records.ledger import check_chain
 from milabench_ng.records.names import FLEET_MANIFEST
 from tests.fleet.made_folders import BEGUN, UTC, made_ledger, made_manifest, session_folder

@@ -12,8 +12,8 @@ import pytest
 from milabench_ng.analysis.summary.folder import encode_summary
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import FLEET_LEDGER, Collected, check_fleet_chain, next_line
-from milabench_ng.fleet.misstated import misstated
 from milabench_ng.fleet.summaries import encoded
+from milabench_ng.fleet.verifying import misstated
 from milabench_ng.records.names import file_digest
 from milabench_ng.verification.opening import opened
 from tests.fleet.conftest import Say

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from milabench_ng.node.mps import find_mps
+from milabench_ng.node.inventory import find_mps
 
 
 def daemon(root: Path, pipes: str, pid: int | None = None) -> Path:

@@ -21,9 +21,8 @@ from milabench_ng.verification import opening
 from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.checks import stops
 from milabench_ng.verification.findings import Ruling
-from milabench_ng.verification.possible_records import impossible, longest
 from milabench_ng.verification.rules import Rules
-from milabench_ng.verification.verify import verify
+from milabench_ng.verification.verify import impossible, longest, verify
 
 PLAN = make_records.plan("standard", {"vae": PER_GPU}, 2, 1)
 MANY = 20_000

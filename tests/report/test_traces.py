@@ -28,8 +28,7 @@ from milabench_ng.analysis.launch.traces import (
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.model import shipped
 from milabench_ng.model.errors import InputError
-from milabench_ng.present.render.statements import details
-from milabench_ng.present.render.traces_told import told
+from milabench_ng.present.render.statements import details, told
 from milabench_ng.records.marks import Mark
 from milabench_ng.report.reporting import make_report
 

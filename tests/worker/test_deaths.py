@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from milabench_ng.worker.deaths import Death, first_killed
+from milabench_ng.worker.ranks import Death, first_killed
 
 KILLED = Death(11, signal.SIGKILL)
 ENDED_BY_AGENT = Death(10, signal.SIGTERM)
@@ -34,7 +34,7 @@ def test_the_first_death_by_a_signal_is_the_cause(seen: Death | None, noted: Dea
 
 ALONE = """
 import os, signal, time
-from milabench_ng.worker.deaths import Death, FirstDeath
+from milabench_ng.worker.ranks import Death, FirstDeath
 
 child = os.fork()
 if child == 0:

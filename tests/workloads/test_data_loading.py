@@ -23,9 +23,8 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.events import Done, Loss, Ready
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.io.augmentation import Affine, Change, changed, draw_change
-from milabench_ng.workloads.io.hsi_segmentation import network
+from milabench_ng.workloads.io.hsi_segmentation import SMOOTH, masked_loss, network
 from milabench_ng.workloads.io.hyperspectral_feed import STORED, Strategy, batches_of, feed, threads_each
-from milabench_ng.workloads.io.masked_loss import SMOOTH, masked_loss
 from milabench_ng.workloads.io.ring_buffer import RingBuffer
 
 pytest.importorskip("blosc2", reason="the extra hyperspectral is not installed")

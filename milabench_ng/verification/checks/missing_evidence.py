@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.edge import Edge
 from milabench_ng.node.gpu_conditions import THROTTLE_REASONS, GpuState
-from milabench_ng.records.record import Mnb, Record
+from milabench_ng.records.late_steps import late_steps
+from milabench_ng.records.precision_seen import SCALED
+from milabench_ng.records.reading import ReadRecord
+from milabench_ng.records.record import DIGEST_STEP, PROBED_STEPS, Mnb, Rank, Record
 from milabench_ng.telemetry.messages import HOST_KEY, telemetry_key
-from milabench_ng.verification.checks.probed_steps import untold_steps
 from milabench_ng.verification.evidence import Evidence
 
 EDGES: tuple[Edge, Edge] = ("before", "after")
@@ -108,3 +110,47 @@ def _states(evidence: Evidence) -> Iterator[tuple[str, Edge, str, Conditions, Gp
 def _told(state: GpuState) -> set[str]:
     values = {name: getattr(state, name) for name in GpuState.__struct_fields__ if name not in _TOGETHER}
     return {name for name, value in (values | state.throttled_ns).items() if value is not None}
+
+
+Told = Mapping[str, object]
+
+
+def untold_steps(evidence: Evidence) -> Iterator[str]:
+    """Launches that leave out what they computed at steps that they did, or its skipped steps.
+
+    A session in which one rank tells late steps is of a version whose ranks all do.
+    """
+    nonce = evidence.manifest.plan.nonce
+    late = {label: late_steps(nonce, label) for label in {kept.record.mnb.label for kept in evidence.good}}
+    good = [kept.record.mnb for kept in evidence.good]
+    telling = {mnb.session for mnb in good if _tells(mnb.ranks, late[mnb.label])}
+    for kept in evidence.good:
+        declared = evidence.declared.get(kept.record.mnb.launch.workload)
+        asked = (*PROBED_STEPS, *(late[kept.record.mnb.label] if kept.record.mnb.session in telling else ()))
+        for rank in kept.record.mnb.ranks if declared else ():
+            found = _lacking(kept, rank, asked, learned=bool(declared and declared.trains))
+            yield from (f"{kept.name}: rank {rank.rank} has no {what}" for what in found)
+
+
+def _tells(ranks: Iterable[Rank], late: Iterable[int]) -> bool:
+    return any(not rank.losses.keys().isdisjoint(map(str, late)) for rank in ranks)
+
+
+def _lacking(kept: ReadRecord, rank: Rank, asked: Iterable[int], *, learned: bool) -> Iterator[str]:
+    seen = kept.record.mnb.precision
+    steps, models = sum(row.steps for row in rank.slices), bool(seen and seen.dtypes)
+    if learned or rank.losses:
+        yield from _missing("loss", rank.losses, asked, steps)
+    elif models and not rank.digests and steps >= DIGEST_STEP:
+        yield f"loss of its {steps} steps, and no digest"
+    if learned:
+        yield from _missing("gradient norm", rank.gradient_norms, asked, steps)
+    if learned and models and steps >= DIGEST_STEP and str(DIGEST_STEP) not in rank.digests:
+        yield f"digest of the parameters at step {DIGEST_STEP}"
+    if learned and seen is not None and seen.requested in SCALED and rank.skipped is None:
+        yield f"count of the steps that the loss scale of {seen.requested} skipped"
+
+
+def _missing(what: str, told: Told, asked: Iterable[int], steps: int) -> Iterator[str]:
+    """Steps that the rank did and does not tell. It may tell more: some train several times in a step."""
+    yield from (f"{what} at step {step}" for step in asked if step <= steps and str(step) not in told)
