@@ -35,7 +35,6 @@ class LayerType:
         return None if found is None else str(found).removeprefix("torch.")
 
     def watch(self, module: nn.Module) -> None:
-        """Include the layers of ``module``."""
         for layer in module.modules():
             if isinstance(layer, LAYERS) and layer not in self._handles:
                 self._handles[layer] = layer.register_forward_hook(self._hook())

@@ -46,7 +46,6 @@ class LibraryKernels:
         return {what: text for what, text in (found | {"collectives": _collectives(environment)}).items() if text}
 
     def note(self, what: str, kernel: str) -> None:
-        """Note that ``kernel`` did ``what``."""
         self._seen.setdefault(what, {})[kernel] = None
 
     def look(self, loss: Tensor) -> None:

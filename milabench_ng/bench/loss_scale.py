@@ -21,7 +21,6 @@ traces would lack those of the first step.
 
 
 def parameters_of(optimizer: Optimizer) -> list[Tensor]:
-    """All parameters of ``optimizer``."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 

@@ -23,7 +23,6 @@ class Notes:
         """Work on the GPU that may not be done, between two marks on its stream."""
 
     def add(self, name: str, value: float) -> None:
-        """Add ``value`` to the sum of ``name``."""
         self._sums[name] += value
 
     def now_s(self) -> float:

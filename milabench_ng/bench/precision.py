@@ -40,7 +40,6 @@ class Precision:
         """Convert the parameters of ``module`` in place."""
 
     def context(self) -> AbstractContextManager[object]:
-        """The context that forward and loss run in."""
         return nullcontext()
 
     def step(self, loss: Tensor, optimizer: Optimizer, clip_norm: float | None) -> None:
@@ -80,7 +79,6 @@ class BF16(Precision):
     """bf16 autocast: fp32 weights, no loss scaling."""
 
     def context(self) -> AbstractContextManager[object]:
-        """bf16 autocast."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
 
@@ -90,7 +88,6 @@ class AMP(Precision):
     scaling = Dynamic
 
     def context(self) -> AbstractContextManager[object]:
-        """fp16 autocast."""
         return torch.autocast(self.device.type, dtype=torch.float16)
 
 

@@ -182,7 +182,6 @@ def status(folder: Path, /, *, form: FormOption = "table") -> int:
 
 
 def _manifest(asked: FleetRequest, reached: Launcher, launcher: str, engine: tuple[str, ...]) -> FleetManifest:
-    """Of a new fleet."""
     options, every, fleet_id = asked.options, asked.on_nodes, new_fleet_id()
     text = every.request.profile.text
     return FleetManifest(

@@ -26,7 +26,6 @@ from milabench_ng.present.writers import open_output, write, write_fleet_page
 def make_fleet_report(
     folder: Path, *, weights: Path | None, price: float | None, groups: Path | None, margin: str | None
 ) -> FleetReport:
-    """The report on a fleet folder or the bundle of one."""
     with opened_fleet(folder) as there:
         fleet = there.fleet
         suite = fleet.manifest.suite

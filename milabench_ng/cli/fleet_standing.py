@@ -42,7 +42,6 @@ def _on_terminal(console: Console, folder: Path) -> FleetFolder:
 
 
 def _as_lines(console: Console, folder: Path) -> FleetFolder:
-    """A line for each change."""
     known: Mapping[Key, Standing] = {}
     for found in follow(folder):
         for line in changes(known, found.standings) if found.going_on else ():

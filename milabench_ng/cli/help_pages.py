@@ -62,12 +62,10 @@ def _all_commands(app: App) -> Sections:
 
 
 def _subcommands(command: App) -> Sections:
-    """The commands below a command."""
     yield "Commands", [(each, _paragraphs(command[each])[0]) for each in command if not each.startswith("-")]
 
 
 def _commands_page(what: str, sections: Sections, name: str, width: int) -> Iterator[str]:
-    """The page of a command with subcommands."""
     yield f"Usage: {name} COMMAND\n"
     yield from _wrapped(what, width)
     for title, entries in sections:

@@ -123,7 +123,6 @@ class NodeOptions:
         return self.request(parse_profile(file.stem, read_text(file), plain(file)))
 
     def request(self, profile: AnyProfile) -> RunRequest:
-        """The request made of these options and a profile."""
         for option, limit in (("--io-read", self.io_read), ("--io-write", self.io_write)):
             rate_of(limit, option)  # a mistake is the option's, and not the profile's
         return RunRequest(
@@ -164,7 +163,6 @@ def positive(seconds: float | None, option: str) -> float | None:
 
 
 def not_negative(number: int, option: str) -> int:
-    """A number of things that an option names."""
     if number < 0:
         raise InputError(f"{option}: expected at least 0, got {number}")
     return number

@@ -65,7 +65,6 @@ _FILES: dict[str, tuple[int, str, tuple[Any, ...]]] = {
 
 
 def _of(title: str, version: int, description: str, types: tuple[Any, ...]) -> Schema:
-    """The schema of one type, or of any of several."""
     roots, definitions = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
     if work := definitions.pop("Work", None):  # in a file it stands beside the figures of its row
         row = definitions["TestSummary"]["properties"]

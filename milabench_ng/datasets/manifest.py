@@ -71,7 +71,6 @@ def read(place: Path) -> TwinManifest | None:
 
 
 def write(place: Path, manifest: TwinManifest) -> None:
-    """Write the manifest into `place`."""
     (place / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
 
 
@@ -109,7 +108,6 @@ def _entry(place: Path, path: str) -> TwinFile:
 
 
 def write_listing(place: Path, entries: list[TwinFile]) -> None:
-    """Write the listing into `place`."""
     (place / LISTING).write_bytes(_encode(entries))
 
 

@@ -127,7 +127,6 @@ def reap_cache_groups(resctrl: Path = RESCTRL) -> list[str]:
 
 
 def _threads(pids: Iterable[int]) -> set[int]:
-    """The threads of those that have not ended."""
     return {thread for pid in pids for thread in proc_threads(pid)}
 
 

@@ -81,7 +81,6 @@ def pack_fleet(folder: Path, output: Path | None, key: Path | None = None, *, fo
 
 
 def is_fleet_source(path: Path) -> bool:
-    """Whether it is a fleet folder or the bundle of one."""
     if os.path.isfile(path):  # a pipe would be waited for
         return first_name(path) == FLEET_PACKING_LIST
     return is_fleet(path)

@@ -186,7 +186,6 @@ _decoder = msgspec.json.Decoder(FleetLine)
 
 
 def check_fleet_chain(content: bytes) -> FleetChain:
-    """Read the ledger of a fleet and check its chain. Pure."""
     lines = check_lines(content, _decoder)
     return FleetChain(entries=lines.entries, problems=lines.problems, torn=lines.torn, head=lines.head)
 

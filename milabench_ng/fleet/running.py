@@ -282,7 +282,6 @@ def _keep_ended(work: Work, pull: Pull, one: Ended, done: str) -> None:
 
 
 def _pull(work: Work, nodes: Collection[NodeName], session: SessionName) -> None:
-    """Pull what nodes have of a session."""
     if not nodes:
         return
     with (

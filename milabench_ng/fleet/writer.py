@@ -44,7 +44,6 @@ class FleetWriter:
         self._sessions = sum(isinstance(event, FleetSession) for event in chain.events)
 
     def begin(self, command_line: tuple[str, ...], manifest: bytes) -> None:
-        """Tell that a command begins to work on the fleet with this manifest."""
         self._sessions += 1
         self.tell(
             FleetSession(

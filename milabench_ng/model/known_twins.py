@@ -28,7 +28,6 @@ class KnownTwin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_known() -> tuple[KnownTwin, ...]:
-    """The known twins."""
     return msgspec.json.decode(FILE.read_bytes(), type=tuple[KnownTwin, ...])
 
 

@@ -29,7 +29,6 @@ def find(kind: ShippedKind, name: str) -> Path | None:
 
 
 def names(kind: ShippedKind) -> tuple[str, ...]:
-    """The names of the shipped files of that kind."""
     return tuple(sorted({path.stem for place in _places() for path in (place / kind).glob("*.json")}))
 
 
@@ -41,7 +40,6 @@ def baselines_of(suites: Collection[str]) -> tuple[str, ...]:
 
 
 def bundle_file(name: str) -> Path:
-    """The shipped bundle called ``name``."""
     files = (place / "baselines" / "bundles" / f"{name}.tar.gz" for place in _places())
     found = next((file for file in files if file.is_file()), None)
     if found is None:

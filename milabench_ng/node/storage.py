@@ -94,7 +94,6 @@ def in_memory(storage: Storage) -> bool:
 
 
 def _storage(path: Path, mount: Mount, mounts: tuple[Mount, ...], sysfs: Path) -> Storage:
-    """The storage of an existing path."""
     block = _block_device(mount, sysfs)
     space = os.statvfs(path)
     return Storage(

@@ -133,7 +133,6 @@ def write(document: Document, form: Form, stream: TextIO) -> None:
 
 
 def write_page(report: Report, file: Path, *, force: bool = False) -> None:
-    """Write ``report`` as one HTML file."""
     html = _html()
     with written(file, "--html", force=force) as stream:
         html.write(report, stream)
@@ -141,7 +140,6 @@ def write_page(report: Report, file: Path, *, force: bool = False) -> None:
 
 
 def write_tender_page(tender: Tender, file: Path, *, force: bool = False) -> None:
-    """Write ``tender`` as one HTML file."""
     html = _html()
     with written(file, "--html", force=force) as stream:
         html.write_tender(tender, stream)
@@ -149,7 +147,6 @@ def write_tender_page(tender: Tender, file: Path, *, force: bool = False) -> Non
 
 
 def write_fleet_page(report: FleetReport, file: Path, *, force: bool = False) -> None:
-    """Write ``report`` as one HTML file."""
     html = _html()
     with written(file, "--html", force=force) as stream:
         html.write_fleet(report, stream)

@@ -35,7 +35,6 @@ _STRENGTH: tuple[Tier, ...] = ("none", "affinity", "partial", "full")
 
 
 def weakest_tier(tiers: Sequence[Tier]) -> Tier:
-    """The weakest of several tiers."""
     return min(tiers, key=_STRENGTH.index)
 
 

@@ -24,7 +24,6 @@ MOST = 256
 
 
 def bucket_of(seconds: float) -> int:
-    """The bucket that holds a latency."""
     if seconds <= SHORTEST_S:
         return 0
     return min(LAST, math.floor(math.log(seconds / SHORTEST_S) / math.log(WIDTH)))

@@ -42,7 +42,6 @@ class ResultFolder(msgspec.Struct, frozen=True):
 
     @property
     def manifest(self) -> Path:
-        """The manifest."""
         return self.path / MANIFEST
 
     @property

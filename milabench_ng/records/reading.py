@@ -169,7 +169,6 @@ def is_going_on(folder: Path) -> bool:
 
 
 def why_no_file(path: str | Path, error: InputError) -> str:
-    """Why a file of a result folder is not read."""
     return "a symbolic link, not a file" if os.path.islink(path) else _reason(error)
 
 

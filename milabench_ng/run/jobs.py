@@ -242,7 +242,6 @@ async def keep_proofs(context: RunContext, prove_after: Callable[[], Proving], b
 
 
 def outcome(context: RunContext) -> RunOutcome:
-    """How the run with ``context`` ended."""
     return RunOutcome(
         folder=context.folder.path,
         planned=len(context.progress.plan.measured),

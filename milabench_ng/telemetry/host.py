@@ -80,7 +80,6 @@ class HostSource:
         return {name: value for name, value in known if value is not None}
 
     def counters(self) -> Counters:
-        """The counters now."""
         return Counters(
             time_s=time.monotonic(),
             cpu_s=cpu_seconds(self._stat.read()),

@@ -103,7 +103,6 @@ class OrderReader:
 
 
 def supported(sources: Sequence[Source], interval_s: float) -> Supported:
-    """What the sources support here."""
     return Supported(
         time_s=time.monotonic(),
         interval_s=interval_s,

@@ -34,7 +34,6 @@ class TenantSource:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The watched tenants."""
         return tuple(self._watched)
 
     def watch(self, order: Watch) -> None:

@@ -98,7 +98,6 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scores(self) -> tuple[GuaranteeRatio, ...]:
-        """The score of each suite."""
         return (self.score, *self.further_scores)
 
     @property

@@ -143,7 +143,6 @@ def vendor_command(rules: Rules) -> tuple[str, ...]:
 
 
 def guide(made: NewTender) -> str:
-    """The README of a tender."""
     missing = ", ".join(one.name for one in made.vendors if one.key is None)
     keys = f"has no key of {missing} yet: complete the lines that begin with `#`" if missing else "has all their keys"
     nonce = f"The nonce is `{made.rules.nonce}`." if made.rules.nonce else _NONCE_LATER

@@ -99,7 +99,6 @@ def common_with_reference(reports: Mapping[str, Report], tests: Sequence[str]) -
 
 
 def scored_rows(report: Report) -> dict[str, ScoredTest]:
-    """The rows of a report by test."""
     return {line.scored.test: line.scored for line in report.lines}
 
 

@@ -54,7 +54,6 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def turning(self) -> tuple[Change, ...]:
-        """The changes that change the winner."""
         return tuple(change for change in self.changes if not change.same_winner)
 
 

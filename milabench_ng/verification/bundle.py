@@ -100,7 +100,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scores(self) -> dict[str, ClaimedScore]:
-        """The scores by suite."""
         if self.suites is not msgspec.UNSET:
             return self.suites
         return {self.suite: msgspec.convert(self, ClaimedScore, from_attributes=True)}

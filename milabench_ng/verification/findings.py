@@ -81,7 +81,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """Values to compare with what was announced: hashes, scores, the signer."""
 
     def having(self, result: RulingResult) -> tuple[Ruling, ...]:
-        """The rulings with that result."""
         return tuple(ruling for ruling in self.rulings if ruling.result == result)
 
     @property

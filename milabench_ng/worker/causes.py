@@ -44,7 +44,6 @@ def told(error: Exception) -> Exception:
 
 
 def cause_of(error: Exception) -> Cause:
-    """The cause of ``error``, as records name it."""
     if isinstance(error, torch.OutOfMemoryError):
         return "device_oom"
     if isinstance(error, WrongResultError):

@@ -62,7 +62,6 @@ class StoreChannel:
         self._full = self._full or isinstance(event, Full)
 
     def wait_for_start(self) -> None:
-        """Wait for all ranks."""
         dist.barrier()
         self._started_s = time.monotonic()
 

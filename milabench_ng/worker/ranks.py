@@ -78,7 +78,6 @@ class Agent(NamedTuple):
 
 
 def run_one(task: Task, agent: Agent, since: float) -> None:
-    """Run one rank, in its own process."""
     rank = int(os.environ["RANK"])
     seat = task.seats[rank]
     agent.pids[rank] = os.getpid()

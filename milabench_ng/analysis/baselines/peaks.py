@@ -45,7 +45,6 @@ class Peak(msgspec.Struct, frozen=True):
 
 
 def arithmetic_of(mode: str) -> Arithmetic:
-    """The arithmetic of a precision mode."""
     return "fp32" if mode == "fp32" else "tf32" if mode in ("tf32", "torch_default") else "half"
 
 

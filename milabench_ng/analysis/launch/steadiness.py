@@ -91,7 +91,6 @@ def _period(rates: Sequence[float]) -> Shape | None:
 
 
 def _likeness(values: Sequence[float], lag: int) -> float:
-    """The autocorrelation of ``values`` at a lag."""
     centre = mean(values)
     squares = mean([(value - centre) ** 2 for value in values])
     products = [(one - centre) * (other - centre) for one, other in zip(values, values[lag:], strict=False)]

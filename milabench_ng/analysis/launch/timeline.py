@@ -48,7 +48,6 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def courses(read: ReadRecord) -> tuple[Course, ...]:
-    """One course per rank."""
     mnb = read.record.mnb
     ranks = [rank.slices for rank in mnb.ranks]
     first = min((rows[0].start_s for rows in ranks if rows), default=0.0)

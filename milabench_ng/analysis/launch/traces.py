@@ -59,7 +59,6 @@ class TraceBand(msgspec.Struct, frozen=True, omit_defaults=True):
         return number is not None and abs(number - self.value) <= self.tolerance
 
     def deviation(self, kind: OutsideKind, step: str, number: float | None) -> Mark:
-        """The mark of a number outside the band."""
         above = number is None or number > self.value
         return Mark(
             kind=kind,
@@ -257,7 +256,6 @@ def _within(seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers
 def deviations(
     kind: OutsideKind, seen: Traced, bands: Mapping[str, TraceBand], numbers: TracedNumbers
 ) -> Iterator[Mark]:
-    """The marks of numbers outside their step's band."""
     for place, step, number in numbers:
         skipped = number is None and (place, step) in seen.overflown
         band = bands.get(step)

@@ -79,7 +79,6 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def repeats(self) -> int:
-        """How many repeats it is of."""
         return len(self.residuals)
 
     @property

@@ -35,7 +35,6 @@ class EnergyCost(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def per_hour(self) -> float | None:
-        """What an hour of this work costs."""
         return None if self.tariff is None else self.tariff * self.kilowatts
 
     @property

@@ -39,7 +39,6 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def score_unit(reference: Reference | None) -> str:
-    """The unit of a score."""
     return CLASSIC_UNIT if reference is None else reference.unit
 
 

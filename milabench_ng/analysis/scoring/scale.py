@@ -31,7 +31,6 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_scale(weights: WeightsFile) -> Scale:
-    """The scale that a weights file states."""
     return Scale(file=weights.path, weights=weights.weights, reference=load_reference(weights), groups=weights.groups)
 
 

@@ -54,7 +54,6 @@ def _lines(test: str, rows: Sequence[TestSummary]) -> list[SharedDevice]:
 
 
 def tenants(row: TestSummary) -> int:
-    """How many tenants each device has."""
     return 1 if row.sharing is None else round(row.sharing.value or 1)
 
 

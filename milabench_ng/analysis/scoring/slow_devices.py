@@ -133,7 +133,6 @@ def side_by_side(summary: Summary) -> GpuComparison | None:
 
 
 def _alike(devices: Sequence[str], models: Mapping[str, str]) -> list[list[str]]:
-    """The devices by model."""
     return list(grouped(devices, lambda device: _model(device, models)).values())
 
 

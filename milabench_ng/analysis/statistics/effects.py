@@ -95,7 +95,6 @@ def effects(
 
 
 def effect(parts: Sequence[WeightedStat], margin: float = MARGIN) -> Effect:
-    """The effect of one ratio."""
     return effects([parts], margin)[0]
 
 

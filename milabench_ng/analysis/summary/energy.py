@@ -92,7 +92,6 @@ def _whole_groups(good: Iterable[LaunchResult]) -> Iterator[list[LaunchResult]]:
 
 
 def _with_processors(group: Sequence[LaunchResult]) -> _Drawn | None:
-    """GPUs and processors."""
     powers = [one.power.watts * len(one.rank_rates) for one in group if one.power is not None]
     return _node(group, "cpu_energy_j", sum(powers)) if len(powers) == len(group) else None
 

@@ -21,7 +21,6 @@ _SOURCES = (clocks, health, links, host, shares)
 
 
 def with_conditions(results: Sequence[LaunchResult], manifests: Sequence[Manifest]) -> tuple[LaunchResult, ...]:
-    """The results, with the conditions under which they ran."""
     boards = {gpu.uuid: gpu.board for manifest in manifests for gpu in manifest.inventory.gpus}
     peers: dict[tuple[str, int, str], list[Mnb]] = defaultdict(list)
     for one in results:

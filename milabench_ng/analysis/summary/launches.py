@@ -124,7 +124,6 @@ class LaunchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reduce_record(read: ReadRecord | Read2020) -> LaunchResult:
-    """Reduce one record to its result."""
     return _ours(read) if isinstance(read, ReadRecord) else _of_2020(read)
 
 

@@ -107,7 +107,6 @@ def provenance_of(folder: ReducedFolder, models: Mapping[str, str]) -> Provenanc
 
 
 def _node(inventory: Inventory) -> dict[str, str]:
-    """The node in words."""
     return {
         "machine": inventory.virtualization or "bare metal",
         "processors": inventory.cpus.text,

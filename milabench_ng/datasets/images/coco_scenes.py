@@ -76,7 +76,6 @@ def block(seed: int, number: int) -> tuple[Scene, ...]:
 
 
 def scene(seed: int, item: int) -> Scene:
-    """The scene of picture `item`."""
     return block(seed, item // BLOCK)[item % BLOCK]
 
 

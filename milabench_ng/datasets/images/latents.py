@@ -67,7 +67,6 @@ class LatentSamples(Dataset[tuple[Any, Any]]):
 
 
 def _write(place: Path, count: int, seed: int, block: int) -> None:
-    """Write one block of latents."""
     size = min(BLOCK, count - block * BLOCK)
     random_stream(seed, 0, block).standard_normal((size, *SHAPE), np.float32).astype(TYPE).tofile(
         place / f"{LATENTS}.{block}"

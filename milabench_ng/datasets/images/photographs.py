@@ -38,7 +38,6 @@ class Look(msgspec.Struct, frozen=True):
 
 
 def look(seed: int, label: int) -> Look:
-    """The look of class `label` under `seed`."""
     rng = random_stream(seed, 1, label)
     tint = rng.integers(-50, 51, 3)
     luminance = rng.integers(30, 226, (5, 1))

@@ -66,7 +66,6 @@ class ClickRows(Dataset[Any]):
 
 
 def _write(place: Path, seed: int, batch: int) -> None:
-    """Write one batch of rows."""
     rng = random_stream(seed, batch)
     rows = np.empty((BATCH, COLUMNS), TYPE)
     rows[:, 0] = rng.random(BATCH) < CLICKED

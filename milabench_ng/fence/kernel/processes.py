@@ -185,7 +185,6 @@ def below_us() -> Family:
 
 
 def children_of(table: Table) -> dict[int, list[int]]:
-    """The children of every process that has any."""
     children: dict[int, list[int]] = {}
     for pid, stat in table.items():
         children.setdefault(stat.parent, []).append(pid)

@@ -35,7 +35,6 @@ class WatchedGroup:
         )
 
     def close(self) -> None:
-        """Close the files."""
         for file in (self._stat, self._memory, self._pids):
             if file is not None:
                 file.close()

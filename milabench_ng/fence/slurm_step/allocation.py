@@ -161,7 +161,6 @@ class StepGroups(msgspec.Struct, frozen=True):
     v2: bool = False
 
     def counters(self) -> Counters1 | Counters2:
-        """Counters of the whole step."""
         if self.v2 and self.limited:
             node = Group2(self.limited)
             return Counters2(node, [name for name in ("cpuset", "memory") if name in node.core.controllers])
@@ -225,5 +224,4 @@ def _select_parameters() -> str:
 
 
 def described(job: SlurmJob) -> str:
-    """A description of the job, as the place of a fence."""
     return f"Slurm job {job.id} on {job.node}, CPUs {format_ids(job.cpus)}"

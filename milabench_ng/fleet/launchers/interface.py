@@ -73,7 +73,6 @@ class Said:
         self._kept = b""
 
     def add(self, line: bytes) -> None:
-        """One line."""
         self._kept = (self._kept + line + b"\n")[-MOST_SAID:]
 
     @property

@@ -82,7 +82,6 @@ class Step:
         self._of_srun: list[str] = []
 
     def output(self, line: bytes) -> None:
-        """A labelled line of output."""
         task, text = _split(line)
         if text.startswith(_BEGINS) and task not in self._names:
             name = text.removeprefix(_BEGINS).decode(errors="replace").strip()

@@ -99,14 +99,12 @@ class _Told(EventHandler):  # type: ignore[misc]  # ClusterShell has no types
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
     def ev_read(self, _worker: object, node: NodeName, sname: str, msg: bytes) -> None:
-        """A line of a node."""
         if sname == "stdout":
             self._events.put((node, msg))
         else:
             self._said[node].add(msg)
 
     def ev_hup(self, _worker: object, node: NodeName, rc: int | None) -> None:
-        """A node has ended."""
         tries = self._tries[node]
         if rc == _LOST and tries < _TRIES and _REFUSED.search(self._said[node].text):
             self._tries[node] = tries + 1

@@ -65,7 +65,6 @@ def read_over_nodes(folder: Path) -> tuple[OverNodesReport | None, tuple[str, ..
 
 
 def over_nodes_report(meeting: Meeting) -> OverNodesReport:
-    """The report on a meeting."""
     fewest: dict[str, float] = {}
     rows = []
     for row in _rows(meeting):

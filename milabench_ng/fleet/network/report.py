@@ -77,7 +77,6 @@ class NetworkReport(msgspec.Struct, frozen=True, kw_only=True):
     margin: float
 
     def count(self, state: LinkState) -> int:
-        """How many links have it."""
         return sum(one.judged.state == state for one in self.links)
 
     @property
@@ -98,7 +97,6 @@ def read_network(folder: Path) -> tuple[NetworkReport | None, tuple[str, ...]]:
 
 
 def network_report(screen: Meeting, retest: Meeting | None) -> NetworkReport:
-    """The report on one or two meetings."""
     meetings = (screen, retest) if retest else (screen,)
     seen, again = tuple(pairs_seen(screen)), tuple(pairs_seen(retest)) if retest else ()
     left = {node: _of_left(meeting, node) for meeting in meetings for node in meeting.left}

@@ -52,7 +52,6 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spreads_of(found: Columns) -> tuple[Spread, ...]:
-    """The spread of every column."""
     return tuple(_spread(column, found, place) for place, column in enumerate(found.columns))
 
 

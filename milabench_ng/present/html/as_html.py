@@ -94,7 +94,6 @@ def write(report: Report, stream: TextIO) -> None:
 
 
 def write_tender(tender: Tender, stream: TextIO) -> None:
-    """Write ``tender`` to ``stream``."""
     charts = (tender_chart(one, several=len(tender.each) > 1) for one in tender.each)
     sections = tender_sections(tender)
     _write(
@@ -111,7 +110,6 @@ def write_tender(tender: Tender, stream: TextIO) -> None:
 
 
 def write_fleet(report: FleetReport, stream: TextIO) -> None:
-    """Write ``report`` to ``stream``."""
     every = all_nodes(report)
     _write(
         Page(

@@ -107,7 +107,6 @@ _SPREAD = Look("currentColor")
 
 
 def _bar(index: int, *, limited: bool) -> Box:
-    """A bar of a limit, as in the legend."""
     opacity = 0.45 if limited else 1.0
     return Box(begin=(0, 0), end=(1, 1), colour=style(index).colour, opacity=opacity, dashed=limited)
 

@@ -53,7 +53,6 @@ def tender_chart(tender: Tender, *, several: bool) -> Chart | None:
 
 
 def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart:
-    """The chart of ``points``, in nodes of ``reference``."""
     right = 1.5 * max(point.price for point in points)
     top = 1.25 * max(point.interval.high if point.interval else point.ratio for point in points)
     costs = equal_costs([point.price / point.ratio for point in points])

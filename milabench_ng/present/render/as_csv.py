@@ -23,7 +23,6 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def write(report: Report, stream: TextIO) -> None:
-    """Write ``report`` to ``stream``."""
     write_section(section("tests", "", report.lines, *file_columns(report)), stream)
 
 
@@ -44,7 +43,6 @@ def write_all(
 
 
 def write_section(section: Section, stream: TextIO) -> None:
-    """Write one table to ``stream``."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([plain(heading.name) for heading in section.headings])
     writer.writerows([_plain(cell) for cell in row] for row in section.rows)

@@ -21,7 +21,6 @@ _MARKUP = re.compile(r"[\\`*_|\[\]]")
 
 
 def write(report: Report, stream: TextIO) -> None:
-    """Write ``report`` to ``stream``."""
     stream.write(f"# mnb report: {_plain(report.summary.suite)}\n\n")
     screen = first_screen(report)
     _facts((Fact("measured", screen.when), *screen.facts), stream)
@@ -45,7 +44,6 @@ def write_isolation(report: Report, stream: TextIO) -> None:
 
 
 def write_document(document: Document, stream: TextIO) -> None:
-    """Write ``document`` to ``stream``."""
     stream.write(f"# {_plain(document.title)}\n\n")
     for part in document.parts:
         if isinstance(part, Section):

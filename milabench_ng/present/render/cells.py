@@ -130,7 +130,6 @@ def half_width(cell: Cell) -> str:
 
 
 def percent(share: float | None) -> float | None:
-    """A share in percent."""
     return None if share is None else 100 * share
 
 

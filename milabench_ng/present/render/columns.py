@@ -259,7 +259,6 @@ def _verdict(at: ComparedTest) -> str:
 
 
 def span(interval: Interval | None) -> str | None:
-    """The interval of a ratio."""
     return None if interval is None else f"[{interval.low:.3f}, {interval.high:.3f}]"
 
 

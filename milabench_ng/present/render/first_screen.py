@@ -79,7 +79,6 @@ class FirstScreen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def first_screen(report: Report) -> FirstScreen:
-    """The first screen of ``report``."""
     return FirstScreen(
         title=f"mnb · {report.summary.suite} · {report.source}",
         when=when(report),

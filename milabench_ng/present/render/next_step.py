@@ -56,5 +56,4 @@ def _asked(report: Report) -> str:
 
 
 def _baseline(suites: tuple[str, ...]) -> str:
-    """A shipped baseline of one of ``suites``, if any."""
     return "v100" if "standard" in suites else next(iter(baselines_of(suites)), "OTHER")

@@ -133,7 +133,6 @@ def table(
 
 
 def section(key: str, title: str, items: Iterable[T], *columns: Column[T], notes: tuple[str, ...] = ()) -> Section:
-    """The section with a row for each item."""
     listed = tuple(items)
     return Section(
         key=key,

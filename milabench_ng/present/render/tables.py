@@ -190,8 +190,6 @@ def _rate_curve(curve: RateCurve) -> Section:
 
 
 def _quantiles(name: str) -> tuple[Column[CurvePoint], ...]:
-    """The columns of what is timed as ``name``."""
-
     def of(point: CurvePoint) -> Latency | None:
         return point.item_latency.get(name)
 

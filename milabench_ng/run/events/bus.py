@@ -61,15 +61,12 @@ class Bus:
             self._hand_on(event)
 
     def note(self, text: str) -> None:
-        """Publish a `Note`."""
         self.publish(Note(text=text))
 
     def stage(self, text: str) -> None:
-        """Publish a `Stage`."""
         self.publish(Stage(text=text))
 
     def preparing(self, answer: DataEstimate | DataProgress | Prepared) -> None:
-        """Publish a `Preparing`."""
         self.publish(Preparing(answer=answer))
 
     def close(self) -> None:

@@ -61,7 +61,6 @@ class EventFile:
 
 
 def last_session(events: Sequence[Stamped]) -> Sequence[Stamped]:
-    """The events of the last session. Pure."""
     begins = [place for place, stamped in enumerate(events) if isinstance(stamped.event, RunBegins)]
     return events[begins[-1] :] if begins else ()
 

@@ -23,7 +23,6 @@ class Link(NamedTuple):
 
 
 def open_link(environ: Mapping[str, str]) -> Link:
-    """Start a server."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for side in (ours, theirs):
         side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)

@@ -51,7 +51,6 @@ def look(launch: Family, groups: Sequence[Group], table: Table) -> Sighting:
 
 
 def running() -> frozenset[Process]:
-    """The processes below this one."""
     return frozenset(below_us().members(read_table()))
 
 

@@ -33,7 +33,6 @@ from milabench_ng.telemetry.messages import telemetry_key
 
 
 def make_record(facts: SessionFacts, seen: Observation) -> Record:
-    """The record of one launch."""
     launch = seen.launch
     workload = facts.planned.workload(launch)
     first = facts.planned.devices[launch.slot_ids[0]]
@@ -214,7 +213,6 @@ def _rank(facts: SessionFacts, seen: Observation, number: int, rank: RankLog) ->
 
 
 def _verified(rank: RankLog) -> Verified | msgspec.UnsetType:
-    """What it verified of its work."""
     seen = rank.checked
     if seen is None:
         return msgspec.UNSET

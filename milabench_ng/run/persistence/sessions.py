@@ -255,7 +255,6 @@ async def _elsewhere(writer: ResultWriter, name: SessionName, interrupted: Inter
 
 
 def first_events(manifest: Manifest, session: Session) -> tuple[AnyLedgerEvent, ...]:
-    """The first events of a ledger."""
     started = Started(
         run_id=manifest.run_id,
         version=manifest.version,

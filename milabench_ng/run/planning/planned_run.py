@@ -83,7 +83,6 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def request(self) -> RunRequest:
-        """The request."""
         return self.resolved.request
 
     @property
@@ -93,7 +92,6 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def profile(self) -> Profile:
-        """The profile with all its tests."""
         return self.resolved.profile
 
     @property
@@ -132,11 +130,9 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def share(self, test: str, slot: str) -> Share:
-        """The share of a slot's tenant while it runs a test."""
         return msgspec.structs.replace(self.shares[slot], io=io_limits(self.io.get(test)))
 
     def workload(self, launch: Launch) -> Workload:
-        """The workload of ``launch``."""
         return self.catalogue.workloads[launch.workload]
 
 

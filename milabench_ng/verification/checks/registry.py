@@ -82,7 +82,6 @@ RULES: tuple[Rule, ...] = (
 
 
 def judge(evidence: Evidence) -> tuple[Ruling, ...]:
-    """What every rule finds."""
     return tuple(_ruling(rule, evidence) for rule in RULES)
 
 

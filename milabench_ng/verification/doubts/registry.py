@@ -24,7 +24,6 @@ DOUBTS: tuple[Doubt, ...] = tuple(
 
 
 def raised(evidence: Evidence) -> tuple[Doubted, ...]:
-    """The doubts that the results raise."""
     found = ((doubt, _reasons(doubt, evidence)) for doubt in DOUBTS)
     return tuple(
         Doubted(

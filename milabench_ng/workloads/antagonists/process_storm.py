@@ -24,6 +24,5 @@ def process_storm(bench: Bench, *, each: Count = 20, busy: Busy = 1.0) -> None:
 
 
 def start_and_wait(count: int) -> None:
-    """Start ``count`` processes, one after the other."""
     for _ in range(count):
         os.waitpid(os.posix_spawn(PROGRAM, [PROGRAM], {}), 0)

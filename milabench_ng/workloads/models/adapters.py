@@ -49,5 +49,4 @@ class AdaptedTransformer(Transformer):
                 nn.init.zeros_(module.out)
 
     def trained(self) -> list[nn.Parameter]:
-        """The adapters' parameters."""
         return [parameter for parameter in self.parameters() if parameter.requires_grad]

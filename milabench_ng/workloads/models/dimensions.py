@@ -27,7 +27,6 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def head_size(self) -> int:
-        """Width of a head."""
         return self.width // self.heads
 
     @property
@@ -47,7 +46,6 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def head(self) -> int:
-        """Weights of the head."""
         return self.vocabulary * self.width
 
     def parameters(self) -> int:

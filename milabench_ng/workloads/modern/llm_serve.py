@@ -146,7 +146,6 @@ class Step(NamedTuple):
 
 
 def steps(schedule: Schedule, mix: Mix, vocabulary: int) -> Iterator[Step]:
-    """The steps of ``schedule``."""
     for plan in schedule.steps():
         yield Step(plan, *map(torch.from_numpy, (plan.table, plan.position, part_of_prompt(plan, mix, vocabulary))))
 

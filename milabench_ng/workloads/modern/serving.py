@@ -186,7 +186,6 @@ class Schedule:
             yield self.step()
 
     def step(self) -> Plan:
-        """The plan of the next step."""
         self._admit()
         speaking = [text for text in self._running.values() if text.said]
         reading = self._read()

@@ -50,7 +50,6 @@ class Speaking:
         return written if len(written) else torch.tensor([SILENT]), self.spectrogram(sound[: self.frames * HOP - 1])
 
     def collate(self, samples: list[tuple[Tensor, Tensor]]) -> Spoken:
-        """A batch of samples."""
         samples = sorted(samples, key=lambda sample: len(sample[0]), reverse=True)
         letters = torch.full((len(samples), self.letters), PAD)
         mels = torch.zeros(len(samples), BANDS, self.frames)

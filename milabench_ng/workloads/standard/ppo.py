@@ -72,7 +72,6 @@ class Targets(NamedTuple):
     returns: Tensor
 
     def of(self, step: int, chosen: Tensor) -> Targets:
-        """The targets of one step of the chosen sequences."""
         return Targets(*(tensor[step, chosen] for tensor in self))
 
 

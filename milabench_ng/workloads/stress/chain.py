@@ -38,7 +38,6 @@ class Chain:
         return self._shrink
 
     def product(self, left: Tensor, out: Tensor) -> None:
-        """One operation of the chain."""
         torch.mm(left, self.factor, out=out)
 
     def lap(self, before: Callable[[], None]) -> Tensor:
@@ -93,7 +92,6 @@ class FP8Chain(Chain):
         return self.spread
 
     def product(self, left: Tensor, out: Tensor) -> None:
-        """One operation of the chain, from fp8 to fp8."""
         torch._scaled_mm(
             left,
             self.factor.t(),  # products in fp8 need its columns one after the other
