@@ -325,11 +325,7 @@ def _why(one: Ended, command: str) -> str:
         how = f"was ended by a signal ({_signal(one.status - 128)})"
     else:
         how = f"ended with status {one.status}"
-    return f"{command} {how}{_of_said(one)}"
-
-
-def _of_said(one: Ended) -> str:
-    return one.said and f": {short_end(one.said)}"
+    return f"{command} {how}{one.said and f': {short_end(one.said)}'}"
 
 
 def _signal(number: int) -> str:

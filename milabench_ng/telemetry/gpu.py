@@ -5,7 +5,7 @@ A part of a board has its own memory; power, clocks, temperature and energy are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from milabench_ng.node.drivers.interface import BOARD, OWN
 from milabench_ng.node.drivers.opening import Drivers
@@ -33,9 +33,5 @@ class GpuSource:
         boards = {uuid: meter.read() for uuid, meter in self._boards.items()}
         for uuid, (meter, board) in self._devices.items():
             values = {**meter.read(), **boards[board]}
-            given = _given(values)
+            given = {name: float(value) for name, value in values.items() if value is not None}
             yield uuid, {**given, "read_errors": float(len(values) - len(given))}
-
-
-def _given(values: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: float(value) for name, value in values.items() if value is not None}

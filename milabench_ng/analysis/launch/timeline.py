@@ -82,7 +82,7 @@ def _course(read: ReadRecord, device: str, rows: Sequence[SliceRow], start_s: fl
         edges=tuple(
             round(at - start_s, 2) for at in (*(row.start_s for row in points[:1]), *(row.end_s for row in points))
         ),
-        rates=tuple(_brief(at.count / at.length_s) for at in points),
+        rates=tuple(float(f"{at.count / at.length_s:.4g}") for at in points),
         window=None if window is None else (round(window.start_s - start_s, 2), round(window.end_s - start_s, 2)),
         change=change([row for row in rows if row.start_s >= judged_from]),
         failed=mnb.failure is not None or not read.record.success,
@@ -120,8 +120,3 @@ def worst_drift(found: Sequence[Course]) -> Course | None:
     """The course whose rate changed most; None if none is long enough to tell."""
     known = [course for course in found if course.change is not None and not course.failed]
     return max(known, key=lambda course: abs(course.change or 0.0), default=None)
-
-
-def _brief(rate: float) -> float:
-    """Round to four digits, more than a chart can show."""
-    return float(f"{rate:.4g}")

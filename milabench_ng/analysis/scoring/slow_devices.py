@@ -115,7 +115,7 @@ def side_by_side(summary: Summary) -> GpuComparison | None:
     devices = tuple(sorted(names, key=lambda name: (int(name) if name.isdigit() else math.inf, name)))
     if len(devices) < 2:
         return None
-    groups = _alike(devices, summary.models)
+    groups = list(grouped(devices, lambda device: _model(device, summary.models)).values())
     gaps = [gap for group in groups for gap in _gaps(tests, group)]
     slow = slow_among(gaps)
     return GpuComparison(
@@ -130,10 +130,6 @@ def side_by_side(summary: Summary) -> GpuComparison | None:
         noticed=noticed_of(gaps),
         judged=bool(gaps),
     )
-
-
-def _alike(devices: Sequence[str], models: Mapping[str, str]) -> list[list[str]]:
-    return list(grouped(devices, lambda device: _model(device, models)).values())
 
 
 def _model(slot: str, models: Mapping[str, str]) -> str:

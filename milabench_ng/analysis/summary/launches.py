@@ -292,7 +292,7 @@ def _failure_2020(view: Record2020, samples: Sequence[float]) -> tuple[str | Non
     """As in 2020, except that a launch without a rate is a failure: it used to be a success that spoiled the mean."""
     if not view.success:
         return "exception", (view.error or "").strip().rpartition("\n")[2]
-    bad = [name for name, value in view.metrics.items() if _is_nan(value)]
+    bad = [name for name, value in view.metrics.items() if (isinstance(value, float) and math.isnan(value))]
     if bad:
         return "nan", f"metric {bad[0]} is not a number"
     if not samples or not all(math.isfinite(sample) for sample in samples):
@@ -307,10 +307,6 @@ def _tail_rate(rates: Sequence[float | None]) -> float:
 
 def _measurable(rate: float) -> bool:
     return rate == 0 or SMALLEST <= rate <= LARGEST
-
-
-def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def _scheme(job: Mapping[str, Any] | None) -> Scheme:

@@ -25,7 +25,7 @@ def read_scheduling(pid: int) -> Scheduling:
     lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
     soft = {line[4:26].strip(): line[26:].split()[0] for line in lines if line.startswith("Max ")}
     return Scheduling(
-        policy=_class_of(pid),
+        policy=_name(os.sched_getscheduler(pid)),
         nice=os.getpriority(os.PRIO_PROCESS, pid),
         limits={name: int(soft[name]) for name in _LIMITS if soft[name] != "unlimited"},
     )
@@ -66,10 +66,6 @@ def schedules(pid: int) -> dict[int, ThreadSchedule]:
             policy, nice = os.sched_getscheduler(thread), os.getpriority(os.PRIO_PROCESS, thread)
             found[thread] = ThreadSchedule(policy, nice, frozenset(os.sched_getaffinity(thread)))
     return found
-
-
-def _class_of(thread: int) -> str:
-    return _name(os.sched_getscheduler(thread))
 
 
 def _name(policy: int) -> str:

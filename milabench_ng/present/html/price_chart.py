@@ -66,7 +66,7 @@ def price_chart(points: Sequence[Point], reference: str, currency: str) -> Chart
                 _axis(right, f"price of a node ({currency})"),
                 _axis(top, f"ratio to a node of {reference}"),
                 (
-                    *(_line(cost, right, top) for cost in costs),
+                    *(Segment(begin=(0, 0), end=_end(cost, right, top), look=DASHED) for cost in costs),
                     *(_label(index, cost, right, top) for index, cost in enumerate(costs)),
                     *(part for index, point in enumerate(points) for part in _mark(index, point, currency)),
                     *(_cost(point, points, right, top, currency) for point in points),
@@ -103,10 +103,6 @@ def _end(cost: float, right: float, top: float) -> tuple[float, float]:
 
 def _axis(high: float, title: str) -> Axis:
     return Axis(low=0, high=high, ticks=round_ticks(0, high), title=title)
-
-
-def _line(cost: float, right: float, top: float) -> Segment:
-    return Segment(begin=(0, 0), end=_end(cost, right, top), look=DASHED)
 
 
 def _label(index: int, cost: float, right: float, top: float) -> Label:

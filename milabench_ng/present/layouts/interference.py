@@ -131,7 +131,7 @@ _PRESSED: tuple[Column[Slowdown], ...] = (
     Column("alone", value=lambda cell: f"{figure(cell.alone)} {cell.unit}/s"),
     Column("with neighbor", value=lambda cell: f"{figure(cell.together)} {cell.unit}/s"),
     Column("neighbor's rate", value=lambda cell: pressed(cell) or NOTHING),
-    Column("worst tenant / mean", value=lambda cell: _fairness(cell)),
+    Column("worst tenant / mean", value=lambda cell: NOTHING if cell.fairness is None else f"{cell.fairness:.3f}"),
 )
 _BLAME: tuple[Column[tuple[str, MeanSlowdown]], ...] = (
     Column("antagonist", value=lambda one: one[0]),
@@ -216,10 +216,6 @@ def _without_verdict(cells: Sequence[Slowdown]) -> Iterator[str]:
     for why, own in found.items():
         which = "" if len(own) == len(cells) else f" ({', '.join(cell.name for cell in own)})"
         yield f"{why}{which}"
-
-
-def _fairness(cell: Slowdown) -> str:
-    return NOTHING if cell.fairness is None else f"{cell.fairness:.3f}"
 
 
 def around(found: Effect) -> str:

@@ -96,7 +96,7 @@ def file_columns(report: Report) -> tuple[TestColumn, ...]:
         _BOUND,
         _MEASURED_BOUND,
         _FLAGS,
-        *_latency_columns(report),
+        *((_P50, _P99) if any(line.row.latency for line in report.lines) else ()),
         *_derived_columns(report),
         *_efficiency_columns(report),
         Column("isolation", value=lambda _: report.isolation),
@@ -151,10 +151,6 @@ def _efficiency_columns(report: Report) -> list[TestColumn]:
         for boundary in _ENERGIES
         if _known(report, boundary)
     ]
-
-
-def _latency_columns(report: Report) -> tuple[TestColumn, ...]:
-    return (_P50, _P99) if any(line.row.latency for line in report.lines) else ()
 
 
 def _derived_columns(report: Report) -> list[TestColumn]:

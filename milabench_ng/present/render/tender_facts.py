@@ -70,7 +70,7 @@ def _verdicts(tender: Tender) -> Iterator[Fact]:
 def _facts(tender: Tender) -> Iterator[Fact]:
     yield Fact("reference", f"one node of {tender.reference}", "strong")
     yield _ranks(tender)
-    yield _next(tender)
+    yield Fact("next", _step(tender), "strong")
     yield _ranked_over(tender)
     terms = tender.terms
     if terms is not None:
@@ -106,11 +106,6 @@ def _ranks(tender: Tender) -> Fact:
     if not tender.ranked:
         return Fact("ranks", f"nothing is ranked: {tender.why_unranked}", "fair")
     return Fact("ranked by", f"{tender.criterion}, lower is better; equal ranks have no certain order")
-
-
-def _next(tender: Tender) -> Fact:
-    """What the buyer does next."""
-    return Fact("next", _step(tender), "strong")
 
 
 def _step(tender: Tender) -> str:

@@ -48,7 +48,7 @@ def _in_records(evidence: Evidence) -> Iterator[str]:
             counted = sum(row.count for row in rank.slices)
             if counted != rank.count:
                 yield f"{name}: rank {rank.rank} states {rank.count} items, its slices hold {counted}"
-            timing = _timing(record, rank.rank)
+            timing = record.timings.get(timing_name(record.mnb.launch, rank.rank))
             if timing is not None and not _same_rates(timing, rank.slices, mnb.window):
                 yield f"{name}: the rates that rank {rank.rank} states do not follow from its slices"
 
@@ -64,10 +64,6 @@ def _same_window(one: Window | None, other: Window | None) -> bool:
     if one is None or other is None:
         return one is other
     return math.isclose(one.start_s, other.start_s, abs_tol=1e-6) and math.isclose(one.end_s, other.end_s, abs_tol=1e-6)
-
-
-def _timing(record: Record, rank: int) -> Timing | None:
-    return record.timings.get(timing_name(record.mnb.launch, rank))
 
 
 def _same_rates(timing: Timing, rows: Sequence[SliceRow], window: Window | None) -> bool:
