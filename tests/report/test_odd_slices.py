@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import make_records
+import msgspec
 import pytest
 from make_records import PER_GPU
 
@@ -57,6 +58,14 @@ def test_a_slice_of_slow_steps_is_no_stall() -> None:
     """Slices of 5 s whose lengths vary by 10 %: a second more is within their noise."""
     rng = random.Random(2)
     assert sum(far([(5 * rng.gauss(1, 0.1), 100) for _ in range(12)]) is not None for _ in range(100)) <= 2
+
+
+def test_items_that_are_timed_tell_by_their_percentiles_what_waited() -> None:
+    rows = rows_of([(0.5, 50)] * 8 + [(0.5, 20)] + [(0.5, 50)] * 8)
+    window = Window(start_s=rows[0].start_s, end_s=rows[-1].end_s)
+    assert far_slice(rows, window, 0.0) is not None
+    timed = [msgspec.structs.replace(row, item_latency={"TPOT": ((0.01, row.count),)}) for row in rows]
+    assert far_slice(timed, window, 0.0) is None
 
 
 def test_a_burst_is_told_too() -> None:

@@ -33,10 +33,11 @@ def far_slice(rows: Sequence[SliceRow], window: Window, start_s: float) -> Shape
     """The slice that is far from the others in a window and cost or gained most; None if all are similar.
 
     A slow slice that crosses an edge of the window counts with its part inside, even if it is in no rate. ``start_s``:
-    the launch's start, relative to which the slice's position is given.
+    the launch's start, relative to which the slice's position is given. Of items that are timed one by one, the
+    percentiles show what waited; their slices need not be alike, since a prompt that is read makes no token.
     """
     inside = [row for row in rows if window.holds(row)]
-    if len(inside) < _FEWEST:
+    if len(inside) < _FEWEST or any(row.item_latency for row in inside):
         return None
     usual = median([_rate(row) for row in inside])
     if usual <= 0:
