@@ -14,14 +14,14 @@ import msgspec
 
 from milabench_ng import __version__
 from milabench_ng.model.bounds import WholeNumber
-from milabench_ng.node.drivers.opening import Drivers, Gpus, open_drivers, read_gpus
+from milabench_ng.node.drivers.opening import Drivers, Gpus, open_drivers, read_gpus, usable
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.pci_gpus import PciGpu, kernel_text, pci_gpus
 from milabench_ng.node.topology import Topology, read_topology
 
 _PACKAGES = (
     *("torch", "torchvision", "triton", "numpy", "pillow", "msgspec"),
-    *("cgroupspy", "nvidia-ml-py", "amdsmi", "psutil", "threadpoolctl"),
+    *("cgroupspy", "psutil", "threadpoolctl"),
 )
 
 # NVIDIA's packages had the CUDA major version in their names until CUDA 13; some still do.
@@ -147,7 +147,7 @@ def read_versions() -> dict[str, str]:
     CUDA runtime package, which PyPI's plain wheels pin; it is absent if there is neither.
     """
     versions = {"python": platform.python_version(), "implementation": sys.implementation.name, "mnb": __version__}
-    found = {name: _version([name]) for name in _PACKAGES}
+    found = {name: _version([name]) for name in (*_PACKAGES, *(backend.package for backend in usable()))}
     found |= {
         name: _version(f"{package}{suffix}" for suffix in _CUDA_SUFFIXES) for name, package in _CUDA_LIBRARIES.items()
     }

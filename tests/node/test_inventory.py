@@ -32,6 +32,18 @@ def test_versions_are_those_of_the_metadata_and_nothing_is_imported() -> None:
 
 
 @pytest.mark.parametrize(
+    ("torch", "bindings"),
+    [("2.11.0+cu130", ["nvidia-ml-py"]), ("2.11.0+rocm6.4", ["amdsmi"]), ("2.15.0+cpu", ["nvidia-ml-py", "amdsmi"])],
+)
+def test_bindings_to_drivers_that_torch_cannot_use_are_no_part_of_the_software(
+    monkeypatch: pytest.MonkeyPatch, torch: str, bindings: list[str]
+) -> None:
+    """An extra that is installed for nothing would keep two runs from being compared."""
+    monkeypatch.setattr("importlib.metadata.version", lambda name: torch if name == "torch" else "1")
+    assert [name for name in read_versions() if name in ("nvidia-ml-py", "amdsmi")] == bindings
+
+
+@pytest.mark.parametrize(
     ("torch", "runtime", "cuda"),
     [
         ("2.11.0+cu130", "13.2.86", "13.0"),

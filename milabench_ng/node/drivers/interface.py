@@ -107,6 +107,8 @@ class Backend(NamedTuple):
     vendor: Vendor
     library: str
     """What its users call the library."""
+    package: str
+    """Whose version it is: the bindings to the library."""
     open: Callable[[], GpuDriver]
     variables: tuple[str, ...]
     """The variables that hide GPUs from programs; the first that is set counts."""

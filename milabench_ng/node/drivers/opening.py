@@ -82,8 +82,8 @@ def built_for(torch: str | None) -> Vendor | None:
     return next((vendor for vendor, backend in BACKENDS.items() if local.startswith(backend.torch_build)), None)
 
 
-def open_drivers() -> Drivers:
-    """Open a session with the driver of each vendor whose GPUs torch can use. Keep them: opening can take seconds.
+def usable() -> tuple[Backend, ...]:
+    """The back ends of the vendors whose GPUs torch can use; all, if it does not say.
 
     A display of another vendor is no device that a tenant could have.
     """
@@ -91,7 +91,12 @@ def open_drivers() -> Drivers:
         vendor = built_for(metadata.version("torch"))
     except metadata.PackageNotFoundError:
         vendor = None
-    return Drivers(*(backend.open() for backend in BACKENDS.values() if vendor in (None, backend.vendor)))
+    return tuple(backend for backend in BACKENDS.values() if vendor in (None, backend.vendor))
+
+
+def open_drivers() -> Drivers:
+    """Open a session with the driver of each vendor whose GPUs torch can use. Keep them: opening can take seconds."""
+    return Drivers(*(backend.open() for backend in usable()))
 
 
 def read_gpus(drivers: Drivers | None = None, sysfs: Path = Path("/sys")) -> Gpus:

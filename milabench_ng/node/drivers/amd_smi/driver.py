@@ -101,6 +101,7 @@ def _make_nodes() -> None:
 AMD = Backend(
     vendor="AMD",
     library="AMD SMI",
+    package="amdsmi",
     open=open_amd_smi,
     variables=("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
     visible=_visible,

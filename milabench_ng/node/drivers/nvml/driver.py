@@ -70,6 +70,7 @@ def _visible(uuids: Sequence[str]) -> dict[str, str]:
 NVIDIA = Backend(
     vendor="NVIDIA",
     library="NVML",
+    package="nvidia-ml-py",
     open=open_nvml,
     variables=(_VISIBLE,),
     visible=_visible,
