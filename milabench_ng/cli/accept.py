@@ -21,7 +21,7 @@ from milabench_ng.fleet.bundling import is_fleet_source, opened_fleet
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
 from milabench_ng.model.shipped import names
-from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, one_decimal, text
+from milabench_ng.present.render.cells import Cell, Fact, in_form, one_decimal, text, toned
 from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
 from milabench_ng.present.writers import write
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
@@ -166,14 +166,8 @@ def _to_decide(made: Acceptance, suite: str) -> str:
     return f"{command} on {there} ({sure})"
 
 
-def _four(cell: Cell) -> str:
-    """Four decimals."""
-    return f"{cell:.4f}" if isinstance(cell, float | int) else NOT_MEASURED
-
-
-def _tone(cell: Cell) -> Tone:
-    tones: dict[Cell, Tone] = {"keeps": "good", "breaks": "bad", "inconclusive": "fair"}
-    return tones.get(cell, "plain")
+_four = in_form(".4f")
+_tone = toned({"keeps": "good", "breaks": "bad", "inconclusive": "fair"})
 
 
 def _of(one: WorkDifference) -> str:

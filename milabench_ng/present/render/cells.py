@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -71,6 +72,23 @@ def device_word(summary: Summary) -> str:
     return "GPU" if models and "CPU" not in models else "device"
 
 
+def in_form(form: str) -> Callable[[Cell], str]:
+    """Writes numbers as `format` does in this ``form``."""
+    return lambda cell: format(cell, form) if isinstance(cell, int | float) else NOT_MEASURED
+
+
+def toned(tones: Mapping[Cell, Tone], otherwise: Tone = "plain") -> Callable[[Cell], Tone]:
+    """Gives cells the tones of their values."""
+    return lambda cell: tones.get(cell, otherwise)
+
+
+def shaded(*steps: tuple[float, Tone]) -> Callable[[Cell], Tone]:
+    """Gives a number the tone of the first bound that it reaches; below all of them it is bad."""
+    return lambda cell: (
+        next((tone for bound, tone in steps if cell >= bound), "bad") if isinstance(cell, int | float) else "plain"
+    )
+
+
 def text(cell: Cell) -> str:
     """The value unchanged."""
     return NOT_MEASURED if cell is None else str(cell)
@@ -86,14 +104,24 @@ def points(cell: Cell) -> str:
     return four_digits(cell) if isinstance(cell, int | float) else NOT_MEASURED
 
 
-def one_decimal(cell: Cell) -> str:
-    """One decimal, without a minus sign before 0."""
-    return f"{cell:z.1f}" if isinstance(cell, int | float) else NOT_MEASURED
-
-
-def whole(cell: Cell) -> str:
-    """No decimals."""
-    return f"{cell:,.0f}" if isinstance(cell, int | float) else NOT_MEASURED
+one_decimal = in_form("z.1f")
+"""Without a minus sign before 0."""
+whole = in_form(",.0f")
+exact_ratio = in_form(".3f")
+"""Three decimals, as ratios to baselines have on the first screen."""
+ratio_tone = shaded((1.1, "strong"), (0.9, "good"), (0.75, "poor"))
+"""The colours of 2020."""
+tone_of_verdict = toned(
+    {
+        "better": "good",
+        "worse": "bad",
+        "inconclusive": "fair",
+        "estimated": "fair",
+        DIFFERS: "fair",
+        "not judged": "faint",
+        "not counted": "faint",
+    }
+)
 
 
 def reason_text(cell: Cell) -> str:
@@ -111,19 +139,6 @@ def ratio_text(cell: Cell) -> str:
     return f"{cell:.2f}" if cell >= 0.1 or cell == 0 else f"{cell:.2g}"
 
 
-def exact_ratio(cell: Cell) -> str:
-    """Three decimals, as ratios to baselines have on the first screen."""
-    return f"{cell:.3f}" if isinstance(cell, int | float) else NOT_MEASURED
-
-
-def ratio_tone(cell: Cell) -> Tone:
-    """The colours of 2020."""
-    if not isinstance(cell, int | float):
-        return "plain"
-    steps: tuple[tuple[float, Tone], ...] = ((1.1, "strong"), (0.9, "good"), (0.75, "poor"))
-    return next((tone for bound, tone in steps if cell >= bound), "bad")
-
-
 def half_width(cell: Cell) -> str:
     """Half an interval in percent: beyond 100 it only tells that nothing is known."""
     return "over 100" if isinstance(cell, int | float) and cell > 100 else one_decimal(cell)
@@ -131,11 +146,3 @@ def half_width(cell: Cell) -> str:
 
 def percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
-
-
-def tone_of_verdict(cell: Cell) -> Tone:
-    """Highlights good and bad news."""
-    tones: dict[Cell, Tone] = {"better": "good", "worse": "bad", "inconclusive": "fair", "estimated": "fair"}
-    tones |= {DIFFERS: "fair"}
-    tones |= dict.fromkeys(("not judged", "not counted"), "faint")
-    return tones.get(cell, "plain")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from milabench_ng.analysis.launch.host_paces import PACE_UNIT, Paces
 from milabench_ng.analysis.scoring.slow_devices import MEASURES, GpuComparison, Measure
-from milabench_ng.present.render.cells import Cell, Tone, number, one_decimal, percent, whole
+from milabench_ng.present.render.cells import number, one_decimal, percent, shaded, toned, whole
 from milabench_ng.present.render.sections import Column, Heading, Section, section, table
 
 
@@ -22,7 +22,7 @@ def stragglers(gpus: GpuComparison, not_proven: str = "") -> Section:
         Column("test", value=lambda row: row[1]),
         Column("vs. others", "%", one_decimal, True, key="against the others (%)", value=lambda row: row[2]),
         Column("p", "", number, True, value=lambda row: row[3]),
-        Column("verdict", tone=lambda cell: "bad" if cell == "slow" else "fair", value=lambda row: row[4]),
+        Column("verdict", tone=toned({"slow": "bad"}, "fair"), value=lambda row: row[4]),
         notes=(
             f"slow: significantly more than 3% below the mean of the others{like} (adjusted p < 0.05)",
             *((not_proven,) if not_proven else ()),
@@ -37,7 +37,7 @@ def matrix(gpus: GpuComparison, measure: Measure, again: str = "") -> Section:
         title=f"devices, {measure} over launches, relative to the best device",
         headings=(
             Heading("test"),
-            *(Heading(f"device {name}", "%", one_decimal, True, _gpu_tone) for name in named(gpus)),
+            *(Heading(f"device {name}", "%", one_decimal, True, _GPU_TONE) for name in named(gpus)),
         ),
         rows=tuple((row.test, *map(percent, row.relative)) for row in gpus.rows(measure)),
         notes=(f"one repeat cannot tell a slow device from a slow launch: {again}",) if again else (),
@@ -62,12 +62,8 @@ def named(gpus: GpuComparison) -> list[str]:
     return [f"{device}, {model}" for device, model in zip(gpus.devices, gpus.models, strict=True)]
 
 
-def _gpu_tone(cell: Cell) -> Tone:
-    """The colours of 2020."""
-    if not isinstance(cell, int | float):
-        return "plain"
-    steps: tuple[tuple[float, Tone], ...] = ((90, "good"), (80, "fair"), (70, "poor"))
-    return next((tone for bound, tone in steps if cell >= bound), "bad")
+_GPU_TONE = shaded((90, "good"), (80, "fair"), (70, "poor"))
+"""The colours of 2020."""
 
 
 def host_pace_section(found: Paces) -> Section:

@@ -23,7 +23,16 @@ from milabench_ng.analysis.statistics.effects import unusual
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.alarms import alarms
 from milabench_ng.present.render.answer import Answer
-from milabench_ng.present.render.cells import Fact, Tone, brief, covered, device_word, four_digits, money, unit_told
+from milabench_ng.present.render.cells import (
+    Fact,
+    brief,
+    covered,
+    device_word,
+    four_digits,
+    money,
+    toned,
+    unit_told,
+)
 from milabench_ng.present.render.columns import span
 from milabench_ng.present.render.energy_told import points_per_kwh
 from milabench_ng.present.render.look_at import look_at
@@ -193,13 +202,11 @@ def _versus(report: Report, other: Comparison) -> Answer:
             covered(other),
             f"{verdict}, {margin}" if margin else verdict,
         ),
-        tone=_tone_of(other),
+        tone=_VERDICT_TONE(other.effect.verdict),
     )
 
 
-def _tone_of(other: Comparison) -> Tone:
-    tones: dict[str, Tone] = {"better": "good", "worse": "bad", "equivalent": "strong"}
-    return tones.get(other.effect.verdict, "fair")
+_VERDICT_TONE = toned({"better": "good", "worse": "bad", "equivalent": "strong"}, "fair")
 
 
 def _price(report: Report) -> Answer:

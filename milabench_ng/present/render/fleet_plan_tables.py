@@ -5,7 +5,7 @@ from __future__ import annotations
 from milabench_ng.fleet.verdicts.measured import WORDS
 from milabench_ng.fleet.verdicts.planning import FleetPlan, Sampled, Wanted
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, whole
+from milabench_ng.present.render.cells import NOT_MEASURED, Cell, Fact, Tone, in_form, one_decimal, whole
 from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
 
 
@@ -66,7 +66,7 @@ def _efforts(made: FleetPlan) -> Section:
         Heading("retests", "", whole, True),
         Heading("slow in all tests: missed", "", _risk, True, tone, key="missed, slow in all tests"),
         Heading("slow in one GPU-bound test: missed", "", _risk, True, tone, key="missed, slow in one test"),
-        Heading("false alarms per fleet", "", _small, True),
+        Heading("false alarms per fleet", "", in_form(".2g"), True),
         Heading("node-hours", "", _hours, True),
         notes=(_NOTE,),
     )
@@ -101,18 +101,8 @@ def _risk(cell: Cell) -> str:
     return "<0.01%" if cell < 1e-4 else f"{100 * cell:.2g}%" if cell < 0.1 else f"{100 * cell:.0f}%"
 
 
-def _small(cell: Cell) -> str:
-    return f"{cell:.2g}" if isinstance(cell, float) else NOT_MEASURED
-
-
 def _hours(cell: Cell) -> str:
-    return (
-        f"{cell:,.0f}"
-        if isinstance(cell, float) and cell >= 10
-        else f"{cell:.1f}"
-        if isinstance(cell, float)
-        else NOT_MEASURED
-    )
+    return whole(cell) if isinstance(cell, float) and cell >= 10 else one_decimal(cell)
 
 
 _NOTE = (

@@ -22,6 +22,7 @@ from milabench_ng.present.render.cells import (
     number,
     one_decimal,
     reason_text,
+    toned,
     unit_told,
     whole,
 )
@@ -218,17 +219,12 @@ def _whole(report: FleetReport) -> object:
     return {"schema": 1, "exit_code": report.exit_code, "tests": [one.test for one in report.tests], "report": report}
 
 
-def _tone(cell: Cell) -> Tone:
-    tones: dict[Cell, Tone] = {"pass": "good", "inconclusive": "fair", "slow": "bad", "faulty": "bad", "lost": "bad"}
-    return tones.get(cell, "plain")
-
-
 PARTS: dict[Kind, str] = {"gpu": "GPU", "host": "host", "storage": "storage", "link": "links"}
 _VERDICT_TONES: dict[int, Tone] = {0: "good", 1: "bad", 3: "fair"}
 _NODE_HEADINGS = (
     Heading("node"),
     Heading("group"),
-    Heading("verdict", tone=_tone),
+    Heading("verdict", tone=toned({"pass": "good", "inconclusive": "fair"}, "bad")),
     Heading("ratio", "", exact_ratio, True),
     Heading("at least", "", exact_ratio, True),
     Heading("at most", "", exact_ratio, True),

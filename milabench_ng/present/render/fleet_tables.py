@@ -12,7 +12,7 @@ from milabench_ng.fleet.nodes import SCREEN
 from milabench_ng.fleet.retesting import missing_nodes, retests_left
 from milabench_ng.model.plain import names_of, plain, quoted
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.cells import Cell, Tone, reason_text
+from milabench_ng.present.render.cells import reason_text, toned
 from milabench_ng.present.render.sections import Document, Heading, Part, facts, in_one_table, table
 from milabench_ng.records.ledger import check_chain
 
@@ -33,7 +33,7 @@ def standing_document(found: FleetFolder, *, whole: bool = True) -> Document:
         for (node, session), one in standings.items()
         if whole or one.failed or not one.here
     ]
-    state = Heading("state", tone=lambda cell: _TONES.get(cell, "plain"))
+    state = Heading("state", tone=toned({"ended": "good", "cut off": "fair", "lost": "bad"}))
     reason = Heading("reason", "", reason_text, words=60)
     since = Heading("since (UTC)", spare=1)
     nodes = table("", rows, "node", "session", state, "collected", "failed launches", reason, since)
@@ -70,6 +70,3 @@ def _burn_in(found: FleetFolder) -> Iterator[str]:
     failures, hours = counted(shown.failures, "failure"), f"{shown.node_hours:,.2f} node-hours"
     yield f"{failures} in {hours}: {shown.rate:.3g} per node-hour (95% CI {low:.3g} to {high:.3g})"
     yield f"first half of the time {shown.early}, second half {shown.late} (p = {shown.chance:.2g})"
-
-
-_TONES: dict[Cell, Tone] = {"ended": "good", "cut off": "fair", "lost": "bad"}

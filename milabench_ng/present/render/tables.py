@@ -13,7 +13,6 @@ from milabench_ng.analysis.statistics.effects import unusual
 from milabench_ng.analysis.summary.summary import Latency, flag_word, name_of_row
 from milabench_ng.present.render.cells import (
     Cell,
-    Tone,
     device_word,
     exact_ratio,
     half_width,
@@ -23,6 +22,7 @@ from milabench_ng.present.render.cells import (
     points,
     ratio_text,
     tone_of_verdict,
+    toned,
     unit_told,
     whole,
 )
@@ -94,7 +94,12 @@ def _differences(other: Comparison, labels: Sequence[str]) -> Section:
         Column("this run", value=lambda one: one.run),
         Column("baseline", value=lambda one: one.baseline),
         Column("tests", value=lambda one: _concerned(one.tests, labels)),
-        Column("effect on ratio", key="the ratio", tone=_tone_of_use, value=lambda one: one.ratio),
+        Column(
+            "effect on ratio",
+            key="the ratio",
+            tone=toned({"suppressed": "bad", "not counted": "fair"}),
+            value=lambda one: one.ratio,
+        ),
     )
 
 
@@ -115,11 +120,6 @@ def _concerned(tests: Sequence[str], labels: Sequence[str]) -> str:
 
 _USES = ("suppressed", "not counted", "counted")
 """Most important first."""
-
-
-def _tone_of_use(cell: Cell) -> Tone:
-    tones: dict[Cell, Tone] = {"suppressed": "bad", "not counted": "fair"}
-    return tones.get(cell, "plain")
 
 
 def _left_out(other: Comparison, of: str) -> Section:

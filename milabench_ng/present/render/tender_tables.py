@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from milabench_ng.analysis.scoring.cost import PerReference
 from milabench_ng.analysis.statistics.intervals import Interval
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.present.render.as_json import REPORT_SCHEMA
-from milabench_ng.present.render.cells import Cell, Tone, number, one_decimal, unit_told, whole
+from milabench_ng.present.render.cells import number, one_decimal, toned, unit_told, whole
 from milabench_ng.present.render.columns import span
 from milabench_ng.present.render.ratio_statements import span_of_money
 from milabench_ng.present.render.sections import Column, Document, Facts, Section, section
@@ -19,11 +17,6 @@ from milabench_ng.tender.leave_one_out import LeaveOneOut, LeftOutRanks
 from milabench_ng.tender.ownership import Ownership
 from milabench_ng.tender.stability import Stability
 from milabench_ng.tender.tender import BidRow, Tender
-
-
-def _toned(word: str, then: Tone, otherwise: Tone) -> Callable[[Cell], Tone]:
-    return lambda cell: then if cell == word else otherwise
-
 
 _CHARGED = "scores include penalties for variance and failures, as in milabench 2020; they do not affect ranks"
 _PARETO = "Pareto: no other bid offers at least this throughput for less money"
@@ -37,7 +30,7 @@ _WHY: Column[BidRow] = Column("why missing", key="no value or interval because",
 _MARKED: Column[BidRow] = Column(
     "warnings",
     show=lambda cell: "yes" if cell == "marked" else str(cell),
-    tone=_toned("marked", "bad", "plain"),
+    tone=toned({"marked": "bad"}),
     key="marked",
     value=lambda row: "marked" if row.marks else "no",
 )
@@ -154,7 +147,7 @@ def _deciding(tender: Tender) -> tuple[Column[BidRow], ...]:
 def _pareto(tender: Tender) -> Column[BidRow]:
     """Empty where nothing is ranked."""
     words = {True: "yes", False: "no"} if tender.ranked else {}
-    return Column("Pareto", tone=_toned("yes", "good", "faint"), value=lambda row: words.get(row.pareto))
+    return Column("Pareto", tone=toned({"yes": "good"}, "faint"), value=lambda row: words.get(row.pareto))
 
 
 def _ranked_by(tender: Tender) -> tuple[Column[BidRow], ...]:
@@ -199,7 +192,7 @@ def _scores(tender: Tender) -> tuple[Column[BidRow], ...]:
     tests = len(tender.tests)
     unit = unit_told(tender.score_unit).removesuffix("s") if tests == tender.of else tender.score_unit
     return (
-        Column("score", tone=_toned("complete", "good", "bad"), value=lambda row: row.score_status),
+        Column("score", tone=toned({"complete": "good"}, "bad"), value=lambda row: row.score_status),
         Column("ranked over", "tests", whole, True, value=lambda row: None if row.rank is None else tests),
         Column(
             "price per score, as in milabench 2020",
@@ -216,7 +209,7 @@ def _measured(tender: Tender) -> tuple[Column[BidRow], ...]:
     return (
         Column("hardware", value=lambda row: row.hardware),
         Column("devices", "", whole, True, value=lambda row: row.devices),
-        Column("isolation", tone=_toned("full", "good", "bad"), value=lambda row: row.isolation),
+        Column("isolation", tone=toned({"full": "good"}, "bad"), value=lambda row: row.isolation),
         *((_WHY,) if any(row.why for row in tender.rows) else ()),
     )
 
@@ -305,7 +298,7 @@ def _stability(found: Stability) -> Section:
         "Sensitivity: each weight and assumption ±20%",
         sorted(turning, key=lambda change: (change.same_winner, change.lead_pct)),
         Column("changed", value=lambda change: change.what),
-        Column("first", tone=_toned(found.order[0], "plain", "bad"), value=lambda change: change.order[0]),
+        Column("first", tone=toned({found.order[0]: "plain"}, "bad"), value=lambda change: change.order[0]),
         Column("leads by", "%", one_decimal, True, value=lambda change: change.lead_pct),
         Column("order", value=lambda change: ", ".join(change.order)),
         notes=(f"{calm} of {len(found.changes)} changes leave the order unchanged",),

@@ -10,7 +10,7 @@ import msgspec
 from milabench_ng.fleet.verifying import FleetVerification, VerifiedSession
 from milabench_ng.model.plain import names_of
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.cells import Cell, Fact, Tone
+from milabench_ng.present.render.cells import Fact, Tone, toned
 from milabench_ng.present.render.sections import Document, Facts, Heading, Part, Section, facts, table
 from milabench_ng.verification.findings import Doubted, Ruling, Verification
 
@@ -104,12 +104,7 @@ def _named(told: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     return ((_NAMES.get(name, name), value) for name, value in told.items())
 
 
-def _tone(cell: Cell) -> Tone:
-    tones: dict[Cell, Tone] = {"FAIL": "bad", "open": "fair", "doubt": "fair"}
-    return tones.get(cell, "plain")
-
-
-_RESULT = Heading("result", tone=_tone)
+_RESULT = Heading("result", tone=toned({"FAIL": "bad", "open": "fair", "doubt": "fair"}))
 _REQUIREMENT = Heading("requirement", key="what is asked")
 _NAMED = 8
 _SESSION = ("node", "session", _RESULT, "broken rules", "doubts", Heading("reasons", words=60))
