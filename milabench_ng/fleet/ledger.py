@@ -13,7 +13,7 @@ import msgspec
 
 from milabench_ng.fleet.nodes import NodeName, SessionName
 from milabench_ng.model.plain import whole_json
-from milabench_ng.records.ledger import FIRST, ChainedLine, check_lines, digest
+from milabench_ng.records.ledger import ChainedLine, CheckedLines, check_lines, digest
 from milabench_ng.records.names import file_digest
 
 FLEET_LEDGER = "fleet.jsonl"
@@ -165,16 +165,8 @@ class FleetLine(ChainedLine, frozen=True, kw_only=True):
     what: AnyFleetEvent
 
 
-class FleetChain(msgspec.Struct, frozen=True, kw_only=True):
-    """The ledger of a fleet as read."""
-
-    entries: tuple[FleetLine, ...] = ()
-    problems: tuple[str, ...] = ()
-    """What breaks the chain; empty for a sound ledger."""
-    torn: bytes = b""
-    """What follows the last newline: a line that a crash cut short."""
-    head: str = FIRST
-    """The hash that the next line must name."""
+class FleetChain(CheckedLines[FleetLine], frozen=True, kw_only=True):
+    """The ledger of a fleet."""
 
     @property
     def events(self) -> tuple[AnyFleetEvent, ...]:
@@ -186,8 +178,7 @@ _decoder = msgspec.json.Decoder(FleetLine)
 
 
 def check_fleet_chain(content: bytes) -> FleetChain:
-    lines = check_lines(content, _decoder)
-    return FleetChain(entries=lines.entries, problems=lines.problems, torn=lines.torn, head=lines.head)
+    return check_lines(content, _decoder, FleetChain)
 
 
 def next_line(number: int, head: str, utc: str, event: AnyFleetEvent) -> tuple[str, bytes]:

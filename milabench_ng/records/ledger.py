@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -216,19 +216,10 @@ class LedgerLine(ChainedLine, frozen=True, kw_only=True):
 Line = TypeVar("Line", bound=ChainedLine)
 
 
-class CheckedLines(msgspec.Struct, Generic[Line], frozen=True):
-    """The lines of any ledger, with what breaks their chain."""
+class CheckedLines(msgspec.Struct, Generic[Line], frozen=True, kw_only=True):
+    """Any ledger as read."""
 
-    entries: tuple[Line, ...]
-    problems: tuple[str, ...]
-    torn: bytes
-    head: str
-
-
-class Chain(msgspec.Struct, frozen=True, kw_only=True):
-    """A ledger as read."""
-
-    entries: tuple[LedgerLine, ...] = ()
+    entries: tuple[Line, ...] = ()
     """All lines that could be read, in order."""
     problems: tuple[str, ...] = ()
     """What breaks the chain, with the line's number from 1; empty for a sound ledger."""
@@ -236,6 +227,13 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
     """What follows the last newline: a line that a crash cut short."""
     head: str = FIRST
     """The hash that the next line must name."""
+
+
+Checked = TypeVar("Checked", bound=CheckedLines[Any])
+
+
+class Chain(CheckedLines[LedgerLine], frozen=True, kw_only=True):
+    """The ledger of a run."""
 
     @property
     def events(self) -> tuple[AnyLedgerEvent, ...]:
@@ -287,8 +285,8 @@ def digest(line: bytes) -> str:
     return hashlib.sha256(line.removesuffix(b"\n")).hexdigest()
 
 
-def check_lines(content: bytes, decoder: msgspec.json.Decoder[Line]) -> CheckedLines[Line]:
-    """Read the lines of any ledger and check their chain: numbers, hashes, types. Pure."""
+def check_lines(content: bytes, decoder: msgspec.json.Decoder[Line], kind: type[Checked]) -> Checked:
+    """Read the lines of a ledger of this ``kind`` and check their chain: numbers, hashes, types. Pure."""
     *lines, torn = content.split(b"\n")
     entries: list[Line] = []
     problems: list[str] = []
@@ -309,19 +307,18 @@ def check_lines(content: bytes, decoder: msgspec.json.Decoder[Line]) -> CheckedL
                 problems.append(f"line {place + 1}: the line before it is not the original one")
         head = digest(line)
         expected += 1
-    return CheckedLines(tuple(entries), tuple(problems), torn, head)
+    return kind(entries=tuple(entries), problems=tuple(problems), torn=torn, head=head)
 
 
 def check_chain(content: bytes) -> Chain:
     """Read a ledger and check its chain: numbers, hashes, types. Pure; errors are in ``problems``."""
-    lines = check_lines(content, _decoder)
-    entries, problems = lines.entries, list(lines.problems)
-    first = entries[0].what if entries else None
+    chain = check_lines(content, _decoder, Chain)
+    first, problems = next(iter(chain.events), None), chain.problems
     if isinstance(first, Started) and first.schema > LEDGER_SCHEMA:
-        problems.insert(0, newer("ledger", first.schema, LEDGER_SCHEMA))
-    elif entries and not isinstance(first, Started):
-        problems.append("line 1: the ledger does not begin with the start of a run")
-    return Chain(entries=entries, problems=tuple(problems), torn=lines.torn, head=lines.head)
+        problems = (newer("ledger", first.schema, LEDGER_SCHEMA), *problems)
+    elif first is not None and not isinstance(first, Started):
+        problems = (*problems, "line 1: the ledger does not begin with the start of a run")
+    return msgspec.structs.replace(chain, problems=problems)
 
 
 def attempts(events: Iterable[AnyLedgerEvent]) -> Counter[LaunchKey]:
