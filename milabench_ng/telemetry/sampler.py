@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -23,9 +24,36 @@ from milabench_ng.node.drivers.opening import open_drivers, read_gpus
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.telemetry.gpu import GpuSource
 from milabench_ng.telemetry.host import HostSource
-from milabench_ng.telemetry.messages import Dropped, Sample, SamplerReport, Supported, Watch, encode
-from milabench_ng.telemetry.source import Source
+from milabench_ng.telemetry.messages import Dropped, Sample, SamplerReport, SourceName, Supported, Watch, encode
 from milabench_ng.telemetry.tenant import TenantSource
+
+
+class Source(Protocol):
+    """Reads values by key; each source defines its keys: GPUs, tenants or the node."""
+
+    @property
+    def name(self) -> SourceName:
+        """Name of this source in its samples."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys that it currently reads."""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Names of all values that it can provide."""
+
+    @property
+    def unsupported(self) -> tuple[str, ...]:
+        """Names of values that some key does not support here."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why it provides nothing, if so."""
+
+    def read(self) -> Iterator[tuple[str, dict[str, float]]]:
+        """The current values, by key. Skips keys that have vanished."""
+
 
 _PR_SET_PDEATHSIG = 1
 _CHUNK_BYTES = 1 << 16
