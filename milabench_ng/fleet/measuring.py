@@ -16,6 +16,7 @@ from milabench_ng.fleet.summaries import SessionSummary
 from milabench_ng.fleet.verdicts.measured import Kind, Measured, NodeSample, kind_of, measured
 from milabench_ng.model.bounds import SMALLEST
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.grouping import gathered
 from milabench_ng.verification.absurd import computing_from
 
 
@@ -140,11 +141,11 @@ def _test(row: TestSummary) -> TestOfNode:
 
 def _logs(row: TestSummary) -> dict[str, float]:
     """Mean logarithms by device, of the launches that have a rate; a launch over several counts for its last."""
-    found: dict[str, list[float]] = {}
-    for job, rate in row.launches.items():
-        device = job.partition(".")[2].partition("#")[0]
-        if rate >= SMALLEST:
-            found.setdefault(device, []).append(math.log(rate))
+    found = gathered(
+        (job.partition(".")[2].partition("#")[0], math.log(rate))
+        for job, rate in row.launches.items()
+        if rate >= SMALLEST
+    )
     return {device: math.fsum(logs) / len(logs) for device, logs in found.items()}
 
 
@@ -162,11 +163,8 @@ def _traits(summary: Summary) -> dict[str, str]:
 
 
 def _kinds(sessions: Iterable[SessionOfNode]) -> dict[str, Kind]:
-    kinds: dict[str, Kind] = {}
-    for one in sessions:
-        for label, test in one.tests.items():
-            kinds.setdefault(label, test.kind)
-    return kinds
+    told = gathered((label, test.kind) for one in sessions for label, test in one.tests.items())
+    return {label: kinds[0] for label, kinds in told.items()}
 
 
 def _samples(sessions: Iterable[SessionOfNode]) -> Iterator[NodeSample]:

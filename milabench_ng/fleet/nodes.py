@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.plain import short
 
 NODE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}(?<!\.)\Z"
@@ -64,9 +65,7 @@ _OF_SETS = frozenset("[]@!&^%*?")
 
 def nodes_by_value(values: Mapping[NodeName, str]) -> dict[str, tuple[NodeName, ...]]:
     """Nodes by value, the most frequent first."""
-    found: dict[str, list[NodeName]] = {}
-    for node, value in values.items():
-        found.setdefault(value, []).append(node)
+    found = gathered((value, node) for node, value in values.items())
     return {value: tuple(nodes) for value, nodes in sorted(found.items(), key=lambda item: -len(item[1]))}
 
 

@@ -52,6 +52,7 @@ from milabench_ng.fleet.retesting import missing_nodes, picked, retests_left
 from milabench_ng.fleet.still_working import still_working
 from milabench_ng.fleet.writer import FleetWriter, make_fleet
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.plain import plain, quoted, short_end
 from milabench_ng.model.units import counted, utc_iso, utc_now
 from milabench_ng.records.ledger import check_chain
@@ -117,10 +118,11 @@ def resume(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...]
 
 def collect(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...], tell: Tell) -> FleetFolder:
     """Pull the results of all sessions that are not here whole; nothing is run."""
-    by_session: dict[SessionName, list[NodeName]] = {}
-    for (node, session), standing in fleet.standings.items():
-        if standing.state != "pending" and not standing.here:
-            by_session.setdefault(session, []).append(node)
+    by_session = gathered(
+        (session, node)
+        for (node, session), standing in fleet.standings.items()
+        if standing.state != "pending" and not standing.here
+    )
     with _begun(fleet.path, fleet.manifest, launcher, command_line, tell) as work:
         for session, nodes in by_session.items():
             _pull(work, nodes, session)

@@ -15,6 +15,7 @@ import msgspec
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.plain import short
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.verification.absurd import computing_from
@@ -131,10 +132,7 @@ def _slices(evidence: Evidence) -> Iterator[str]:
 
 def same_runs(results: Mapping[str, CheckedResults]) -> dict[str, str]:
     """Those, by name, that share a trait with another, and why: a run would be compared with itself."""
-    owners: dict[str, list[str]] = {}
-    for name, one in results.items():
-        for trait in sorted(one.traits, reverse=True):
-            owners.setdefault(trait, []).append(name)
+    owners = gathered((trait, name) for name, one in results.items() for trait in sorted(one.traits, reverse=True))
     found: dict[str, str] = {}
     for trait, names in owners.items():
         for name in names if len(names) > 1 else ():

@@ -8,7 +8,6 @@ precision, and one dataset at one scale; digests of parameters apply only to the
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Literal, get_args
 
@@ -17,6 +16,7 @@ import msgspec
 from milabench_ng.model.catalogue import FirstLoss, Scalar
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import convert_json, parse_json, read_content, refuse
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.shipped import find
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.origin import release
@@ -126,10 +126,8 @@ class Traced(msgspec.Struct, frozen=True):
     @property
     def overflown(self) -> frozenset[tuple[str, str]]:
         """Places and steps whose gradients overflowed fp16, unless there are more of them than skipped steps."""
-        null: dict[str, list[str]] = defaultdict(list)
-        for place, step, norm in self.gradient_norms if self.precision in SCALED else ():
-            if norm is None:
-                null[place].append(step)
+        norms = self.gradient_norms if self.precision in SCALED else ()
+        null = gathered((place, step) for place, step, norm in norms if norm is None)
         told = {place: steps for place, steps in null.items() if len(steps) <= self.skipped.get(place, 0)}
         return frozenset((place, step) for place, steps in told.items() for step in steps)
 

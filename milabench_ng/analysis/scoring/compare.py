@@ -29,6 +29,7 @@ from milabench_ng.analysis.statistics.effects import MARGIN, Effect, effect, eff
 from milabench_ng.analysis.summary.comparable import differences, other_generation
 from milabench_ng.analysis.summary.marked import count_marks
 from milabench_ng.analysis.summary.summary import OriginKind, Summary
+from milabench_ng.model.grouping import gathered
 from milabench_ng.records.work import Ratio, WorkDifference
 
 MEASURED_ROWS = "measured rows"
@@ -196,11 +197,7 @@ def _measured_rows(run: Summary, baseline: Summary, labels: Sequence[str]) -> di
 
 def _reasons(found: Sequence[WorkDifference], ratio: Ratio) -> dict[str, str]:
     """All reasons, by row, for which differences give its ratio the class ``ratio``."""
-    reasons: dict[str, list[str]] = {}
-    for one in found:
-        if one.ratio == ratio:
-            for label in one.tests:
-                reasons.setdefault(label, []).append(one.text)
+    reasons = gathered((label, one.text) for one in found if one.ratio == ratio for label in one.tests)
     return {label: "; ".join(texts) for label, texts in reasons.items()}
 
 

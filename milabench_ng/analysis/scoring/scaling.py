@@ -17,6 +17,7 @@ from milabench_ng.analysis.scoring.scored import ScoredTest
 from milabench_ng.analysis.statistics.effects import holm
 from milabench_ng.analysis.statistics.intervals import LEVEL, t_tail
 from milabench_ng.analysis.summary.summary import TestSummary, progression_steps
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.stats import mean, sample_std
 
 KNEE = 0.5
@@ -58,10 +59,7 @@ class ScalingCurve(msgspec.Struct, frozen=True, kw_only=True):
 def scaling_curves(rows: Mapping[str, ScoredTest], tests: Mapping[str, TestSummary]) -> tuple[ScalingCurve, ...]:
     """The curves of all progressions with results for at least two numbers of devices."""
     labels = progression_steps(list(rows))
-    curves: dict[str, list[tuple[int, str]]] = {}
-    for label, step in labels.items():
-        if rows[label].perf:
-            curves.setdefault(label.rpartition(".")[0], []).append((step, label))
+    curves = gathered((label.rpartition(".")[0], (step, label)) for label, step in labels.items() if rows[label].perf)
     return tuple(_curve(test, sorted(steps), rows, tests) for test, steps in curves.items() if len(steps) > 1)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.summary import Pressing
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.plan import Launch
 from milabench_ng.model.profile import name_of
 from milabench_ng.model.stats import mean
@@ -23,10 +23,11 @@ def company_of(manifests: Sequence[Manifest], results: Iterable[LaunchResult]) -
 
     Rows whose test ran on all slots at the same time, as usual, or uses all devices, are left out.
     """
-    perfs: dict[tuple[str, int, str], list[float]] = defaultdict(list)
-    for result in results:
-        if (mnb := result.mnb) is not None:
-            perfs[mnb.run_id, mnb.batch, result.test].append(result.perf if result.cause is None else 0.0)
+    perfs = gathered(
+        ((mnb.run_id, mnb.batch, result.test), result.perf if result.cause is None else 0.0)
+        for result in results
+        if (mnb := result.mnb) is not None
+    )
     found: dict[str, dict[str, list[float]]] = {}
     for manifest in manifests:
         for batch in manifest.plan.batches:
@@ -35,7 +36,7 @@ def company_of(manifests: Sequence[Manifest], results: Iterable[LaunchResult]) -
                 if len(manifest.plan.slots) > 1 and _apart(launch, others):
                     rates = found.setdefault(launch.label, {})
                     for test in {other.test for other in others}:
-                        rates.setdefault(name_of(test), []).extend(perfs[manifest.run_id, batch.number, test])
+                        rates.setdefault(name_of(test), []).extend(perfs.get((manifest.run_id, batch.number, test), ()))
     return {
         label: {name: mean(rates) if rates else 0.0 for name, rates in beside.items()}
         for label, beside in found.items()

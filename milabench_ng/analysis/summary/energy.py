@@ -14,7 +14,7 @@ import msgspec
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.power import counted_w
 from milabench_ng.analysis.summary.summary import Boundary, Energy
-from milabench_ng.model.grouping import grouped
+from milabench_ng.model.grouping import gathered, grouped
 from milabench_ng.model.stats import mean
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.records.manifest import Manifest
@@ -137,10 +137,8 @@ def run_kwh(results: Iterable[LaunchResult]) -> dict[str, float]:
 
 def _used_j(read: Callable[[Conditions], Mapping[str, float | None]], edges: Iterable[Conditions]) -> float | None:
     """What counters rose by from their first reading to their last; None if one is unknown, or began again."""
-    readings: dict[str, list[float | None]] = {}
-    for edge in sorted(edges, key=lambda edge: edge.time_s):
-        for name, joules in read(edge).items():
-            readings.setdefault(name, []).append(joules)
+    in_order = sorted(edges, key=lambda edge: edge.time_s)
+    readings = gathered(reading for edge in in_order for reading in read(edge).items())
     rises = [_rise(values) for values in readings.values()]
     known = [rise for rise in rises if rise is not None]
     return sum(known) if known and len(known) == len(rises) else None

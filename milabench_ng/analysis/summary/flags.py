@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from milabench_ng.analysis.launch.bottleneck import NAMES, contradicts
@@ -11,6 +10,7 @@ from milabench_ng.analysis.launch.host_paces import PACE_UNIT
 from milabench_ng.analysis.statistics.slow_repeats import slow_places, usual
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.summary import LaunchFlag
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.stats import median, robust_std
 from milabench_ng.records.host_pace import moved
 
@@ -70,10 +70,7 @@ def _moved_paces(good: Mapping[str, LaunchResult]) -> Iterator[LaunchFlag]:
 
 def _outliers(good: Mapping[str, LaunchResult]) -> list[LaunchFlag]:
     """Launches far from their device's median, relative to the spread of all launches about their medians."""
-    perfs: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    for result in good.values():
-        if result.perf > 0:
-            perfs[result.devices].append(math.log(result.perf))
+    perfs = gathered((result.devices, math.log(result.perf)) for result in good.values() if result.perf > 0)
     usual = {devices: median(logs) for devices, logs in perfs.items() if len(logs) >= _MIN_LAUNCHES}
     away = {
         job: math.log(result.perf) - usual[result.devices]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -13,6 +12,7 @@ from milabench_ng.analysis.conditions.gpu_links import links
 from milabench_ng.analysis.conditions.gpu_memory import health
 from milabench_ng.analysis.conditions.node_load import host, shares
 from milabench_ng.analysis.summary.launches import LaunchResult
+from milabench_ng.model.grouping import grouped
 from milabench_ng.model.limits import LIMITS
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Mnb
@@ -22,17 +22,15 @@ _SOURCES = (clocks, health, links, host, shares)
 
 def with_conditions(results: Sequence[LaunchResult], manifests: Sequence[Manifest]) -> tuple[LaunchResult, ...]:
     boards = {gpu.uuid: gpu.board for manifest in manifests for gpu in manifest.inventory.gpus}
-    peers: dict[tuple[str, int, str], list[Mnb]] = defaultdict(list)
-    for one in results:
-        if one.mnb is not None and one.cause is None:
-            peers[_at(one.mnb)].append(one.mnb)
+    good = (one.mnb for one in results if one.mnb is not None and one.cause is None)
+    peers = grouped(good, _at)
     return tuple(
         one
         if one.mnb is None
         else msgspec.structs.replace(
             one,
             conditions=_judged(
-                Seen(mnb=one.mnb, marks=one.marks, shapes=one.shapes, boards=boards, peers=peers[_at(one.mnb)])
+                Seen(mnb=one.mnb, marks=one.marks, shapes=one.shapes, boards=boards, peers=peers.get(_at(one.mnb), []))
             ),
         )
         for one in results

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from milabench_ng.analysis.summary.launches import LaunchResult
 from milabench_ng.analysis.summary.summary import Stat, TestSummary
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.stats import mean, sample_std
 
 Runs = Sequence[str | None]
@@ -95,21 +96,16 @@ def _relative(values: Sequence[float]) -> float | None:
 
 def device_stats(good: Sequence[LaunchResult]) -> dict[str, Stat] | None:
     """``train`` by device, for launches over one device."""
-    samples: dict[str, list[float]] = defaultdict(list)
-    for result in good:
-        if len(result.devices) == 1:
-            samples[result.devices[0]] += result.samples
+    alone = (result for result in good if len(result.devices) == 1)
+    samples = gathered((result.devices[0], sample) for result in alone for sample in result.samples)
     stats = {device: stat_of(samples[device]) for device in sorted(samples, key=_numerically)}
     return {device: stat for device, stat in stats.items() if stat is not None} or None
 
 
 def rank_means(good: Sequence[LaunchResult]) -> dict[str, float]:
     """Mean rate of each rank by device, for launches over several devices."""
-    rates: dict[str, list[float]] = defaultdict(list)
-    for result in good:
-        if len(result.rank_rates) == len(result.devices) > 1:
-            for device, rate in zip(result.devices, result.rank_rates, strict=True):
-                rates[device].append(rate)
+    several = (result for result in good if len(result.rank_rates) == len(result.devices) > 1)
+    rates = gathered(pair for result in several for pair in zip(result.devices, result.rank_rates, strict=True))
     return {device: mean(rates[device]) for device in sorted(rates, key=_numerically)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -58,7 +58,7 @@ from milabench_ng.analysis.summary.summary import (
     progression_steps,
 )
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.grouping import grouped
+from milabench_ng.model.grouping import gathered, grouped
 from milabench_ng.model.plan import Launch
 from milabench_ng.model.profile import Scheme, name_of
 from milabench_ng.model.stats import mean, median
@@ -135,7 +135,7 @@ def summarise(folder: ReducedFolder) -> Summary:
                 _test(
                     rows.get(label, ()),
                     runs,
-                    absent[label],
+                    absent.get(label, ()),
                     promised[label] if folder.manifests else None,
                     folder.going_on,
                     together[label] or devices,
@@ -200,11 +200,11 @@ def _is_ours(folder: ReducedFolder) -> bool:
 def _absent(planned: Mapping[tuple[str, str, str], Launch], results: Sequence[LaunchResult]) -> dict[str, list[Launch]]:
     """The launches without a record, by row."""
     present = {(result.run_id, result.label, result.job_id) for result in results}
-    absent: dict[str, list[Launch]] = defaultdict(list)
-    for (run_id, label, job_id), launch in planned.items():
-        if (run_id, label, job_id) not in present and (None, label, job_id) not in present:
-            absent[label].append(launch)
-    return absent
+    return gathered(
+        (label, launch)
+        for (run_id, label, job_id), launch in planned.items()
+        if (run_id, label, job_id) not in present and (None, label, job_id) not in present
+    )
 
 
 def _lost(

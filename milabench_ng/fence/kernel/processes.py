@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from milabench_ng.model.grouping import gathered
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -185,10 +187,7 @@ def below_us() -> Family:
 
 
 def children_of(table: Table) -> dict[int, list[int]]:
-    children: dict[int, list[int]] = {}
-    for pid, stat in table.items():
-        children.setdefault(stat.parent, []).append(pid)
-    return children
+    return gathered((stat.parent, pid) for pid, stat in table.items())
 
 
 def followed(known: Mapping[Process, Owner], table: Table) -> dict[int, Owner]:

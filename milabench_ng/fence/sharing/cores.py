@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.units import counted
 from milabench_ng.node.topology import Topology
 
@@ -30,9 +31,7 @@ def usable_cores(topology: Topology, usable: frozenset[int], tenants: int) -> tu
     A partly usable core is left to the orchestrator, unless the others do not suffice. With fewer cores than tenants,
     hardware threads are dealt singly. Raises IsolationError with fewer CPUs than tenants.
     """
-    siblings: dict[int, list[int]] = defaultdict(list)
-    for cpu in topology.cpus:
-        siblings[cpu.core].append(cpu.id)
+    siblings = gathered((cpu.core, cpu.id) for cpu in topology.cpus)
     place = {cpu.id: cpu for cpu in topology.cpus}
     whole = [
         Core(place[cpus[0]].cache, tuple(cpus), place[cpus[0]].node)

@@ -23,6 +23,7 @@ from milabench_ng.fleet.verdicts.columns import FEWEST_NODES
 from milabench_ng.fleet.verdicts.limits import Limit, Retested, Strictness, retest_limit, screen_limit
 from milabench_ng.fleet.verdicts.spread import LOST_DF, SESSION_DF, Spread, centre_and_std, pooled
 from milabench_ng.fleet.verdicts.verdict import Ratio
+from milabench_ng.model.grouping import gathered
 
 STRICT = Strictness(margin=0.10, false_alarms=0.002)
 """Other traffic moves links more than tests of nodes. The slower of two nodes decides, which hides how fast the better
@@ -106,10 +107,7 @@ class NetworkVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def known(seen: Iterable[PairSeen]) -> Known:
     """What follows from the screen."""
     rates = {one: math.fsum(each) / len(each) for one, each in _logs(seen).items()}
-    links: dict[NodeName, list[float]] = {}
-    for (first, second), rate in rates.items():
-        links.setdefault(first, []).append(rate)
-        links.setdefault(second, []).append(rate)
+    links = gathered((node, rate) for one, rate in rates.items() for node in one)
     nodes = {node: float(np.quantile(each, _BETTER)) for node, each in links.items()}
     residuals = [rate - min(nodes[first], nodes[second]) for (first, second), rate in rates.items()]
     return Known(rates=rates, nodes=nodes, of_nodes=_spread(list(nodes.values())), of_links=_spread(residuals))
@@ -255,19 +253,13 @@ def _ratio(value: float, error: float, spread: Spread) -> Ratio:
 
 
 def _logs(seen: Iterable[PairSeen]) -> dict[Pair, list[float]]:
-    logs: dict[Pair, list[float]] = {}
-    for one in seen:
-        if one.log_rate is not None:
-            logs.setdefault(one.pair, []).append(one.log_rate)
-    return logs
+    return gathered((one.pair, one.log_rate) for one in seen if one.log_rate is not None)
 
 
 def _without_a_link(screen: Sequence[PairSeen], links: Mapping[Pair, Judged]) -> tuple[NodeName, ...]:
     """The nodes of which every link is broken; in a fleet of two, none."""
-    met: dict[NodeName, list[bool]] = {}
-    for one in {each.pair for each in screen}:
-        for node in one:
-            met.setdefault(node, []).append(links[one].state == "broken")
+    pairs = {each.pair for each in screen}
+    met = gathered((node, links[one].state == "broken") for one in pairs for node in one)
     return tuple(node for node, broken in met.items() if all(broken) and len(broken) > 1)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from milabench_ng.fleet.network.meetings import NOTHING_TOLD, Meeting, read_meeting
 from milabench_ng.fleet.nodes import NodeName
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.grouping import grouped
 from milabench_ng.records.links import RankResult
 
 
@@ -75,9 +76,7 @@ def over_nodes_report(meeting: Meeting) -> OverNodesReport:
 
 
 def _rows(meeting: Meeting) -> Iterator[OverNodes]:
-    told: dict[tuple[int, int], list[RankResult]] = {}
-    for one in meeting.launches:
-        told.setdefault((one.round, one.group), []).append(one)
+    told = grouped(meeting.launches, lambda one: (one.round, one.group))
     for number, planned in enumerate(meeting.plan.rounds):
         ranks = len(planned.groups[0]) * meeting.begun.devices
         if planned.launch is None or ranks < planned.launch.least_devices:

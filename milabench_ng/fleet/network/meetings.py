@@ -20,6 +20,7 @@ from milabench_ng.fleet.network.rounds import Pair, pair
 from milabench_ng.fleet.nodes import SCREEN, NodeName
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, read_content
+from milabench_ng.model.grouping import grouped
 from milabench_ng.model.plain import plain, short
 from milabench_ng.records.links import (
     LinkBegun,
@@ -225,9 +226,7 @@ def meetings_left(fleet: FleetFolder) -> tuple[MeetingName, ...]:
 
 def _groups(meeting: Meeting, shape: str) -> Iterator[tuple[int, tuple[NodeName, ...], list[LinkResult]]]:
     """Groups of a shape, each with its round and what was told of it, in order."""
-    told: dict[tuple[int, int], list[LinkResult]] = {}
-    for one in meeting.results:
-        told.setdefault((one.round, one.group), []).append(one)
+    told = grouped(meeting.results, lambda one: (one.round, one.group))
     for number, planned in enumerate(meeting.plan.rounds):
         for place, members in enumerate(planned.groups if planned.shape == shape else ()):
             yield number, members, told.get((number, place), [])

@@ -9,6 +9,7 @@ from typing import Self
 
 import msgspec
 
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.plan import Vendor
 from milabench_ng.node.drivers.amd_smi.driver import AMD
 from milabench_ng.node.drivers.interface import Backend, FaultEvents, GpuDriver
@@ -63,9 +64,7 @@ class Drivers:
 
     def faults(self, devices: Iterable[Gpu]) -> tuple[FaultEvents, ...]:
         """What each driver reports of its own accord about these devices."""
-        boards: dict[Vendor, list[str]] = {}
-        for gpu in devices:
-            boards.setdefault(gpu.maker, []).append(gpu.board)
+        boards = gathered((gpu.maker, gpu.board) for gpu in devices)
         return tuple(self._drivers[vendor].faults(tuple(dict.fromkeys(uuids))) for vendor, uuids in boards.items())
 
     def close(self) -> None:

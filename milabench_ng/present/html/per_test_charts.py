@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import quantiles
 
@@ -10,7 +10,7 @@ import msgspec
 
 from milabench_ng.analysis.launch.timeline import BatchKey, Course
 from milabench_ng.analysis.scoring.scaling import ScalingCurve
-from milabench_ng.model.grouping import grouped
+from milabench_ng.model.grouping import gathered, grouped
 from milabench_ng.present.html.figures import (
     DASHED,
     FEWEST_POINTS,
@@ -102,11 +102,9 @@ def _window(begin: float, end: float, rates: Axis) -> tuple[Part, ...]:
 
 def _by_device(at: Line) -> dict[str, list[float]]:
     """Rates by device, of launches over one device."""
-    found: dict[str, list[float]] = defaultdict(list)
-    if not at.row.work.scheme.spreads:
-        scale = 1.0 if not at.row.train or not at.scored.perf else at.scored.perf / at.row.train.mean
-        for job, perf in at.row.launches.items():
-            found[job.partition("#")[0].partition(".")[2]].append(scale * perf)
+    launches = {} if at.row.work.scheme.spreads else at.row.launches
+    scale = 1.0 if not at.row.train or not at.scored.perf else at.scored.perf / at.row.train.mean
+    found = gathered((job.partition("#")[0].partition(".")[2], scale * perf) for job, perf in launches.items())
     return dict(sorted(found.items(), key=lambda item: (len(item[0]), item[0])))
 
 

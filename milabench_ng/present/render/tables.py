@@ -11,6 +11,7 @@ from milabench_ng.analysis.scoring.slow_devices import MEASURES
 from milabench_ng.analysis.scoring.subsets import SubScore
 from milabench_ng.analysis.statistics.effects import unusual
 from milabench_ng.analysis.summary.summary import Latency, flag_word, name_of_row
+from milabench_ng.model.grouping import gathered
 from milabench_ng.present.render.cells import (
     Cell,
     device_word,
@@ -123,9 +124,7 @@ _USES = ("suppressed", "not counted", "counted")
 
 
 def _left_out(other: Comparison, of: str) -> Section:
-    tests: dict[str, list[str]] = {}
-    for label, why in other.reasons.items():
-        tests.setdefault(why, []).append(name_of_row(label))
+    tests = gathered((why, name_of_row(label)) for label, why in other.reasons.items())
     return section(
         f"left-out-{other.name}{of}",
         f"tests excluded from the ratio{of} to {other.name}",

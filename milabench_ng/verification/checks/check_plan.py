@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.plain import names_of
 from milabench_ng.model.plan import Launch, Plan, ResolvedOptions, tenant_memory
 from milabench_ng.model.planner import make_plan
@@ -17,7 +18,6 @@ from milabench_ng.model.profile import Profile, name_of
 from milabench_ng.node.gpus import smallest_memory
 from milabench_ng.records.ledger import Attempt, Recorded
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.record import Record
 from milabench_ng.records.separate_sessions import session_at, session_starts
 from milabench_ng.verification.checks.clocks import moment
 from milabench_ng.verification.evidence import Evidence, Pinned
@@ -258,9 +258,7 @@ def repeats(evidence: Evidence) -> Finding:
     rules = evidence.rules
     if rules.repeat is None and rules.least_sessions is None and rules.stopping:
         return OFF
-    made: dict[str, list[Record]] = {}
-    for kept in evidence.measured:
-        made.setdefault(kept.record.mnb.label, []).append(kept.record)
+    made = gathered((kept.record.mnb.label, kept.record) for kept in evidence.measured)
     labels = dict.fromkeys([*evidence.manifest.plan.labels, *made])
     reasons, sessions = [], _sessions(evidence)
     rule = evidence.manifest.stopping
