@@ -103,12 +103,11 @@ def _elsewhere(option: str, command: str, *, with_flags: bool) -> str:
     from milabench_ng.model.builtin import read_builtin  # no other mistake needs it
     from milabench_ng.model.catalogue import normal_name
 
-    after = f". Workload options go after --: {command} ... -- {plain(option)}" if with_flags else ""
-    name = normal_name(option)
-    if after and any(name == each.name for workload in read_builtin().values() for each in workload.options):
-        return after
+    known = {each.name for workload in read_builtin().values() for each in workload.options} if with_flags else set()
+    if normal_name(option) in known:
+        return f". Workload options go after --: {command} ... -- {plain(option)}"
     owners = [f"mnb {each}" for each in map(name_of, FUNCTIONS) if option in _options_of(each)]
-    return f", which is one of {names_of(owners, 3)}. See {command} --help" if owners else after
+    return f", which is one of {names_of(owners, 3)}. See {command} --help" if owners else ""
 
 
 def _options_of(command: str) -> frozenset[str]:

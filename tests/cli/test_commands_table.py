@@ -326,6 +326,7 @@ jobs quick --dry-run --pass-env NO_SUCH | 2 | mnb: --pass-env NO_SUCH: this vari
 jobs quick --price 3 | 2 | mnb jobs: unknown option --price, which is one of mnb report. See mnb jobs --help
 jobs --profile quick | 2 | mnb jobs: --profile: PROFILE is named without an option. Write mnb jobs quick
 report --folder=res | 2 | mnb report: --folder: FOLDER is named without an option. Write mnb report res
+jobs quick --only vae | 2 | mnb jobs: unknown option --only. See mnb jobs --help
 jobs quick --batch-size 64 | 2 | mnb jobs: unknown option --batch-size. Workload options go after --: mnb
 jobs --resume nowhere | 2 | mnb: nowhere/run.json: the folder nowhere does not exist. Name the folder of a run
 jobs --resume empty | 2 | mnb: empty/run.json: no such file. Name the folder of a run
