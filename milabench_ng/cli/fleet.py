@@ -192,6 +192,7 @@ def _manifest(asked: FleetRequest, reached: Launcher, launcher: str, engine: tup
         suite=every.file.stem,
         profile=ProfileText(file=str(every.file), sha256=file_digest(text.encode()), text=text),
         arguments=(*asked.arguments, *reached.arguments),
+        checkup=every.checkup,
         nodes=reached.nodes,
         launcher=launcher,
         engine=engine,

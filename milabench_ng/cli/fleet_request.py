@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import os
 import shlex
@@ -15,7 +16,9 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
+from milabench_ng.cli.doctor import doctor
 from milabench_ng.cli.jobs import jobs_request
+from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import Switch, Whole
 from milabench_ng.fleet.manifest import MOST_RETESTS
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
@@ -108,6 +111,14 @@ class OnNodes(msgspec.Struct, frozen=True, kw_only=True):
     """The same by name."""
     request: RunRequest
     """What they come to."""
+
+    @property
+    def checkup(self) -> tuple[str, ...]:
+        """Those that `mnb doctor` has, too."""
+        node, usual = self.given.get("node", NodeOptions()), NodeOptions()
+        shared = [name for name in inspect.signature(doctor).parameters if hasattr(usual, name)]
+        given = {name: getattr(node, name) for name in shared if getattr(node, name) != getattr(usual, name)}
+        return tuple(f"--{name.replace('_', '-')}={value}" for name, value in given.items())
 
 
 class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):

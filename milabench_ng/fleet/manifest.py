@@ -43,6 +43,8 @@ class FleetManifest(msgspec.Struct, frozen=True, kw_only=True):
     profile: ProfileText
     arguments: tuple[str, ...] = ()
     """Options of `mnb jobs` that every node was given."""
+    checkup: tuple[str, ...] = ()
+    """Those of them that are also of `mnb doctor`, by which nodes are checked before."""
     nodes: tuple[NodeName, ...]
     """In the order of the launcher."""
     launcher: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from milabench_ng.fleet.folder import own_names
 from milabench_ng.fleet.launchers.interface import NODE_WORD, OUTPUT
@@ -19,6 +19,8 @@ from milabench_ng.model.errors import InputError
 
 LARGEST = 100_000
 """Bytes of a script, which travels as one argument: Linux takes 131,072."""
+REFUSED = 2
+"""The exit status of an `mnb` that was asked for what cannot be."""
 NOT_BEGUN = 125
 """The exit status of a script whose node had no place for the session."""
 WIDTH = 760
@@ -26,15 +28,22 @@ WIDTH = 760
 _MARK = f"printf '\\n%s\\n' {OUTPUT}"
 
 
-def checkup_script(mnb: Sequence[str]) -> str:
-    """Print what the node is: one JSON object, in base64; nothing if it lacks what a session needs at its end."""
+def checkup_script(manifest: FleetManifest) -> str:
+    """Print what the node is: one JSON object, in base64; nothing if it lacks what a session needs at its end.
+
+    The exit status is that of `mnb doctor`: `REFUSED` for places that the node has not.
+    """
+    words = shlex.join((*manifest.mnb, "doctor", *manifest.checkup, "--format", "json"))
     return f"""\
 for one in flock gzip base64 tee sha256sum; do
     command -v "$one" >/dev/null || {{ echo "$one: not found" >&2; exit 127; }}
 done
 tar --null -T /dev/null -c --ignore-failed-read >/dev/null || exit 127
+told=$({words})
+status=$?
 {_MARK}
-{shlex.join(mnb)} doctor --format json | base64 -w {WIDTH}
+printf %s "$told" | base64 -w {WIDTH}
+exit "$status"
 """
 
 

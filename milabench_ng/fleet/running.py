@@ -30,7 +30,7 @@ from milabench_ng.fleet.ledger import (
 from milabench_ng.fleet.manifest import FleetManifest
 from milabench_ng.fleet.network.meetings import MEETINGS, meetings_left
 from milabench_ng.fleet.network.running import hold_meeting
-from milabench_ng.fleet.node_scripts import NOT_BEGUN, checkup_script, pull_script, run_script
+from milabench_ng.fleet.node_scripts import NOT_BEGUN, REFUSED, checkup_script, pull_script, run_script
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
 from milabench_ng.fleet.preflight import (
     LARGEST,
@@ -69,8 +69,8 @@ class Checked(msgspec.Struct, frozen=True):
     facts: Mapping[NodeName, NodeFacts]
     lost: Mapping[NodeName, str]
     """Why a node does not answer."""
-    unreached: Collection[NodeName] = ()
-    """Those of them on which nothing ran."""
+    ended: Mapping[NodeName, int | None] = {}
+    """With which status the check ended on these; None where nothing ran."""
     asked: Mapping[NodeName, Asked] = {}
     """When each of them was asked."""
 
@@ -99,11 +99,15 @@ def _require_any(checked: Checked, mnb: tuple[str, ...]) -> None:
     """A mistake on the command line makes all nodes fail alike, and then there is nothing to keep or to resume."""
     if not checked.facts:
         node, why = next(iter(checked.lost.items()))
-        advice = f"Look whether {' '.join(map(plain, mnb))} starts there, or name another command with --mnb"
-        if node in checked.unreached:
-            advice = "Look whether that is its name, and whether you can log in there without a password"
+        match checked.ended.get(node):
+            case None:
+                advice = "Look whether that is its name, and whether you can log in there without a password"
+            case status if status == REFUSED:
+                advice = "Change --jobs, or the nodes"
+            case _:
+                advice = f"Look whether {' '.join(map(plain, mnb))} starts there, or name another command with --mnb"
         raise InputError(
-            f"none of {counted(len(checked.lost), 'node')} answered the check. {node}: {why.rstrip('.')}. {advice}"
+            f"none of {counted(len(checked.lost), 'node')} can take part. {node}: {why.rstrip('.')}. {advice}"
         )
 
 
@@ -135,7 +139,7 @@ def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeNam
     lines: dict[NodeName, bytes] = dict.fromkeys(nodes, b"")
     answers: dict[NodeName, bytes] = {}
     lost: dict[NodeName, str] = {}
-    unreached: set[NodeName] = set()
+    statuses: dict[NodeName, int | None] = {}
     asked: dict[NodeName, Asked] = {}
     since_s = time.time()
 
@@ -143,18 +147,18 @@ def check(launcher: Launcher, manifest: FleetManifest, nodes: Collection[NodeNam
         if len(lines[node]) < LARGEST:
             lines[node] += line
 
-    with launcher.run(nodes, checkup_script(manifest.mnb), heard) as ended:
+    with launcher.run(nodes, checkup_script(manifest), heard) as ended:
         for one in ended:
             asked[one.node] = Asked(since_s, time.time())
             if content := answer(lines[one.node]):
                 answers[one.node] = content
             else:
                 lost[one.node] = short_end(one.said or "mnb doctor said nothing that can be read")
-                unreached |= {one.node} if one.status is None else set()
+                statuses[one.node] = one.status
     versions = dict(_readable(answers, versions_of, lost))
     require_equal(versions, __version__)
     facts = dict(_readable({node: answers[node] for node in versions}, facts_of, lost))
-    return Checked({node: facts[node] for node in nodes if node in facts}, lost, unreached, asked)
+    return Checked({node: facts[node] for node in nodes if node in facts}, lost, statuses, asked)
 
 
 def _readable(

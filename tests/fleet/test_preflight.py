@@ -31,6 +31,7 @@ from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.inventory import read_inventory
 from milabench_ng.node.wall_clock import WallClock
+from tests.fleet.made_folders import made_manifest
 
 replace = msgspec.structs.replace
 
@@ -68,9 +69,9 @@ def test_what_the_login_shell_prints_is_no_part_of_the_answer(tmp_path: Path) ->
     mnb = tmp_path / "mnb"
     mnb.write_text("#!/bin/sh\necho '{}'\n")
     mnb.chmod(0o755)
-    script = f"printf 'Welcome\\nto the cluster'\n{checkup_script((str(mnb),))}"
+    script = f"printf 'Welcome\\nto the cluster'\n{checkup_script(made_manifest((), mnb=(str(mnb),)))}"
     done = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
-    assert answer(b"".join(done.stdout.splitlines())) == b"{}\n"
+    assert answer(b"".join(done.stdout.splitlines())) == b"{}"
     assert answer(b"Welcome") == b""
 
 
@@ -79,7 +80,9 @@ def test_a_node_without_what_its_results_are_packed_with_says_so_before_it_works
     for one in {"flock", "gzip", "base64", "tee", "sha256sum", "tar"} - {tool}:
         (tmp_path / one).symlink_to(shutil.which(one) or "")
     sh = shutil.which("sh") or ""
-    done = subprocess.run([sh, "-c", checkup_script(("mnb",))], capture_output=True, env={"PATH": str(tmp_path)})
+    done = subprocess.run(
+        [sh, "-c", checkup_script(made_manifest(()))], capture_output=True, env={"PATH": str(tmp_path)}
+    )
     assert done.returncode == 127
     assert f"{tool}: not found" in done.stderr.decode()
     assert answer(done.stdout) == b""
