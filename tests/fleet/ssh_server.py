@@ -23,9 +23,9 @@ UsePAM no
 PasswordAuthentication no
 PermitRootLogin yes
 MaxStartups {startups}
-SetEnv OMP_NUM_THREADS=1
+SetEnv OMP_NUM_THREADS=1 HOME={folder}
 """
-"""All nodes share the CPUs of this machine."""
+"""All nodes share the CPUs of this machine. What the user's shell begins with, such as pyenv, takes seconds a login."""
 _CLIENT = """\
 Host away
     HostName 127.0.0.1

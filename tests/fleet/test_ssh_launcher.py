@@ -155,7 +155,7 @@ def test_64_nodes_work_at_once(options: Sequence[str], tmp_path: Path) -> None:
     """None of them ends before all have begun: ClusterShell's usual fan-out would wait for ever."""
     nodes = make(Asked(hosts="n[01-64]")).nodes
     began = time.monotonic()
-    script = f"touch {tmp_path}/{{node}}; until test $(ls {tmp_path} | wc -l) = 64; do sleep 3; done"
+    script = f"touch {tmp_path}/{{node}}; until test $(ls {tmp_path} | wc -l) = 64; do sleep 1; done"
     with Ssh(nodes, tuple(options)).run(nodes, script, lambda *_: None) as ended:
         assert {one.status for one in ended} == {0}
     print(f"64 nodes by ssh: {time.monotonic() - began:.1f} s")
