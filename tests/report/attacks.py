@@ -26,8 +26,6 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
 }
 """By name: the rule or the doubt that finds it, what is done, and part of the reason."""
 
-FOLDER_ONLY = ("record below the folder",)
-"""What no bundle holds."""
 NEEDS_GPU = {"R23", "R24", "R25", "R26"}
 """Rules that a node without GPUs cannot break."""
 ON_GPUS = (

@@ -17,7 +17,7 @@ import make_records
 import msgspec
 import pytest
 import tampering
-from attacks import ATTACKS, FOLDER_ONLY
+from attacks import ATTACKS
 from book_attacks import later, remove
 from bundle_attacks import BUNDLES
 from tampering import NONCE, WHOLE, Tamper, ours, record
@@ -74,6 +74,8 @@ STRICT = Rules(
     least_version=__version__,
     witnessed={"R28": "A. Smith, 2026-01-06", "R29": "A. Smith, 2026-01-06", "R30": "A. Smith, 2026-01-06"},
 )
+OF_FOLDER = msgspec.structs.replace(STRICT, signed=False, signed_by=(), weights=None)
+"""The same of a plain folder, which nobody signed and which has no weights of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -139,16 +141,23 @@ def test_a_sound_folder_keeps_every_rule(folder: Path, keys: Path) -> None:
 
 
 @pytest.mark.parametrize("case", ATTACKS)
-def test_what_breaks_a_rule_is_found(case: str, folder: Path, keys: Path) -> None:
+def test_what_breaks_a_rule_is_found(case: str, folder: Path) -> None:
     rule, tamper, reason = ATTACKS[case]
     tamper(folder)
-    plain = msgspec.structs.replace(STRICT, signed=False, signed_by=())
-    verification = verify(folder, plain) if case in FOLDER_ONLY else found(folder, keys)
+    verification = verify(folder, OF_FOLDER)
     told = tampering.told_by(verification, rule)
     assert told
     assert reason in told
     assert not (verification.passed and rule in by_id(verification))
     assert re.search(rf"\b{rule}\b", verification.sentence)
+
+
+def test_an_attack_is_found_in_a_bundle_too(folder: Path, keys: Path) -> None:
+    """Packed and signed like that of an honest vendor, which changes nothing of what is looked at."""
+    _, tamper, _ = ATTACKS["slices of another device"]
+    tamper(folder)
+    of_folder, of_bundle = verify(folder, OF_FOLDER), found(folder, keys)
+    assert of_bundle.doubts == of_folder.doubts != ()
 
 
 @pytest.mark.parametrize("case", BUNDLES)
