@@ -241,9 +241,10 @@ def _check_derived(definition: Definition) -> None:
             f"{where}: option {hidden!r} would hide the {hidden} in the formulas of its derived units. Rename the "
             "option"
         )
-    units = [each.unit for each in definition.derived]
+    units = [(each.unit, repr(each.only)) for each in definition.derived]
     if len({*units}) < len(units):
-        raise InputError(f"{where}: a derived unit is declared twice: {', '.join(units)}. Leave one out")
+        told = ", ".join(unit for unit, _ in units)
+        raise InputError(f"{where}: a derived unit is declared twice for the same options: {told}. Leave one out")
     for each in definition.derived:
         _check_formula(definition, f"derived unit {each.unit!r}", each.formula, (*known, *numeric))
         absent = sorted({*(() if each.only is UNSET else each.only)} - {one.name for one in options})

@@ -114,7 +114,8 @@ class TraceRecorder:
         counts: Counter[str] = Counter()
         for module in self._modules:
             for parameter in module.parameters():
-                counts[str(parameter.dtype).removeprefix("torch.")] += parameter.numel()
+                several = 2 if parameter.dtype is torch.float4_e2m1fn_x2 else 1
+                counts[str(parameter.dtype).removeprefix("torch.")] += several * parameter.numel()
         return dict(counts)
 
     def _say(self, step: int, loss: float) -> None:

@@ -130,9 +130,9 @@ def data_set_of(data: str | DataBy | None, arguments: Mapping[str, Scalar | None
     return data.sets.get(str(arguments.get(data.option))) if isinstance(data, DataBy) else data
 
 
-DEVICE_PEAKS = ("peak_tflops", "peak_gb_per_s", "peak_fp8_tflops")
+DEVICE_PEAKS = ("peak_tflops", "peak_gb_per_s", "peak_fp8_tflops", "peak_fp4_tflops")
 """What formulas may say of the device, by its data sheet: its dense fp16 and bf16 peak in 1e12 operations per second,
-that of its memory in 1e9 bytes per second, and its dense fp8 peak, if it has one."""
+that of its memory in 1e9 bytes per second, and its dense fp8 and fp4 peaks, if it has them."""
 
 
 class Derived(msgspec.Struct, frozen=True):

@@ -196,7 +196,8 @@ def declared(said: Declared | Mnb | Work) -> dict[str, str]:
         "unit": said.unit,
         "classic_factor": str(said.classic_factor),
         "bound": str(said.bound),
-        "list of derived units": ", ".join(f"{each.unit} = {each.formula}" for each in said.derived) or "none",
+        "list of derived units": ", ".join(dict.fromkeys(f"{each.unit} = {each.formula}" for each in said.derived))
+        or "none",
         "list of options of pace only": ", ".join(said.pace_only or ()) or "none",
     }
 

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from milabench_ng.bench import Bench
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.generator import Generator
+from milabench_ng.workloads.models.narrow_layers import Narrow, calibrating, for_inference
 from milabench_ng.workloads.models.paged_generator import PagedGenerator
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.llm_decode import llm_decode
@@ -117,6 +118,10 @@ class Prompt:
     name: str
     items: int
     size: Dimensions
+    numbers: Narrow | None = None
+    """That its blocks multiply; None for those of the precision."""
+    compile: bool = False
+    """Each block."""
     precision: str = "bf16_master"
     unit: str = "tokens"
     goal: float = GOAL
@@ -126,20 +131,32 @@ class Prompt:
         with torch.device("meta"):
             return FirstToken(Transformer(self.size)).eval()
 
+    def ready(self, placed: FirstToken, tokens: Tensor) -> FirstToken:
+        """With weights in its numbers, and compiled if it is."""
+        blocks = placed.model.blocks
+        if self.numbers is not None:
+            with torch.inference_mode(), calibrating(blocks) as largest:
+                placed(tokens)
+            for_inference(blocks, self.numbers, largest)
+        for block in blocks if self.compile else ():
+            block.compile()
+        return placed
+
     def tokens(self, device: torch.device) -> Tensor:
         """A prompt [1, items]."""
         return torch.randint(self.size.vocabulary, (1, self.items), device=device)
 
     def ours(self, bench: Bench) -> None:
         """Run it as the workload does."""
-        placed = bench.place(self.model())
-        for tokens in bench.measure(repeat(self.tokens(bench.device)), count=self.items):
+        prompt = self.tokens(bench.device)
+        placed = self.ready(bench.place(self.model()), prompt)
+        for tokens in bench.measure(repeat(prompt), count=self.items):
             bench.infer(placed, tokens)
 
     def step(self, device: torch.device) -> Callable[[], int]:
         """A step as one would write it."""
-        model = built(self.model(), device, torch.bfloat16)
         tokens = self.tokens(device)
+        model = self.ready(built(self.model(), device, torch.bfloat16), tokens)
 
         @torch.inference_mode()
         def step() -> int:

@@ -21,6 +21,7 @@ from milabench_ng.workloads.models.adapters import AdaptedTransformer
 from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
 from milabench_ng.workloads.models.diffusion_transformer import DiffusionTransformer, NoiseSchedule, noise_loss
 from milabench_ng.workloads.models.dimensions import Dimensions
+from milabench_ng.workloads.models.narrow_layers import for_training
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.dit import follow
@@ -39,7 +40,7 @@ GOAL = 0.98
 
 
 def cases(small: bool) -> Iterator[AnyCase]:
-    """Nine tests, with the batches of an H200; llm_decode has 96 texts, not 224, beside what the other loop leaves."""
+    """Tests of one GPU, with batches of an H200; llm_decode has 96 texts, not 224, beside what the other loop keeps."""
     for case in _cases(small):
         yield dataclasses.replace(case, goal=GOAL)
 
@@ -51,10 +52,12 @@ def _cases(small: bool) -> Iterator[AnyCase]:
     routed = msgspec.structs.replace(TINY, experts=8, active=2)
     count, length = (2, 64) if small else (8, 4096)
     yield texts("llm_pretrain", TINY if small else DENSE_0_8B, count, length)
+    yield texts("llm_pretrain_fp8", TINY if small else DENSE_0_8B, count, length, fp8=True, compile=not small)
     yield texts("moe", routed if small else ROUTED_0_9B, count // 2, length)
     large = msgspec.structs.replace(TINY, tied=False) if small else LLAMA_8B
     yield texts("llm_lora", large, 2, length, rank=16)
     yield Prompt("llm_prefill", length // 2, large)
+    yield Prompt("llm_prefill_fp8_compiled", length // 2, large, "fp8", compile=not small)
     yield Generation("llm_decode", 2 if small else 96, length, large)
     for concurrency in (1, 4) if small else (1, 8, 64):
         yield Serving(
@@ -62,12 +65,22 @@ def _cases(small: bool) -> Iterator[AnyCase]:
         )
 
 
-def texts(name: str, size: Dimensions, count: int, length: int, rank: int = 0) -> Case:
-    """A language model of the family ``modern`` on one batch; with ``rank``, adapters of a frozen one."""
+def texts(
+    name: str, size: Dimensions, count: int, length: int, rank: int = 0, *, fp8: bool = False, compile: bool = False
+) -> Case:
+    """A language model of the family ``modern`` on one batch; with ``rank``, adapters of a frozen one.
+
+    ``fp8``: what its blocks multiply; ``compile``: each of them.
+    """
 
     def model() -> nn.Module:
         with torch.device("meta"):
-            return AdaptedTransformer(size, rank, chunk=1024, recompute=True) if rank else Transformer(size)
+            made = AdaptedTransformer(size, rank, chunk=1024, recompute=True) if rank else Transformer(size)
+        if fp8:
+            for_training(made.blocks, "fp8")
+        for block in made.blocks if compile else ():
+            block.compile()
+        return made
 
     return Case(
         name=name,

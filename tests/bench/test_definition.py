@@ -217,10 +217,10 @@ def test_derived_units_are_in_the_catalogue() -> None:
         ),
         (
             [("x", "kind * fast")],
-            "has no value for fast, kind. Known: rate, devices, peak_tflops, peak_gb_per_s, peak_fp8_tflops, width",
+            "Known: rate, devices, peak_tflops, peak_gb_per_s, peak_fp8_tflops, peak_fp4_tflops, width",
         ),
         ([("x", "rate ** 2")], "formula 'rate ** 2': only numbers, names"),
-        ([("x", "rate"), ("x", "rate")], "a derived unit is declared twice: x, x"),
+        ([("x", "rate"), ("x", "rate")], "a derived unit is declared twice for the same options: x, x"),
     ],
 )
 def test_a_bad_formula_is_refused_when_the_workload_is_declared(derived: list[tuple[str, str]], told: str) -> None:

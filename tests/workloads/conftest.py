@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,3 +33,12 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     clicks = prepare(registry.find("clicks"), root, 1 / 64, lambda _done, _total: None, 1).path
     jobs = {name: getattr(rank_jobs, name) for name in ("talk", "lie", "travel", "damage", "sharded", "sharded_bf16")}
     return both(root / "rendezvous", {**jobs, "recommend": functools.partial(rank_jobs.recommend, str(clicks))})
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Path]:
+    """Where a small twin of a text lies."""
+    from milabench_ng.datasets.prepare import prepare
+
+    root = tmp_path_factory.mktemp("language")
+    return lambda data_set: prepare(data_set, root, 1 / 128, lambda _done, _total: None, 1).path

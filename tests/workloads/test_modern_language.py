@@ -21,9 +21,7 @@ from recording import Recording, bench_on
 from sharded_training import KnownSteps, ShardedTraining
 
 from milabench_ng.bench import Definition
-from milabench_ng.bench.layer_type import LayerType
 from milabench_ng.datasets.base import DataSet
-from milabench_ng.datasets.prepare import prepare
 from milabench_ng.datasets.text.token_stream import Tokens32k, Tokens128k
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.events import Done, GradientNorm, Loss, Phase, Ready
@@ -33,7 +31,6 @@ from milabench_ng.workloads.models.adapters import AdaptedTransformer
 from milabench_ng.workloads.models.chunked_loss import chunked_loss
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.experts import Experts, Products, products_for
-from milabench_ng.workloads.models.float8_linear import Float8Linear, calibrating, to_float8
 from milabench_ng.workloads.models.generator import Generator
 from milabench_ng.workloads.models.transformer import Attention, Transformer, rotation
 from milabench_ng.workloads.modern.llm_decode import llm_decode
@@ -60,13 +57,6 @@ WORKLOADS: dict[str, tuple[Definition, dict[str, Any]]] = {
     "moe": (moe, {"batch_size": 4, "length": 64, "experts": 8, "active": 2}),
 }
 TRAINED = ("llm_pretrain", "llm_lora", "moe")
-
-
-@pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[DataSet], Path]:
-    """Where a small twin of a text lies."""
-    root = tmp_path_factory.mktemp("language")
-    return lambda data_set: prepare(data_set, root, 1 / 128, lambda _done, _total: None, 1).path
 
 
 def drawn(model: Any) -> Any:
@@ -157,14 +147,6 @@ def test_operations_per_item_and_the_formulas_of_the_derived_units(name: str) ->
     if name != "llm_decode":
         assert units["MFU %"] == pytest.approx(flop / 1e10)
         assert units["MFU %"] < units["MFU % (full attention)"] < 1.35 * units["MFU %"]
-
-
-def test_in_fp8_the_share_is_one_of_the_fp8_peak() -> None:
-    options = {option.name: option.default for option in llm_prefill.describe("llm_prefill", "").options}
-    peaks = {"peak_tflops": 1000.0, "peak_fp8_tflops": 2000.0}
-    units = {each.unit: each for each in llm_prefill.derived if each.fits(options | {"fp8": True})}
-    assert not {"MFU %", "MFU % (full attention)"} & {*units}
-    assert units["MFU % (of the fp8 peak)"].of(1000.0, options, peaks) == pytest.approx(14.496 / 20, rel=1e-4)
 
 
 def test_a_decoding_step_reads_weights_and_keys() -> None:
@@ -287,60 +269,6 @@ def test_adapters_add_nothing_at_first_and_alone_are_trained() -> None:
     assert given == {name for name in dict(adapted.named_parameters()) if name.endswith((".into", ".out"))}
     assert len(given) == 2 * 7 * TINY.layers
     assert any(parameter.grad.any() for parameter in adapted.trained())
-
-
-def test_fp8_layers_are_near_the_layers_that_they_stand_for() -> None:
-    torch.manual_seed(0)
-    layer = nn.Linear(64, 32, bias=False, dtype=torch.bfloat16)
-    inputs = torch.randn(2, 16, 64, dtype=torch.bfloat16)
-    watched = LayerType()
-    watched.watch(layer)
-    with torch.inference_mode():
-        expected = layer(inputs)
-        to_float8(layer, {layer: inputs.abs().max().float()})
-        watched.begin()
-        found = layer(inputs)
-    assert isinstance(layer, Float8Linear)
-    assert watched.seen == "bfloat16"  # whoever watched the layer still does
-    assert found.shape == expected.shape
-    assert 0.005 < (found - expected).norm() / expected.norm() < 0.06
-
-
-def test_fixed_scales_are_twice_what_the_calibration_saw() -> None:
-    """Against the rounding to e4m3 written out, with the largest number of fp8 at twice the largest input."""
-    torch.manual_seed(0)
-    layers = nn.Sequential(nn.Linear(64, 32, bias=False), nn.ReLU(), nn.Linear(32, 16, bias=False)).bfloat16()
-    seen = [torch.randn(16, 64, dtype=torch.bfloat16) for _ in range(2)]
-    first, last = layers[0].weight.detach().float(), layers[2].weight.detach().float()
-    with torch.inference_mode():
-        with calibrating(layers) as largest:
-            for inputs in seen:
-                layers(inputs)
-        to_float8(layers, largest)
-        new = torch.randn(16, 64, dtype=torch.bfloat16)
-        found = layers(new)
-    assert layers[0].input_scale.item() == pytest.approx(2 * max(one.abs().max().item() for one in seen) / 448)
-    assert not layers[0]._forward_pre_hooks
-
-    def rounded(values: Tensor, scale: float) -> Tensor:
-        return (values.float() / scale).bfloat16().to(torch.float8_e4m3fn).float() * scale
-
-    hidden = rounded(new, layers[0].input_scale.item()) @ rounded(first, first.abs().max().item() / 448).t()
-    hidden = hidden.relu().bfloat16()
-    expected = rounded(hidden, layers[2].input_scale.item()) @ rounded(last, last.abs().max().item() / 448).t()
-    assert (found - expected).norm() / expected.norm() < 0.02
-
-
-def test_prompts_in_fp8_say_nearly_what_bf16_does(place: Callable[[DataSet], Path]) -> None:
-    seen = {
-        name: run("llm_prefill", place, 2, **given).all(Loss)[0].value
-        for name, given in {
-            "bf16": {},
-            "fp8": {"fp8": True},
-        }.items()
-    }
-    assert seen["fp8"] == pytest.approx(seen["bf16"], rel=0.05)
-    assert seen["fp8"] != seen["bf16"]
 
 
 RING = 12

@@ -21,6 +21,7 @@ from milabench_ng.model.profile import Test, read_profile
 from milabench_ng.model.units import GIB, parse_bytes
 from milabench_ng.worker.discovery import describe
 from milabench_ng.workloads.models.dimensions import Dimensions
+from milabench_ng.workloads.models.narrow_layers import LEAST_CAPABILITY
 from milabench_ng.workloads.models.paged_generator import paged_bytes
 from milabench_ng.workloads.modern.dlrm import equal_shares
 from milabench_ng.workloads.modern.llm_serve import WORKSPACE
@@ -34,6 +35,7 @@ NAMES_2020 = [
 FIELD_SUITES = (
     "check",
     "cv",
+    "frontier",
     "interference",
     "interference-control",
     "interference-fence",
@@ -71,7 +73,7 @@ def entries_of(name: str) -> dict[str, Test]:
 def test_workloads_and_options_exist(name: str, catalogue: Catalogue) -> None:
     for test, entry in entries_of(name).items():
         workload = catalogue.workload(entry.workload, f"{name}.{test}")
-        for memory in LARGE if name in ("modern", "procurement") else MEMORIES:
+        for memory in LARGE if name in ("modern", "procurement", "frontier") else MEMORIES:
             arguments, _ = choose_entries(entry.arguments, memory, f"{name}.{test}")
             resolve(workload.options, arguments, f"{name}.{test}")
         assert (entry.partition_scheme.type == "gpu-progression") == (entry.workload == "scaling")
@@ -195,6 +197,27 @@ def test_serving_needs_what_its_weights_and_pages_take(catalogue: Catalogue) -> 
         needed = paged_bytes(size, pages, int(options["page"] or 0)) + WORKSPACE
         assert test.least_memory is not None
         assert 0 <= parse_bytes(test.least_memory.each, name) - needed < 10**8
+
+
+@pytest.mark.parametrize(
+    ("capability", "planned"),
+    [
+        (8.9, {"llm_pretrain_fp8", "llm_prefill_fp8_compiled"}),
+        (9.0, {"llm_pretrain_fp8", "llm_prefill_fp8_compiled"}),
+        (10.0, {*entries_of("frontier")}),
+        (12.0, {*entries_of("frontier")}),
+    ],
+)
+def test_narrow_numbers_are_planned_where_the_gpu_multiplies_them(capability: float, planned: set[str]) -> None:
+    profile = read_profile(ROOT / "profiles" / "frontier.json")
+    options = {name: ResolvedOptions({}) for name in profile.tests}
+    gpu = Device(index=0, kind="gpu", uuid="GPU-0", capability=capability)
+    memory = DeviceMemory(device="GPU 0", bytes=24 * GIB)
+    made = make_plan(profile, options, [gpu], 1, memory=memory)
+    assert {*made.labels} == {f"frontier.{name}" for name in planned}
+    for entry in profile.tests.values():
+        least = LEAST_CAPABILITY[str(entry.arguments["numbers"])]
+        assert entry.least_capability == pytest.approx(least[0] + least[1] / 10)
 
 
 @pytest.mark.parametrize(

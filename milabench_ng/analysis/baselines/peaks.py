@@ -147,5 +147,5 @@ def peaks_in_formulas(models: Iterable[str]) -> dict[str, float]:
     found = peak(names.pop()) if len(names) == 1 else None
     if found is None:
         return {}
-    rates = zip(DEVICE_PEAKS, (found.half, found.memory, found.fp8), strict=True)
+    rates = zip(DEVICE_PEAKS, (found.half, found.memory, found.fp8, found.fp4), strict=True)
     return {name: rate for name, rate in rates if rate is not None}

@@ -26,12 +26,14 @@ def items(evidence: Evidence) -> Finding:
 
 
 def _not_as_declared(evidence: Evidence) -> Iterator[str]:
-    """Records that count other items than their workload declares."""
+    """Records that count other items than their workload declares; a version had fewer options and derived units."""
     for name, record in evidence.named():
         own = evidence.as_ran.get(record.mnb.launch.workload)
         if own is not None:
-            there = tuple(name for name in own.pace_only if name in record.mnb.launch.arguments)  # a version had fewer
-            expected = declared(msgspec.structs.replace(own, pace_only=there))
+            pace_only = tuple(name for name in own.pace_only if name in record.mnb.launch.arguments)
+            shown = {(each.unit, each.formula) for each in record.mnb.derived}
+            derived = tuple(each for each in own.derived if (each.unit, each.formula) in shown)
+            expected = declared(msgspec.structs.replace(own, pace_only=pace_only, derived=derived))
             for what, one in declared(record.mnb).items():
                 if one != (other := expected[what]):
                     yield f"{name}: its {what} is {one}, {record.mnb.launch.workload} has {other}"

@@ -302,6 +302,8 @@ _NEARLY_ALL = 0.9
 """Of the parameters: 0.9976 in our convnet in `half_master`, all of them in every other honest launch that we have."""
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 """Other floating-point types have one byte or less."""
+_NARROW = {"fp8": "float8", "mxfp8": "float8", "nvfp4": "float4"}
+"""How the types of weights begin that the option ``numbers`` converts."""
 
 
 def odd_types(evidence: Evidence) -> Iterator[str]:
@@ -319,8 +321,9 @@ def _odd(record: Record) -> Iterator[str]:
     if seen is None or traits is None or not found:
         return
     wanted = traits.weights
-    in_fp8 = record.mnb.launch.arguments.get("fp8") is True
-    own = {name for name in found if name == wanted or (in_fp8 and name.startswith("float8"))}
+    arguments = record.mnb.launch.arguments
+    narrow_ones = _NARROW.get("fp8" if arguments.get("fp8") is True else str(arguments.get("numbers")), wanted)
+    own = {name for name in found if name == wanted or name.startswith(narrow_ones)}
     narrow = sorted(name for name in found.keys() - own if _BYTES.get(name, 1) < _BYTES[wanted])
     if narrow:
         yield f"{seen.requested} was asked for, and parameters are {', '.join(narrow)}"

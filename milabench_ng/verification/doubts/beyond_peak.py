@@ -13,8 +13,8 @@ from milabench_ng.records.window import launch_perf
 from milabench_ng.verification.doubts.doubt import Doubt
 from milabench_ng.verification.evidence import Evidence
 
-_PEAKS = dict(zip(DEVICE_PEAKS, ("arithmetic", "memory bandwidth", "fp8 arithmetic"), strict=True))
-_MOST = {"peak_tflops": 105.0, "peak_fp8_tflops": 105.0, "peak_gb_per_s": 200.0}
+_PEAKS = dict(zip(DEVICE_PEAKS, ("arithmetic", "memory bandwidth", "fp8 arithmetic", "fp4 arithmetic"), strict=True))
+_MOST = {"peak_tflops": 105.0, "peak_fp8_tflops": 105.0, "peak_fp4_tflops": 105.0, "peak_gb_per_s": 200.0}
 """Percent. Data sheets state arithmetic at a clock near the highest; measured shares are below 80. What fits into a
 cache is read faster than memory can."""
 

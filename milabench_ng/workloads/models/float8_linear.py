@@ -1,10 +1,8 @@
-"""Linear layers in fp8 (e4m3, arXiv:2209.05433) for inference, with one scale a tensor."""
+"""Linear layers in fp8 (arXiv:2209.05433), with one scale a tensor: for inference with fixed ones, and for training."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,10 +10,8 @@ from torch import Tensor, nn
 
 FP8 = torch.float8_e4m3fn
 LARGEST = torch.finfo(FP8).max
-LEAST_CAPABILITY = (8, 9)
-"""The first CUDA devices that multiply fp8."""
-MARGIN = 2.0
-"""How much larger inputs may be than those that a layer was calibrated with, before they leave the numbers of fp8."""
+OF_GRADIENTS = torch.float8_e5m2
+"""Which have a wider range, and fewer bits."""
 
 
 class Float8Linear(nn.Linear):
@@ -28,21 +24,15 @@ class Float8Linear(nn.Linear):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """[..., in] to [..., out], in the inputs' type."""
-        result: Tensor = torch._scaled_mm(
-            (inputs.flatten(0, -2) * self.to_input).to(FP8),
-            self.weight.t(),
-            scale_a=self.input_scale,
-            scale_b=self.scale,
-            out_dtype=inputs.dtype,
-            use_fast_accum=True,
-        )
+        narrow = (inputs.flatten(0, -2) * self.to_input).to(FP8)
+        result = _times((narrow, self.input_scale), (self.weight, self.scale), inputs.dtype, fast=True)
         return result.view(*inputs.shape[:-1], -1)
 
 
-def narrowed(values: Tensor) -> tuple[Tensor, Tensor]:
-    """``values`` in fp8, divided by a scale in fp32 that makes their largest the largest number of fp8."""
-    scale = scale_for(magnitude(values))
-    return (values / scale).to(FP8), scale
+def narrowed(values: Tensor, dtype: torch.dtype = FP8) -> tuple[Tensor, Tensor]:
+    """``values`` in fp8, divided by a scale in fp32 that makes their largest the largest number of ``dtype``."""
+    scale = scale_for(magnitude(values), dtype)
+    return (values / scale).to(dtype), scale
 
 
 def magnitude(values: Tensor) -> Tensor:
@@ -51,45 +41,51 @@ def magnitude(values: Tensor) -> Tensor:
     return largest
 
 
-def scale_for(largest: Tensor) -> Tensor:
-    """What to divide by so that ``largest`` becomes the largest number of fp8."""
-    return (largest / LARGEST).clamp_min(1e-12)
+def scale_for(largest: Tensor, dtype: torch.dtype = FP8) -> Tensor:
+    """What to divide by so that ``largest`` becomes the largest number of ``dtype``."""
+    return (largest / torch.finfo(dtype).max).clamp_min(1e-12)
 
 
-Largest = Mapping[nn.Module, Tensor]
-"""The largest magnitude of what a layer was given."""
+def to_float8(layer: nn.Linear, largest: Tensor) -> None:
+    """Make ``layer`` a `Float8Linear`, in place: whoever watches it still does.
 
-
-@contextmanager
-def calibrating(model: nn.Module) -> Iterator[Largest]:
-    """A context that finds it for each linear layer of ``model``, over all calls."""
-    found: dict[nn.Module, Tensor] = {}
-
-    def look(layer: nn.Module, inputs: tuple[Any, ...]) -> None:
-        largest = magnitude(inputs[0])
-        found[layer] = torch.maximum(found[layer], largest) if layer in found else largest
-
-    hooks = [layer.register_forward_pre_hook(look) for layer in model.modules() if type(layer) is nn.Linear]
-    yield found
-    for hook in hooks:
-        hook.remove()
-
-
-def to_float8(model: nn.Module, largest: Largest) -> None:
-    """Make all linear layers of ``model`` `Float8Linear`, in place: whoever watches a layer still does.
-
-    ``largest``: of the inputs of each, which fixes their scales.
+    ``largest``: of its inputs, which fixes their scale.
     """
-    for layer in model.modules():
-        if type(layer) is nn.Linear:
-            narrow(layer, scale_for(MARGIN * largest[layer]))
-
-
-def narrow(layer: nn.Linear, input_scale: Tensor) -> None:
-    """Convert one layer, whose inputs are divided by ``input_scale``."""
     weight, scale = narrowed(layer.weight.detach())
+    input_scale = scale_for(largest)
     layer.weight = nn.Parameter(weight, requires_grad=False)
     layer.register_buffer("scale", scale)
     layer.register_buffer("input_scale", input_scale)
     layer.register_buffer("to_input", 1 / input_scale)
     layer.__class__ = Float8Linear
+
+
+class Float8Product(torch.autograd.Function):
+    """Inputs [R, K] times weights [C, K] transposed, whose scales are found in each call; so are those of gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor) -> Tensor:
+        """[R, C], in the inputs' type."""
+        left, right = narrowed(inputs), narrowed(weight)
+        ctx.save_for_backward(*left, *right)
+        return _times(left, right, inputs.dtype, fast=True)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of inputs and weights: two more products in fp8, of what was kept."""
+        inputs, of_inputs, weight, of_weight = ctx.saved_tensors
+        (gradient,) = gradients
+        values, scale = narrowed(gradient, OF_GRADIENTS)
+        turned = values.t().contiguous(), scale
+        return (
+            _times((values, scale), (weight.t().contiguous(), of_weight), gradient.dtype, fast=False),
+            _times(turned, (inputs.t().contiguous(), of_inputs), gradient.dtype, fast=False),
+        )
+
+
+def _times(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], dtype: torch.dtype, *, fast: bool) -> Tensor:
+    """Of two matrices and their scales, [R, K] times [C, K] transposed. ``fast``: sums with fewer bits on Hopper."""
+    product: Tensor = torch._scaled_mm(
+        left[0], right[0].t(), scale_a=left[1], scale_b=right[1], out_dtype=dtype, use_fast_accum=fast
+    )
+    return product

@@ -1,5 +1,7 @@
 """The first token of an answer: a language model reads a prompt."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -7,10 +9,15 @@ from milabench_ng.bench import Bench, Count, Derived, workload
 from milabench_ng.datasets.text.token_stream import Tokens128k
 from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.dimensions import Dimensions
-from milabench_ng.workloads.models.float8_linear import LEAST_CAPABILITY, calibrating, to_float8
+from milabench_ng.workloads.models.narrow_layers import (
+    calibrating,
+    for_inference,
+    refuse_narrow,
+    refuse_parts_of_blocks,
+)
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.windows import windows
-from milabench_ng.workloads.modern.work_formulas import BLOCKS, CAUSAL, HEAD, flop_rates
+from milabench_ng.workloads.modern.work_formulas import BLOCKS, CAUSAL, HEAD, flop_rates, narrow_rates
 
 FLOP = f"(2 * {BLOCKS} + 2 * {CAUSAL} + 2 * {HEAD} / length)"
 """Of a token of a prompt."""
@@ -35,6 +42,13 @@ class FirstToken(nn.Module):
         return logits.argmax(1), logits
 
 
+def one_kind_of_numbers(*, fp8: bool, numbers: str, width: int, inner: int) -> None:
+    """Raise InputError for two kinds of numbers, and for sizes that are no multiples of blocks."""
+    if fp8 and numbers not in ("bf16", "fp8"):
+        raise InputError(f"--fp8 is --numbers fp8, and --numbers {numbers} was given: leave one out")
+    refuse_parts_of_blocks(numbers, width=width, inner=inner)
+
+
 @workload(
     unit="tokens",
     most_items="batch_size * length",
@@ -42,10 +56,13 @@ class FirstToken(nn.Module):
     precision="bf16_master",
     bound="gpu-compute",
     derived=(
-        *flop_rates(FLOP, f"(2 * {BLOCKS} + 4 * {CAUSAL} + 2 * {HEAD} / length)", {"fp8": False}),
+        *flop_rates(FLOP, f"(2 * {BLOCKS} + 4 * {CAUSAL} + 2 * {HEAD} / length)", {"fp8": False, "numbers": "bf16"}),
+        *narrow_rates(FLOP, "fp8", "mxfp8", "nvfp4"),
         Derived("MFU % (of the fp8 peak)", f"rate*{FLOP}/1e10/peak_fp8_tflops", {"fp8": True}),
         Derived("ms to first token", "1000 * batch_size * length / rate"),
     ),
+    formerly={"numbers": "bf16", "compile": False},
+    fits=one_kind_of_numbers,
 )
 def llm_prefill(
     bench: Bench,
@@ -58,7 +75,9 @@ def llm_prefill(
     kv_heads: Count = 8,
     inner: Count = 14_336,
     vocabulary: Count = 128_256,
+    numbers: Literal["bf16", "fp8", "mxfp8", "nvfp4"] = "bf16",
     fp8: bool = False,
+    compile: bool = False,  # the option's name
 ) -> None:
     """Read prompts up to the first token of the answer: bound by the GPU's arithmetic.
 
@@ -75,12 +94,15 @@ def llm_prefill(
         kv_heads: heads of keys and values.
         inner: width of the feed-forward part.
         vocabulary: words.
-        fp8: linear layers of the blocks in e4m3, with one scale a tensor, which a prompt in bf16 fixes before the
-            clock; GPUs of compute capability 8.9 and later.
+        numbers: what the linear layers of the blocks multiply. fp8: e4m3, with one scale a tensor, which a prompt in
+            bf16 fixes before the clock; compute capability 8.9 and later. mxfp8: e4m3 with a scale for each 32 numbers.
+            nvfp4: e2m1 with a scale for each 16, and one a tensor, fixed before the clock; both compute capability 10.0
+            and later.
+        fp8: the same as --numbers fp8.
+        compile: torch.compile of each block; it works before the clock.
     """
-    if fp8 and bench.device.type == "cuda" and torch.cuda.get_device_capability(bench.device) < LEAST_CAPABILITY:
-        found = ".".join(map(str, torch.cuda.get_device_capability(bench.device)))
-        raise InputError(f"--fp8: this GPU has compute capability {found}, and fp8 needs 8.9; leave --fp8 out")
+    kind = "fp8" if fp8 else numbers
+    refuse_narrow(bench.device, kind)
     size = Dimensions(
         layers=layers,
         width=width,
@@ -94,11 +116,12 @@ def llm_prefill(
         model = FirstToken(Transformer(size))
     bench.place(model).eval()
     prompts = (tokens for tokens, _ in windows(bench, batch_size, length, vocabulary))
-    if fp8:
+    if kind != "bf16":
         with calibrating(model.model.blocks) as largest:
             bench.warm(model, next(prompts))
-        to_float8(model.model.blocks, largest)
+        for_inference(model.model.blocks, kind, largest)
+    forward = bench.compile(model, next(prompts), parts=model.model.blocks) if compile else model
     for _ in range(WARM):
-        bench.warm(model, next(prompts))
+        bench.warm(forward, next(prompts))
     for tokens in bench.measure(prompts, count=batch_size * length):
-        bench.infer(model, tokens)
+        bench.infer(forward, tokens)

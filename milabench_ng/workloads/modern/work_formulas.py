@@ -38,3 +38,12 @@ def flop_rates(
     rates = (Derived("TFLOP/s", f"rate*{flop}/1e12"), Derived("MFU %", f"rate*{flop}/1e10/peak_tflops", in_bf16))
     full = "MFU % (full attention)"
     return (*rates, Derived(full, f"rate*{all_attention}/1e10/peak_tflops", in_bf16)) if all_attention else rates
+
+
+def narrow_rates(flop: str, *numbers: str) -> tuple[Derived, ...]:
+    """The share of the device's peak in the narrow ``numbers`` of the option of that name, by ``flop`` of an item."""
+    peaks = {"fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4"}
+    return tuple(
+        Derived(f"MFU % (of the {peaks[each]} peak)", f"rate*{flop}/1e10/peak_{peaks[each]}_tflops", {"numbers": each})
+        for each in numbers
+    )

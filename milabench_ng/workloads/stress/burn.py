@@ -5,8 +5,7 @@ from itertools import repeat
 import torch
 
 from milabench_ng.bench import Bench, Count, Derived, workload
-from milabench_ng.model.errors import InputError
-from milabench_ng.workloads.models.float8_linear import LEAST_CAPABILITY
+from milabench_ng.workloads.models.narrow_layers import refuse_narrow
 from milabench_ng.workloads.stress.chain import CHAINS, VALUES, Numbers
 from milabench_ng.workloads.stress.pulse import Hertz, waiting
 
@@ -65,7 +64,7 @@ def burn_cpu(bench: Bench, *, side: Count = 1024, products: Count = 16, pulse_hz
 
 def burn_on(bench: Bench, numbers: Numbers, side: int, products: int, pulse_hz: float) -> None:
     """Work in laps until the stop; see `burn`."""
-    refuse_fp8(bench.device, numbers)
+    refuse_narrow(bench.device, numbers)
     chain = CHAINS[numbers](bench.device, side, products)
     tflop = products * 2 * side**3 / 1e12
     check = bench.verifier
@@ -81,10 +80,3 @@ def burn_on(bench: Bench, numbers: Numbers, side: int, products: int, pulse_hz: 
         bench.result(digest)
     check.compare("input", chain.inputs())
     check.report()
-
-
-def refuse_fp8(device: torch.device, numbers: Numbers) -> None:
-    """Raise InputError for fp8 on a GPU that has none."""
-    if numbers == "fp8" and device.type == "cuda" and torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
-        found = ".".join(map(str, torch.cuda.get_device_capability(device)))
-        raise InputError(f"--numbers fp8: this GPU has compute capability {found}, and fp8 needs 8.9; use bf16")
