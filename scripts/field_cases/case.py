@@ -28,7 +28,7 @@ WARM_STEPS = 3
 SIZES = ("layers", "width", "heads", "kv_heads", "inner", "vocabulary")
 
 
-def _sizes(size: Dimensions) -> dict[str, int]:
+def sizes_of(size: Dimensions) -> dict[str, int]:
     """The options of a workload of this size."""
     return {name: getattr(size, name) for name in SIZES}
 
@@ -87,7 +87,7 @@ class Generation:
 
     def ours(self, bench: Bench) -> None:
         """The workload."""
-        llm_decode(bench, batch_size=self.items, ring=self.ring, **_sizes(self.size))
+        llm_decode(bench, batch_size=self.items, ring=self.ring, **sizes_of(self.size))
 
     def step(self, device: torch.device) -> Callable[[], int]:
         """A step as one would write it."""
@@ -188,7 +188,7 @@ class Serving:
     def options(self) -> dict[str, Any]:
         """Of the workload."""
         lengths = {"prompt": self.prompt, "answer": self.answer, "page": self.page, "chunk": self.prompt}
-        return {"concurrency": self.items, **lengths, **_sizes(self.size)}
+        return {"concurrency": self.items, **lengths, **sizes_of(self.size)}
 
     def ours(self, bench: Bench) -> None:
         """The workload."""

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from field_cases.case import AnyCase, Case, Generation, Prompt, Serving
+from field_cases.case import WARM_STEPS, AnyCase, Case, Generation, Prompt, Serving, sizes_of
 from field_cases.shapes import DENSE_0_8B, LLAMA_8B, ROUTED_0_9B
 from milabench_ng.datasets.tables.clicks import COUNTS, HOT
+from milabench_ng.workloads.models.actors import Actors, group_advantages
 from milabench_ng.workloads.models.adapters import AdaptedTransformer
 from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
 from milabench_ng.workloads.models.diffusion_transformer import DiffusionTransformer, NoiseSchedule, noise_loss
@@ -25,7 +26,10 @@ from milabench_ng.workloads.models.narrow_layers import for_training
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.dit import follow
-from milabench_ng.workloads.modern.training import BETAS, DECAY
+from milabench_ng.workloads.modern.grpo import Rollout, Rule, grpo, questions
+from milabench_ng.workloads.modern.llm_serve import Server
+from milabench_ng.workloads.modern.serving import pages_for
+from milabench_ng.workloads.modern.training import BETAS, DECAY, adamw
 
 TINY = Dimensions(layers=2, width=64, heads=4, kv_heads=2, inner=128, vocabulary=512)
 DIT_XL = {"layers": 28, "width": 1152, "heads": 16, "side": 64}
@@ -63,6 +67,10 @@ def _cases(small: bool) -> Iterator[AnyCase]:
         yield Serving(
             f"llm_serve_{concurrency}", concurrency, length // 4, length // 4, 8 if small else 128, large, SEED
         )
+    yield rounds(
+        {"prompts": count, "answers": 8, "prompt": length // 16, "answer": length // 16, "page": 8 if small else 128},
+        TINY if small else DENSE_0_8B,
+    )
 
 
 def texts(
@@ -97,6 +105,59 @@ def texts(
             weight_decay=DECAY,
             fused=True,
         ),
+    )
+
+
+class Rounds(Actors):
+    """Rounds of reinforcement learning as one would write them."""
+
+    def __init__(self, size: Dimensions, shape: Mapping[str, int]) -> None:
+        self.shape, self.texts = shape, shape["prompts"] * shape["answers"]
+        self.longest = pages_for(shape["prompt"] + shape["answer"] - 1, shape["page"])
+        super().__init__(size, texts=self.texts, pages=self.texts * self.longest, page=shape["page"])
+        self.rule = Rule(size.vocabulary, SEED)
+
+    @functools.cached_property
+    def rollout(self) -> Rollout:
+        """With graphs of its steps, on a GPU."""
+        server = Server(self.generator, self.texts, self.longest)
+        with torch.no_grad():
+            for _ in range(WARM_STEPS):
+                self.generator(*server.idle)
+            if self.generator.tokens.is_cuda:
+                server.capture()
+        return Rollout(server, *(self.shape[name] for name in ("prompts", "answers", "prompt", "answer")))
+
+    def forward(self, asked: Tensor) -> Tensor:
+        """The loss of a round."""
+        tokens = self.rollout.answered(asked)
+        rewards = self.rule.rewards(tokens, self.shape["answer"]).to(tokens.device)
+        advantages = group_advantages(rewards.view(len(asked), -1)).flatten()
+        return self.loss(tokens, self.shape["answer"], advantages, 0.04)
+
+
+def rounds(shape: Mapping[str, int], size: Dimensions) -> Case:
+    """Reinforcement learning of the family ``modern``; the prompts of the plain loop are the same in all rounds."""
+
+    def model() -> nn.Module:
+        with torch.device("meta"):
+            return Rounds(size, shape)
+
+    def sending(model: nn.Module) -> Callable[[Optimizer], None]:
+        assert isinstance(model, Rounds)
+        return lambda _optimizer: model.send()
+
+    return Case(
+        name="grpo",
+        precision="bf16_master",
+        items=shape["prompts"] * shape["answers"] * shape["answer"],
+        unit="tokens",
+        model=model,
+        inputs=lambda device: [next(questions(SEED, shape["prompts"], shape["prompt"], size.vocabulary)).to(device)],
+        loss=lambda model, batch: model(*batch),
+        optimizer=lambda model: adamw([one for one in model.parameters() if one.requires_grad], 1e-6),
+        after=sending,
+        workload=lambda bench: grpo(bench, **shape, **sizes_of(size)),
     )
 
 

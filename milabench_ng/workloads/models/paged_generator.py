@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -29,6 +30,20 @@ class View(NamedTuple):
     """The places of each page that hold no key of its text [P, page]."""
 
 
+def most_probable(logits: Tensor) -> Tensor:
+    """Tokens [N] by logits [N, V]."""
+    return logits.argmax(1)
+
+
+def drawn(logits: Tensor) -> Tensor:
+    """Tokens [N] drawn by the probabilities of logits [N, V]: the first of as many exponential clocks that rings.
+
+    As a multinomial draw, but in operations that a CUDA graph holds.
+    """
+    odds = logits.float().softmax(1)
+    return odds.div_(torch.empty_like(odds).exponential_()).argmax(1)
+
+
 class PagedGenerator(nn.Module):
     """A transformer, and pages of the keys and values of texts (arXiv:2309.06180).
 
@@ -37,9 +52,18 @@ class PagedGenerator(nn.Module):
     never gathered, and all shapes follow from the number of texts and pages: one CUDA graph holds a step.
     """
 
-    def __init__(self, size: Dimensions, *, texts: int, pages: int, page: int) -> None:
-        """``pages``: how many texts share, each for ``page`` tokens."""
+    def __init__(
+        self,
+        size: Dimensions,
+        *,
+        texts: int,
+        pages: int,
+        page: int,
+        choose: Callable[[Tensor], Tensor] = most_probable,
+    ) -> None:
+        """``pages``: how many texts share, each for ``page`` tokens. ``choose``: next tokens [N] by logits [N, V]."""
         super().__init__()
+        self._choose = choose
         self.model = Transformer(size)
         self.size, self.page = size, page
         shape = (size.layers, pages + 1, size.kv_heads, page, size.head_size)
@@ -60,7 +84,7 @@ class PagedGenerator(nn.Module):
         self.tokens.random_(self.size.vocabulary)
 
     def forward(self, table: Tensor, position: Tensor, reach: int) -> Tensor:
-        """One step: the last token of each text [N] to the most probable next one.
+        """One step: the last token of each text [N] to the next one.
 
         ``table``: the pages of each text [N, L], 0 where there is none, all below ``reach``. ``position``: of these
         tokens [N]; a text at -1 keeps its token.
@@ -79,7 +103,7 @@ class PagedGenerator(nn.Module):
             mixed = attend(rows, self.keys[layer, :reach], self.values[layer, :reach], view)
             hidden = block.onwards(hidden + block.attention.output(mixed.reshape(len(query), 1, -1)))
         logits = self.model.logits(self.model.norm(hidden[:, 0]))
-        self.tokens.copy_(torch.where(position < 0, self.tokens, logits.argmax(1)))
+        self.tokens.copy_(torch.where(position < 0, self.tokens, self._choose(logits)))
         return self.tokens
 
     def read(self, tokens: Tensor, own: Tensor, start: int) -> Tensor:

@@ -13,7 +13,7 @@ from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.paged_generator import PagedGenerator, paged_bytes
 from milabench_ng.workloads.modern.serving import Integers, Mix, Plan, Schedule, pages_for
 from milabench_ng.workloads.modern.token_times import Said, TokenTimes
-from milabench_ng.workloads.modern.work_formulas import BF16, BLOCKS, HEAD, WEIGHTS
+from milabench_ng.workloads.modern.work_formulas import BF16, STEP_FLOP, WEIGHTS
 
 WARM = 3
 """Steps before the clock, and before the capture of the graphs."""
@@ -21,8 +21,6 @@ GRAPHS = 8
 """Graphs of a step: for an eighth of the pages, two eighths, and so on, of which it takes the least that holds all."""
 WORKSPACE = 2 * 10**9
 """Bytes beside weights and pages that the GPU should have: logits, a part of a prompt in all layers, libraries."""
-FLOP = f"(2 * {BLOCKS} * fed + 2 * {HEAD} * said + 4 * layers * width * attended)"
-"""Of a step."""
 BYTES = f"(2 * {WEIGHTS} * passes + 4 * layers * width * kv_heads / heads * seen)"
 """That a step reads at least: the weights in each pass, keys and values of the texts that speak."""
 
@@ -47,8 +45,8 @@ def enough_pages(*, prompt: int, answer: int, page: int, pages: int) -> None:
     derived=(
         Derived("tokens/s per user", "rate / concurrency", curve_over="concurrency"),
         Derived("tokens/s in time", "rate * in_time / said"),
-        Derived("TFLOP/s", f"rate / said * {FLOP} / 1e12"),
-        Derived("MFU %", f"rate / said * {FLOP} / 1e10 / peak_tflops", BF16),
+        Derived("TFLOP/s", f"rate / said * {STEP_FLOP} / 1e12"),
+        Derived("MFU %", f"rate / said * {STEP_FLOP} / 1e10 / peak_tflops", BF16),
         Derived("peak HBM %", f"rate / said * {BYTES} / 1e7 / peak_gb_per_s", BF16),
     ),
     fits=enough_pages,

@@ -20,6 +20,8 @@ ROUTED_WEIGHTS = f"(layers*({_ATTENDING}+width*(experts+3*active*inner))+{HEAD})
 """The same with routed experts."""
 ADAPTERS = "layers*rank*(9*width+2*width*kv_heads/heads+3*inner)"
 """Weights of adapters on the seven linear layers of each block."""
+STEP_FLOP = f"(2 * {BLOCKS} * fed + 2 * {HEAD} * said + 4 * layers * width * attended)"
+"""Of a step, by what it notes: tokens that the blocks see, those of which the head does, and pairs that attend."""
 FIRST_LOSS = FirstLoss("log(vocabulary)+width*0.0002")
 """Logits of a normalised state are normal, with a variance of the width times 0.02^2."""
 CAUSAL = "layers*width*length"
