@@ -8,8 +8,7 @@ import pytest
 from milabench_ng.node.conditions import read_conditions
 from milabench_ng.node.drivers.opening import open_drivers
 from milabench_ng.records.manifest import IdlePower
-from milabench_ng.run.execution.idling import idle_power
-from milabench_ng.run.execution.sampling import with_energy
+from milabench_ng.run.execution.sampling import idle_power, with_energy
 from milabench_ng.telemetry.messages import HOST_KEY, Sample
 from milabench_ng.telemetry.recorder import Recorder
 
