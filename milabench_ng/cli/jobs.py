@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import secrets
 from pathlib import Path
 from typing import Annotated
@@ -118,23 +119,9 @@ def jobs(
     accept_difference
         With --resume: continue although the node, software or isolation differs, and record it. May be repeated.
     """
+    given = {name: value for name, value in locals().items() if name not in _AGAIN}
     if resume is not None:
-        given = (
-            flags,
-            name,
-            repeat,
-            target_ci,
-            budget,
-            lasting,
-            sessions,
-            session_gap,
-            order,
-            nonce,
-            neighbors,
-            dry_run,
-        )
-        usual = ((), (), 1, None, None, None, 1, None, None, None, (), False)
-        if given != usual or lasting is not None or node != NodeOptions(spool=node.spool):
+        if given != _USUAL or node != NodeOptions(spool=node.spool):
             raise InputError(NOT_AGAIN)
         return go_on(resume, profile, retry, accept_difference, node.spool, weights, rules)
     if profile is None:
@@ -202,6 +189,15 @@ def jobs_request(
     )
     refuse_no_borders(request)
     return request
+
+
+_AGAIN = {"profile", "retry", "resume", "accept_difference", "weights", "rules", "node"}
+"""What may be given of a run that is resumed; of ``node``, only the spool."""
+_USUAL = {
+    name: () if one.kind is one.VAR_POSITIONAL else one.default
+    for name, one in inspect.signature(jobs).parameters.items()
+    if name not in _AGAIN
+}
 
 
 def refuse_counts(repeat: int, sessions: int, session_gap: str | None) -> None:
