@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call, check
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.units import GIB
 from milabench_ng.run.events.bus import Bus
 from milabench_ng.run.planning.request import RunRequest
 from tests.one_server import OneServer
@@ -67,8 +69,11 @@ def test_it_is_for_real_on_this_node(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Two repeats of half a second, which decide nothing; others may be at work here, too."""
+    jobs, tenants = check.jobs, min(2, len(os.sched_getaffinity(0)))
+    small = {"tenants": tenants, "ram_total_bytes": (2 + 5 * tenants) * GIB}  # so are the networks then
     monkeypatch.setattr(check, "REPEATS", 2)
     monkeypatch.setattr(check, "WINDOW_S", 0.5)
+    monkeypatch.setattr(check, "jobs", lambda request, *others: jobs(replace(request, **small), *others))
     with one_server.lent():
         code = call(["check", "--json", "-d", str(data_root), "-o", str(tmp_path / "results")])
     (line,) = capfd.readouterr().out.splitlines()
