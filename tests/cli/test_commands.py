@@ -495,18 +495,10 @@ def test_a_stream_that_is_closed_takes_nothing(closed: int) -> None:
     assert bool(done.stdout) is (closed == 2)
 
 
-@pytest.mark.parametrize("closed", [0, 1, 2])
-def test_a_run_whose_stream_is_closed_is_a_run_like_any_other(tmp_path: Path, closed: int) -> None:
+def test_a_run_whose_streams_are_closed_is_a_run_like_any_other(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "milabench_ng", "run", "toy_reg", "-o", str(tmp_path / "toy.json")]
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {closed}>&-', "sh", *command, "--window", "0.5", "--tenants", "1"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    words = ["sh", "-c", 'exec "$@" 0>&- 1>&- 2>&-', "sh", *command, "--window", "0.5", "--tenants", "1"]
+    assert subprocess.run(words, cwd=REPOSITORY, check=False, timeout=300).returncode == 0
     assert json.loads((tmp_path / "toy.json").read_bytes())["success"]
 
 
