@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pages import PAGES, ROOT, blocks, inline_code, name
 
+from tests.one_server import OneServer
+
+Printed = Callable[[str], list[str]]
 README = ROOT / "README.md"
 COMPARED = "mnb report baselines/h200.json --compare v100 --price 15000"
 WHOLE = 60
@@ -35,18 +35,24 @@ EXAMPLES = list(examples())
 IDS = [f"{name(page)}-{command}" for page, command, _ in EXAMPLES]
 
 
-@functools.cache
-def printed(command: str) -> list[str]:
+@pytest.fixture(scope="module")
+def printed(one_server: OneServer) -> Printed:
     """The lines of a command."""
-    words = [sys.executable, "-m", "milabench_ng", *command.split()[1:]]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "COLUMNS": "230"})
-    assert done.returncode in (0, 1), done.stderr  # 1: a verdict of FAIL
-    return [line.rstrip() for line in done.stdout.splitlines()]
+
+    @functools.cache
+    def lines(command: str) -> list[str]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLUMNS", "230")
+            done = one_server.mnb(*command.split()[1:], cwd=ROOT)
+        assert done.returncode in (0, 1), done.stderr  # 1: a verdict of FAIL
+        return [line.rstrip() for line in done.stdout.splitlines()]
+
+    return lines
 
 
-def missing(shown: list[str], printed: list[str]) -> list[str]:
+def missing(shown: list[str], given: list[str]) -> list[str]:
     """What is shown and not printed, or printed only above what is shown before it."""
-    rest = iter(printed)
+    rest = iter(given)
     return [line for line in shown if line not in rest]
 
 
@@ -56,11 +62,11 @@ def shown(example: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("command", "example"), [each[1:] for each in EXAMPLES], ids=IDS)
-def test_every_line_of_the_example_is_printed_in_this_order(command: str, example: str) -> None:
+def test_every_line_of_the_example_is_printed_in_this_order(printed: Printed, command: str, example: str) -> None:
     assert missing(shown(example), printed(command)) == []
 
 
-def test_the_bids_of_the_quick_start_are_ranked_as_it_shows(tmp_path: Path) -> None:
+def test_the_bids_of_the_quick_start_are_ranked_as_it_shows(printed: Printed, tmp_path: Path) -> None:
     found = blocks(ROOT / "docs" / "quickstart" / "buyer.md")
     at = found.index(("sh", "mnb bids bids.json\n"))
     (_, asked), _, (_, example) = found[at - 1 : at + 2]
