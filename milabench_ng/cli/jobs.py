@@ -11,7 +11,7 @@ import msgspec
 from cyclopts import Parameter
 
 from milabench_ng.cli.named_files import RulesFile, WeightsPath
-from milabench_ng.cli.node_options import NodeOptions, lasting_rule, not_negative
+from milabench_ng.cli.node_options import NodeOptions, lasting_rule, not_negative, refuse_words
 from milabench_ng.cli.options import (
     FAILURES,
     MEASURING,
@@ -249,13 +249,7 @@ def _neighbors(words: tuple[str, ...]) -> Neighbors | None:
 
 def _refuse_loose(flags: tuple[str, ...], name: tuple[str, ...]) -> None:
     """Refuse words that are neither options of the workloads nor their values: forgotten ``--name``s."""
-    if flags and "=" in flags[0] and not flags[0].startswith("-"):
-        option, _, value = flags[0].partition("=")
-        raise InputError(f"{flags[0]}: workload options begin with dashes. Write -- --{option} {value}")
     if flags and (flags[0] in names("profiles") or flags[0].endswith(".json")):
         raise InputError(f"{flags[0]}: one profile at a time. Run it on its own: mnb jobs {quoted(flags[0])}")
-    if flags and not flags[0].startswith("-"):
-        selecting = " ".join(f"--name {each}" for each in (*name, flags[0]))
-        raise InputError(
-            f"{flags[0]}: unexpected word. To select several tests, write {selecting}. Put workload options after --"
-        )
+    selecting = " ".join(f"--name {each}" for each in (*name, *flags[:1]))
+    refuse_words(flags, f"To select several tests, write {selecting}. Put workload options after --")

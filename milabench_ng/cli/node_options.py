@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,7 @@ from milabench_ng.cli.options import (
 )
 from milabench_ng.fence.choosing import IsolationRequest
 from milabench_ng.fence.io import rate_of
+from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text
 from milabench_ng.model.plain import plain, short
@@ -119,6 +121,8 @@ class NodeOptions:
 
     def profile_request(self, profile: Path) -> RunRequest:
         """The request made of these options and a profile, given as a file or a shipped profile's name."""
+        if not os.path.lexists(profile) and (name := str(profile)) in read_builtin():
+            raise InputError(f"{name} is a workload, not a profile. Run it with: mnb run {name}")
         file = profile_file(profile)
         return self.request(parse_profile(file.stem, read_text(file), plain(file)))
 
@@ -153,6 +157,16 @@ class NodeOptions:
             trust_data=self.skip_data_check,
             spool=self.spool and self.spool.resolve(),
         )
+
+
+def refuse_words(flags: Sequence[str], instead: str) -> None:
+    """Raise InputError for a word that is no option of a workload, nor the value of one; ``instead``: what to write."""
+    if not flags or flags[0].startswith("-"):
+        return
+    option, given, value = flags[0].partition("=")
+    if given:
+        raise InputError(f"{flags[0]}: workload options begin with dashes. Write -- --{option} {value}")
+    raise InputError(f"{flags[0]}: unexpected word. {instead}")
 
 
 def positive(seconds: float | None, option: str) -> float | None:

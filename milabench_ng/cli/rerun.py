@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.node_options import NodeOptions, refuse_words
 from milabench_ng.cli.run_and_report import execute
 from milabench_ng.model.profile import parse_profile
 from milabench_ng.node.drivers.opening import read_gpus
@@ -36,6 +36,7 @@ def rerun(
     flags
         Options for the workload that differ from the record's, after "--".
     """
+    refuse_words(flags, "One record at a time. Put workload options after --")
     again = profile_of(record)
     same = dataclasses.replace(
         node,

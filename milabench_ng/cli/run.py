@@ -7,7 +7,7 @@ import json
 
 import msgspec
 
-from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.node_options import NodeOptions, refuse_words
 from milabench_ng.cli.run_and_report import execute, execute_into_file
 from milabench_ng.cli.wrong_usage import is_a_profile
 from milabench_ng.model.builtin import installed, read_builtin
@@ -36,6 +36,7 @@ def run(
     flags
         Options for the workload, after "--".
     """
+    refuse_words(flags, "One workload at a time. Put workload options after --")
     known = {*read_builtin(), *installed()}
     if workload not in known and workload in names("profiles"):
         raise InputError(is_a_profile(workload))

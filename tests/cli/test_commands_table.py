@@ -326,6 +326,13 @@ jobs quick --dry-run --pass-env NO_SUCH | 2 | mnb: --pass-env NO_SUCH: this vari
 jobs quick --price 3 | 2 | mnb jobs: unknown option --price, which is one of mnb report. See mnb jobs --help
 jobs --profile quick | 2 | mnb jobs: --profile: PROFILE is named without an option. Write mnb jobs quick
 report --folder=res | 2 | mnb report: --folder: FOLDER is named without an option. Write mnb report res
+jobs vae | 2 | mnb: vae is a workload, not a profile. Run it with: mnb run vae
+list toy_reg | 2 | mnb: toy_reg is a workload, not a profile. Run it with: mnb run toy_reg
+jobs quick --name vae,loader | 2 | mnb: --name vae,loader: one test at a time. Write --name vae --name loader
+run vae quick | 2 | mnb: quick: unexpected word. One workload at a time. Put workload options after --
+run vae batch_size=3 | 2 | mnb: batch_size=3: workload options begin with dashes. Write -- --batch_size 3
+report res --csv | 2 | mnb report: unknown option --csv. Write --format csv
+verify res --signers x | 2 | mnb verify: unknown option --signers (did you mean '--allowed-signers'?)
 jobs quick --only vae | 2 | mnb jobs: unknown option --only. See mnb jobs --help
 jobs quick --batch-size 64 | 2 | mnb jobs: unknown option --batch-size. Workload options go after --: mnb
 jobs --resume nowhere | 2 | mnb: nowhere/run.json: the folder nowhere does not exist. Name the folder of a run

@@ -116,6 +116,9 @@ def named_tests(request: RunRequest, names: Sequence[str]) -> tuple[str, ...]:
     measured = [name for name, test in tests.items() if not (isinstance(test, Test) and test.role == "neighbor")]
     found: list[str] = []
     for name in names:
+        if "," in name:
+            several = " ".join(f"--name {plain(one)}" for one in name.split(","))
+            raise InputError(f"--name {plain(name)}: one test at a time. Write {several}")
         matching = fnmatch.filter(measured, name) if _PATTERN.intersection(name) else [name]
         if not matching:
             raise InputError(f"--name {plain(name)}: no test of {suite} matches{meant_or_all(name, measured)}")
