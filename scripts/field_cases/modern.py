@@ -50,7 +50,8 @@ def cases(small: bool) -> Iterator[AnyCase]:
 
 
 def _cases(small: bool) -> Iterator[AnyCase]:
-    yield diffusion(2 if small else 64, SMALL_DIT if small else DIT_XL)
+    yield diffusion("dit", 2 if small else 64, 1, SMALL_DIT if small else DIT_XL)
+    yield diffusion("dit_video", 1, 3 if small else 30, SMALL_DIT if small else DIT_XL)
     yield patches(2 if small else 256, SMALL_VIT if small else VIT_LARGE)
     yield clicks(16 if small else 8192, SMALL_TABLES if small else TABLES)
     routed = msgspec.structs.replace(TINY, experts=8, active=2)
@@ -161,8 +162,8 @@ def rounds(shape: Mapping[str, int], size: Dimensions) -> Case:
     )
 
 
-def diffusion(count: int, sizes: Mapping[str, Any]) -> Case:
-    """DiT on one batch of noise; AdamW, and the moving average of its masters."""
+def diffusion(name: str, count: int, frames: int, sizes: Mapping[str, Any]) -> Case:
+    """DiT on one batch of noise, of ``count`` videos; AdamW, and the moving average of its masters."""
     schedules = functools.cache(NoiseSchedule)
 
     def loss(model: nn.Module, batch: Sequence[Tensor]) -> Tensor:
@@ -174,13 +175,13 @@ def diffusion(count: int, sizes: Mapping[str, Any]) -> Case:
         )
 
     return Case(
-        name="dit",
+        name=name,
         precision="bf16_master",
-        items=count,
+        items=count * frames,
         unit="images",
-        model=lambda: DiffusionTransformer(**sizes),
+        model=lambda: DiffusionTransformer(**sizes, frames=frames),
         inputs=lambda device: [
-            torch.randn(count, 4, sizes["side"], sizes["side"], device=device),
+            torch.randn(count * frames, 4, sizes["side"], sizes["side"], device=device),
             torch.randint(1000, (count,), device=device),
         ],
         loss=loss,

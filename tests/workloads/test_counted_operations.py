@@ -119,6 +119,18 @@ def test_of_a_latent() -> None:
     assert found == pytest.approx(formula("dit", "TFLOP/s", layers=2, width=64, heads=4, side=8))
 
 
+def test_of_a_frame() -> None:
+    """A video of one frame is a latent."""
+    model = DiffusionTransformer(2, 64, 4, 8, frames=2)
+    latents, times, labels = torch.randn(COUNT, 4, 8, 8), torch.tensor([9, 999]), torch.arange(COUNT // 2)
+    found = counted(lambda: model(latents, times, labels).square().sum().backward()) / COUNT
+    sizes = {"layers": 2, "width": 64, "heads": 4, "side": 8}
+    assert found == pytest.approx(formula("dit_video", "TFLOP/s", frames=2, **sizes))
+    one = formula("dit_video", "TFLOP/s", frames=1, **sizes)
+    assert one == pytest.approx(formula("dit", "TFLOP/s", **sizes))
+    assert formula("dit_video", "TFLOP/s") == pytest.approx(14.916e12, rel=1e-4)
+
+
 def test_of_a_picture() -> None:
     model = PlainVisionTransformer(32, 16, 2, 4, 64, 1000)
     found = counted(lambda: model(torch.randn(COUNT, 3, 32, 32)).square().sum().backward()) / COUNT

@@ -34,10 +34,11 @@ from milabench_ng.workloads.modern import vit as vision
 WORKLOADS = builtin_workloads()
 SMALL = {
     "dit": {"batch_size": 16, "layers": 2, "width": 64, "heads": 4, "side": 32},
+    "dit_video": {"batch_size": 2, "frames": 8, "layers": 2, "width": 64, "heads": 4, "side": 32},
     "vit": {"batch_size": 4, "layers": 2, "width": 64, "heads": 4, "side": 32},
     "dlrm": {**SMALL_DLRM, "rows": 1000},
 }
-SCALES = {"dit": 32 / 8192, "vit": 0.0003, "dlrm": 1 / 64}
+SCALES = {"dit": 32 / 8192, "dit_video": 32 / 8192, "vit": 0.0003, "dlrm": 1 / 64}
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +157,8 @@ def test_the_first_loss_by_theory_is_declared(name: str, theory: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "theory", "items"), [("dit", 1.0, 16), ("vit", math.log(1000), 4), ("dlrm", math.log(2), 16)]
+    ("name", "theory", "items"),
+    [("dit", 1.0, 16), ("dit_video", 1.0, 16), ("vit", math.log(1000), 4), ("dlrm", math.log(2), 16)],
 )
 def test_it_trains_and_begins_with_the_loss_of_theory(
     name: str, theory: float, items: int, place: Callable[[str], Path]
@@ -205,6 +207,25 @@ def test_tokens_lie_side_by_side_in_all_blocks() -> None:
         block.register_forward_pre_hook(lambda _module, given: seen.append(given[0].is_contiguous()))
     model(torch.randn(3, 4, 4, 4), torch.tensor([0, 500, 999]), torch.tensor([0, 1, 2]))
     assert seen == [True, True]
+
+
+def test_frames_of_a_video_see_each_other_and_know_their_place() -> None:
+    """What changes in a frame changes the noise of all frames of its video, of no other; order matters."""
+    torch.manual_seed(0)
+    model = DiffusionTransformer(2, 64, 4, 8, frames=3)
+    for layer in (model.head, model.blocks[0].modulation):
+        nn.init.normal_(layer.weight, std=0.1)
+    videos, times, labels = torch.randn(2, 3, 4, 8, 8), torch.tensor([5, 700]), torch.tensor([1, 2])
+    noise, other = videos.clone(), videos[:, [1, 0, 2]]
+    noise[0, 2] += 1
+    with torch.no_grad():
+        first, changed, turned = (
+            model(given.flatten(0, 1), times, labels).view_as(given) for given in (videos, noise, other)
+        )
+    assert (changed != first).flatten(2).any(2).tolist() == [[True] * 3, [False] * 3]
+    assert not torch.allclose(turned[:, 2], first[:, 2], atol=1e-4)
+    assert torch.equal(DiffusionTransformer(1, 64, 4, 8).places[0], waves_in_two(4, 64))
+    assert torch.equal(model.places[0], waves_in_two(4, 64))
 
 
 def test_places_have_waves_of_their_row_and_column() -> None:

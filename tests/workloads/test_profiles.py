@@ -202,9 +202,9 @@ def test_serving_needs_what_its_weights_and_pages_take(catalogue: Catalogue) -> 
 @pytest.mark.parametrize(
     ("capability", "planned"),
     [
-        (8.0, {"grpo"}),
-        (8.9, {"grpo", "llm_pretrain_fp8", "llm_prefill_fp8_compiled"}),
-        (9.0, {"grpo", "llm_pretrain_fp8", "llm_prefill_fp8_compiled"}),
+        (8.0, {"grpo", "dit_video"}),
+        (8.9, {"grpo", "dit_video", "llm_pretrain_fp8", "llm_prefill_fp8_compiled"}),
+        (9.0, {"grpo", "dit_video", "llm_pretrain_fp8", "llm_prefill_fp8_compiled"}),
         (10.0, {*entries_of("frontier")}),
         (12.0, {*entries_of("frontier")}),
     ],
@@ -216,7 +216,7 @@ def test_narrow_numbers_are_planned_where_the_gpu_multiplies_them(capability: fl
     memory = DeviceMemory(device="GPU 0", bytes=24 * GIB)
     made = make_plan(profile, options, [gpu], 1, memory=memory)
     assert {*made.labels} == {f"frontier.{name}" for name in planned}
-    for name in entries_of("frontier").keys() - {"grpo"}:
+    for name in entries_of("frontier").keys() - {"grpo", "dit_video"}:
         least = LEAST_CAPABILITY[str(profile.tests[name].arguments["numbers"])]
         assert profile.tests[name].least_capability == pytest.approx(least[0] + least[1] / 10)
 

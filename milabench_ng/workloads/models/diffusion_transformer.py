@@ -24,11 +24,11 @@ four for the patches and the first layer of time, whose inputs have no gradient;
 class DiffusionTransformer(nn.Module):
     """Predicts noise from noisy latents, times and classes: DiT-XL/2 has 28 layers, a width of 1152 and 16 heads."""
 
-    def __init__(self, layers: int, width: int, heads: int, side: int) -> None:
-        """``side``: of a latent, a multiple of 2."""
+    def __init__(self, layers: int, width: int, heads: int, side: int, frames: int = 1) -> None:
+        """``side``: of a latent, a multiple of 2. ``frames``: of a video, all of whose tokens attend to each other."""
         super().__init__()
         self.patches = nn.Conv2d(CHANNELS, width, PATCH, PATCH)
-        self.places = nn.Buffer(torch.empty((side // PATCH) ** 2, width))
+        self.places = nn.Buffer(torch.empty(frames, (side // PATCH) ** 2, width))
         self.time = nn.Sequential(nn.Linear(FREQUENCIES, width), nn.SiLU(), nn.Linear(width, width))
         self.label = nn.Embedding(CLASSES + 1, width)  # one for no class
         self.blocks = nn.ModuleList(ModulatedBlock(width, heads) for _ in range(layers))
@@ -46,12 +46,15 @@ class DiffusionTransformer(nn.Module):
         nn.init.zeros_(self.patches.bias)  # type: ignore[arg-type]
         nn.init.normal_(self.label.weight, std=0.02)
         nn.init.zeros_(self.head.weight)
-        self.places.copy_(waves_in_two(math.isqrt(len(self.places)), self.places.shape[1]))
+        frames, tokens, width = self.places.shape
+        moments = waves(torch.arange(frames), width) - waves(torch.zeros(1), width)
+        self.places.copy_(waves_in_two(math.isqrt(tokens), width) + moments[:, None])
 
     def forward(self, latents: Tensor, times: Tensor, labels: Tensor) -> Tensor:
-        """Latents [N, 4, side, side], times [N] and classes [N] to noise [N, 4, side, side]."""
+        """Latents [N x frames, 4, side, side], times [N] and classes [N] to noise like the latents."""
         count, _, side, _ = latents.shape
-        tokens = self.patches(latents).flatten(2).transpose(1, 2).contiguous() + self.places  # for all blocks
+        of_frames = self.patches(latents).flatten(2).transpose(1, 2).contiguous()  # for all blocks
+        tokens = of_frames.view(len(times), -1, of_frames.shape[2]) + self.places.flatten(0, 1)
         condition = F.silu(self.time(waves(times, FREQUENCIES).to(tokens.dtype)) + self.label(labels))
         for block in self.blocks:
             tokens = block(tokens, condition)
@@ -118,8 +121,8 @@ class NoiseSchedule:
         self._kept = (1 - torch.linspace(1e-4, 0.02, self.TIMES, device=device)).cumprod(0)
 
     def noisy(self, latents: Tensor, noise: Tensor, times: Tensor) -> Tensor:
-        """Latents [N, C, H, W] with ``noise`` of the same shape, at times [N]; in the type of the latents."""
-        kept = self._kept[times].view(-1, 1, 1, 1)
+        """Latents [N x frames, C, H, W] with ``noise`` like them, at times [N]; in the type of the latents."""
+        kept = self._kept[times].repeat_interleave(len(latents) // len(times)).view(-1, 1, 1, 1)
         return (kept.sqrt() * latents + (1 - kept).sqrt() * noise).to(latents.dtype)
 
 

@@ -1,5 +1,6 @@
 """Diffusion in latent space."""
 
+from collections.abc import Iterable
 from itertools import chain
 
 import torch
@@ -66,13 +67,24 @@ def dit(
         learning_rate: of AdamW.
     """
     with torch.device("meta"):
-        empty = DiffusionTransformer(layers, width, heads, side)
-    model = bench.place(empty)
-    optimizer = adamw(model.parameters(), learning_rate, decay=0.0)
+        model = DiffusionTransformer(layers, width, heads, side)
+    batches = bench.loader(batch_size, transform=lambda latent: latent[:, :side, :side])
+    train(bench, model, batches, learning_rate, items=batch_size)
+
+
+def train(
+    bench: Bench,
+    model: DiffusionTransformer,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    learning_rate: float,
+    *,
+    items: int,
+) -> None:
+    """Train ``model``, which is not placed yet, to see the noise in batches of ``items``: latents and labels."""
+    optimizer = adamw(bench.place(model).parameters(), learning_rate, decay=0.0)
     average = [weight.detach().to(torch.float32, copy=True) for weight in model.parameters()]
     schedule = NoiseSchedule(bench.device)
-    batches = bench.loader(batch_size, transform=lambda latent: latent[:, :side, :side])
-    for latents, labels in bench.measure(batches):
+    for latents, labels in bench.measure(batches, count=items):
         bench.step(noise_loss(model, schedule, latents, labels), optimizer)
         follow(average, optimizer)
 
