@@ -241,9 +241,9 @@ def _check_derived(definition: Definition) -> None:
             f"{where}: option {hidden!r} would hide the {hidden} in the formulas of its derived units. Rename the "
             "option"
         )
-    units = [(each.unit, repr(each.only)) for each in definition.derived]
+    units = [(each.unit, repr(each.only), each.curve_at) for each in definition.derived]
     if len({*units}) < len(units):
-        told = ", ".join(unit for unit, _ in units)
+        told = ", ".join(unit for unit, _, _ in units)
         raise InputError(f"{where}: a derived unit is declared twice for the same options: {told}. Leave one out")
     for each in definition.derived:
         _check_formula(definition, f"derived unit {each.unit!r}", each.formula, (*known, *numeric))
@@ -252,7 +252,11 @@ def _check_derived(definition: Definition) -> None:
             raise InputError(
                 f"{where}: derived unit {each.unit!r} is for {absent[0]!r}, which is no option. Correct its name"
             )
-        if each.curve_over is not UNSET and each.curve_over not in numeric:
+        if each.curve_at is not UNSET and each.curve_over is UNSET:
+            raise InputError(
+                f"{where}: derived unit {each.unit!r} has curve_at, but no curve_over. Say what it is over"
+            )
+        if each.curve_at is UNSET and each.curve_over is not UNSET and each.curve_over not in numeric:
             raise InputError(
                 f"{where}: derived unit {each.unit!r} is a curve over {each.curve_over!r}, which is no numeric option. "
                 "Correct its name"

@@ -149,6 +149,8 @@ class Derived(msgspec.Struct, frozen=True):
     """The options' values with which it is a unit of the test; omitted if it always is."""
     curve_over: str | msgspec.UnsetType = msgspec.UNSET
     """The option whose values make a curve of tests that differ in nothing else: the rate against this unit."""
+    curve_at: float | msgspec.UnsetType = msgspec.UNSET
+    """Where on a curve this is, if each step of one test goes through all of it: ``curve_over`` names what then."""
 
     def fits(self, options: Mapping[str, Scalar | None]) -> bool:
         """Whether it is a unit of a test with ``options``."""

@@ -20,7 +20,7 @@ from milabench_ng.analysis.scoring.shared_devices import SharedDevice
 from milabench_ng.analysis.scoring.slow_devices import GpuComparison
 from milabench_ng.analysis.scoring.subsets import SubScore
 from milabench_ng.analysis.summary.answers import KnownAnswers
-from milabench_ng.analysis.summary.derived_rates import DerivedRate
+from milabench_ng.analysis.summary.derived_rates import DerivedRate, Sweep
 from milabench_ng.analysis.summary.marked import Marked, count_marks
 from milabench_ng.analysis.summary.summary import FailedLaunch, LaunchFlag, Summary, TestSummary
 from milabench_ng.model.plain import quoted
@@ -45,6 +45,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     row: TestSummary
     derived: tuple[DerivedRate, ...] = ()
     """``scored.perf`` in other units."""
+    sweeps: tuple[Sweep, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from milabench_ng.analysis.scoring.subsets import sub_scores
 from milabench_ng.analysis.scoring.weights import Weights, planned_weights
 from milabench_ng.analysis.statistics.effects import MARGIN
 from milabench_ng.analysis.summary.answers import known_answers
-from milabench_ng.analysis.summary.derived_rates import derived_rates
+from milabench_ng.analysis.summary.derived_rates import derived_rates, sweeps
 from milabench_ng.analysis.summary.ending import left_pending
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.analysis.summary.study import one_study
@@ -272,6 +272,7 @@ def _line(scored: ScoredTest, row: TestSummary, comparisons: Sequence[Comparison
         causes=dict(Counter(failed.cause for failed in row.failed)),
         row=row,
         derived=derived_rates(row, scored.perf, peaks),
+        sweeps=sweeps(row, scored.perf, peaks),
     )
 
 

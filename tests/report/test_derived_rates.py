@@ -19,6 +19,8 @@ from terminal_stream import Terminal
 from milabench_ng.analysis.baselines.peaks import peaks_in_formulas
 from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.model.catalogue import Derived
+from milabench_ng.present.html.as_html import report_page
+from milabench_ng.present.html.figures import Curve
 from milabench_ng.present.writers import write_report, write_tables
 from milabench_ng.report.reporting import make_report
 
@@ -161,3 +163,32 @@ def test_formulas_know_the_peaks_of_devices_of_one_known_model() -> None:
     assert "peak_fp8_tflops" not in peaks_in_formulas(["NVIDIA A100-SXM4-80GB"])
     for models in (["NVIDIA H200", "NVIDIA A100-SXM4-80GB"], ["a chip"], []):
         assert peaks_in_formulas(models) == {}
+
+
+def test_a_sweep_is_a_table_and_a_line_in_a_chart_for_each_unit(folder: Path) -> None:
+    """Places without a value are left out; the units of a whole step stay what they were."""
+    swept = [
+        {"unit": unit, "formula": formula.format(at), "curve_over": "bytes", "curve_at": at}
+        for at in (2048, 8, 1 << 33)
+        for unit, formula in (("GB/s", "rate * {0}"), ("us", "rate / b" if at == 8 else "rate / {0}"))
+    ]
+    for path in folder.glob("quick.vae.*"):
+        tampering.rewrite(path, lambda content: content["mnb"].update(derived=swept))
+    report = make_report(folder)
+    (sweep,) = report.lines[0].sweeps
+    assert (sweep.over, sweep.units, report.lines[0].derived) == ("bytes", ("GB/s", "us"), ())
+    assert [point.at for point in sweep.points] == [8, 2048, 1 << 33]
+    assert sweep.points[0].values == {"GB/s": 1024.0}
+    _, _, rest = printed(folder, "table", full=True).partition("vae by bytes\n")
+    rows = [line.split() for line in rest.splitlines()]
+    assert ["2", "KiB", "262,144", "0.0625"] in rows
+    assert ["8", "B", "1,024.00", "-"] in rows
+    (told,) = json.loads(printed(folder, "json"))["tests"][0]["sweeps"]
+    assert told["points"][1] == {"at": 2048, "values": {"GB/s": 262144.0, "us": 0.0625}}
+    charts = {chart.key: chart for chart in report_page(report).charts}
+    (panel,) = charts["sweep-bytes-GB/s"].views[0].panels
+    (line,) = (part for part in panel.parts if isinstance(part, Curve))
+    assert line.points == tuple((at, 128.0 * at) for at in (8, 2048, 1 << 33))
+    assert (panel.x.log, panel.y.log) == (True, True)
+    assert [tick.text for tick in panel.x.ticks] == ["8 B", "2 KiB", "8 GiB"]
+    assert len(charts["sweep-bytes-us"].views[0].panels[0].parts) == 3

@@ -27,9 +27,22 @@ from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.cli import call
 from milabench_ng.present.html.charts import summary_charts
 from milabench_ng.present.html.details_tables import telemetry_section
-from milabench_ng.present.html.figures import Box, Curve, Label, Look, Mark, Panel, Part, View, names, numbers, whisker
+from milabench_ng.present.html.figures import (
+    Box,
+    Curve,
+    Label,
+    Look,
+    Mark,
+    Panel,
+    Part,
+    View,
+    log_ticks,
+    names,
+    numbers,
+    whisker,
+)
 from milabench_ng.present.html.folder_details import details_of
-from milabench_ng.present.html.forest_chart import contributions, forest_view, log_ticks
+from milabench_ng.present.html.forest_chart import contributions, forest_view
 from milabench_ng.present.html.per_test_charts import charts_of_test
 from milabench_ng.present.html.price_chart import Point, equal_costs, price_chart
 from milabench_ng.present.html.svg import drawing

@@ -31,8 +31,13 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
 
     root = tmp_path_factory.mktemp("ranks")
     clicks = prepare(registry.find("clicks"), root, 1 / 64, lambda _done, _total: None, 1).path
-    jobs = {name: getattr(rank_jobs, name) for name in ("talk", "lie", "travel", "damage", "sharded", "sharded_bf16")}
-    return both(root / "rendezvous", {**jobs, "recommend": functools.partial(rank_jobs.recommend, str(clicks))})
+    names = ("talk", "lie", "travel", "damage", "sweep_wrongly", "sharded", "sharded_bf16")
+    jobs = {
+        **{name: getattr(rank_jobs, name) for name in names},
+        **{name: functools.partial(rank_jobs.swept, name) for name in rank_jobs.OPERATIONS},
+        "recommend": functools.partial(rank_jobs.recommend, str(clicks)),
+    }
+    return both(root / "rendezvous", jobs)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
 import torch
 import torch.distributed as dist
@@ -21,6 +21,7 @@ from milabench_ng.workloads.cv.cv_train_ddp import cv_train_ddp
 from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
 from milabench_ng.workloads.modern.collectives import collectives
+from milabench_ng.workloads.modern.collectives_sweep import Operation, collectives_sweep
 from milabench_ng.workloads.modern.dlrm import dlrm
 from milabench_ng.workloads.stress.burn_links import burn_links
 
@@ -33,6 +34,9 @@ SMALL_DLRM = {
     "table_rate": 0.01,
 }
 """Of two ranks: four tables of 1000 x 16."""
+
+
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 
 def messages(steps: int, rank: int) -> Recording:
@@ -74,6 +78,40 @@ def damage(rank: int) -> tuple[int, list[tuple[str, int]], Checked]:
     dist.all_to_all_single = badly  # type: ignore[assignment]
     try:
         return travelling(3, rank)
+    finally:
+        dist.all_to_all_single = exchange
+
+
+class Swept(NamedTuple):
+    """What a sweep told."""
+
+    count: int
+    notes: list[dict[str, float]]
+    wrong: list[tuple[str, int]]
+    checked: Checked
+
+
+def swept(operation: Operation, rank: int) -> Swept:
+    channel = Recording(last=2)
+    bench = bench_on(channel)
+    bench.rank = rank
+    collectives_sweep(bench, operation=operation, largest_mib=1)
+    notes, wrong = [one.notes for one in channel.all(Slice)], [(one.what, one.check) for one in channel.all(Mismatch)]
+    return Swept(channel.one(Done).count, notes, wrong, channel.all(Checked)[-1])
+
+
+def sweep_wrongly(rank: int) -> Swept:
+    """Rank 1 gets the parts of messages of 64 bytes in the wrong place."""
+    exchange = dist.all_to_all_single
+
+    def wrongly(out: torch.Tensor, sent: torch.Tensor) -> None:
+        exchange(out, sent)
+        if rank == 1 and out.numel() == 16:
+            out.copy_(out.roll(8))
+
+    dist.all_to_all_single = wrongly  # type: ignore[assignment]
+    try:
+        return swept("all_to_all", rank)
     finally:
         dist.all_to_all_single = exchange
 

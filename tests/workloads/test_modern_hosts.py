@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
+from rank_jobs import OPERATIONS
 from recording import Recording, bench_on
 
 from milabench_ng.bench import storage
@@ -16,12 +18,13 @@ from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import DataError, InputError, WrongResultError
 from milabench_ng.model.events import Checked, Digest, Done, Mismatch, Slice
 from milabench_ng.model.formula import evaluate
-from milabench_ng.model.units import MIB
+from milabench_ng.model.units import GIB, KIB, MIB
 from milabench_ng.records.worker_variables import STORAGE_VARIABLE
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.modern import h2d as copies
 from milabench_ng.workloads.modern import shard_files
 from milabench_ng.workloads.modern.checkpoint import SavedShards, random_shards
+from milabench_ng.workloads.modern.collectives_sweep import TIMES
 
 WORKLOADS = builtin_workloads()
 
@@ -193,6 +196,45 @@ def test_collectives_tell_what_they_verified_and_what_was_wrong(ranks: dict[str,
     assert found == [("messages", 1)], "the second step compares other elements"
     assert (damaged.unit, damaged.checks, damaged.wrong) == ("GB", 2, 1)
     assert damaged.work == pytest.approx(2 * 10.5625 * MIB / 997 / 1e9, rel=0.1)  # rows are short
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_sweep_times_every_size_and_counts_its_messages(operation: str, ranks: dict[str, list[Any]]) -> None:
+    """Up to 256 KiB, 20 of which are 5 MiB: with the smaller ones, 6.8 MiB a step."""
+    sizes = (8, 64, 512, 4096, 32 * KIB, 256 * KIB)
+    factor = 1.0 if operation in ("all_reduce", "broadcast") else 0.5
+    for told in ranks[operation]:
+        assert told.count == 2 * 7
+        for one in told.notes:
+            assert one.keys() == {"factor", *(f"b{size}_s" for size in sizes)}
+            assert one["factor"] == factor
+        assert (told.wrong, told.checked.checks, told.checked.wrong) == ([], 2 * len(sizes), 0)
+    assert evaluate(read_builtin()["collectives_sweep"].most_items or "", {"largest_mib": 1}) >= 7
+
+
+@pytest.mark.parametrize("largest_mib", [1, 2, 16, 128, 1024, 8192])
+def test_a_sweep_says_how_much_a_step_sends_at_most(largest_mib: int) -> None:
+    sent = sum(size * times for size, times in TIMES.items() if size <= largest_mib * MIB) / MIB
+    most = evaluate(read_builtin()["collectives_sweep"].most_items or "", {"largest_mib": largest_mib})
+    assert sent <= most
+    assert largest_mib < 8192 or most < 1.02 * sent
+
+
+def test_bandwidth_and_latency_over_the_size_of_a_message() -> None:
+    notes = {f"b{size}_s": times * (1e-5 + size / 1e11) for size, times in TIMES.items()} | {"factor": 1.75}
+    found = {(each.unit, each.curve_at): each.of(0.0, {}, notes) for each in WORKLOADS["collectives_sweep"].derived}
+    assert len({at for unit, at in found if unit == "GB/s"}) == 11
+    assert found["us", 8.0] == pytest.approx(10, rel=1e-4)
+    assert found["GB/s", float(8 * GIB)] == pytest.approx(175, rel=1e-3)
+    assert found["GB/s from 1 GiB", msgspec.UNSET] == pytest.approx(175, rel=1e-2)
+    assert found["us up to 64 KiB", msgspec.UNSET] == pytest.approx(10, rel=1e-2)
+
+
+def test_a_part_that_comes_from_another_rank_is_found_in_a_sweep(ranks: dict[str, list[Any]]) -> None:
+    sound, damaged = ranks["sweep_wrongly"]
+    assert sound.wrong == []
+    assert damaged.wrong == [("64 bytes", 1), ("64 bytes", 2)]
+    assert (damaged.checked.unit, damaged.checked.wrong) == ("GB", 2)
 
 
 @pytest.mark.parametrize(("devices", "factor"), [(2, 0.5), (4, 0.75), (8, 0.875)])

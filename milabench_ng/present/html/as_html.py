@@ -30,6 +30,7 @@ from milabench_ng.present.html.price_chart import tender_chart
 from milabench_ng.present.html.rate_curve_chart import rate_curve_charts
 from milabench_ng.present.html.slowdown_chart import slowdown_charts
 from milabench_ng.present.html.svg import drawing, swatch
+from milabench_ng.present.html.sweep_chart import sweep_charts
 from milabench_ng.present.layouts import interference
 from milabench_ng.present.render.answer import Answer
 from milabench_ng.present.render.cells import Fact, figure
@@ -140,6 +141,7 @@ def report_page(report: Report) -> Page:
             *slowdown_charts(report),
             *pressure_charts(report),
             *rate_curve_charts(report),
+            *sweep_charts(report),
             *loading_charts(report, evidence.loads if evidence else ()),
             *summary_charts(report, courses),
             *conditions_charts(report.series, evidence.manifests if evidence else ()),

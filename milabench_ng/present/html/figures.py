@@ -25,6 +25,13 @@ FEWEST_POINTS = 3
 """What has fewer is told in a tile or a table."""
 _MOST_TICKS = 6
 _LARGEST_WRITTEN_OUT = 1e7
+_WIDE = 3
+_VERY_WIDE = 300
+_MOST_POWERS = 5
+"""Of ten beside each other, so that their labels do not touch on a phone."""
+_FEW_TICKS = 4
+_ROOM = 0.06
+"""Beside the outermost values, as a share of the axis."""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -197,7 +204,7 @@ def numbers(values: Iterable[float], title: str, *, from_zero: bool = False) -> 
     """A linear axis around ``values``, with some room."""
     known = [value for value in values if math.isfinite(value)]
     low, high = min(known, default=0.0), max(known, default=1.0)
-    room = 0.06 * (high - low) or 0.06 * abs(high) or 1.0
+    room = _ROOM * (high - low) or _ROOM * abs(high) or 1.0
     low, high = 0.0 if from_zero and low >= 0 else low - room, high + room
     return Axis(low=low, high=high, ticks=round_ticks(low, high), title=title)
 
@@ -209,6 +216,25 @@ def round_ticks(low: float, high: float, most: int = _MOST_TICKS) -> tuple[Tick,
     places = max(0, 1 - math.floor(math.log10(step)))
     at = (number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1))
     return tuple(Tick(value, written(value, places)) for value in at)
+
+
+def logarithmic(values: Sequence[float], title: str) -> Axis:
+    """A logarithmic axis around ``values``, with some room."""
+    low, high = min(values), max(values)
+    room = (high / low) ** _ROOM if high > low else 1 + _ROOM
+    low, high = low / room, high * room
+    return Axis(low=low, high=high, ticks=log_ticks(low, high), title=title, log=True)
+
+
+def log_ticks(low: float, high: float) -> tuple[Tick, ...]:
+    """Ticks; over a wide range only 1, 2 and 5 of each power of ten, over a very wide one only such powers."""
+    if high < _WIDE * low:
+        return round_ticks(low, high, _FEW_TICKS)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if high < _VERY_WIDE * low else (1,)
+    every = math.ceil(len(powers) / _MOST_POWERS)
+    at = (float(f"{step}e{power}") for power in powers if power % every == 0 for step in steps)
+    return tuple(Tick(value, f"{value:,g}") for value in at if low <= value <= high)
 
 
 def written(value: float, places: int) -> str:

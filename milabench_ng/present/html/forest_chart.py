@@ -20,10 +20,9 @@ from milabench_ng.present.html.figures import (
     Panel,
     Part,
     Segment,
-    Tick,
     View,
+    logarithmic,
     names,
-    round_ticks,
     style,
     whisker,
 )
@@ -33,17 +32,10 @@ from milabench_ng.report.report import Line, Report
 
 _ROW = 30
 """Height of a row in pixels."""
-_WIDE = 3
-_VERY_WIDE = 300
-_MOST_POWERS = 5
-"""Of ten beside each other, so that their labels do not touch on a phone."""
-_FEW_TICKS = 4
 _MARKS_END, _SHARES_BEGIN = 0.6, 0.86
 """Between the panel of the marks and that of the shares is a column of figures; another is on the right."""
 _COLUMN = 40
 """Its width in pixels."""
-_ROOM = 0.06
-"""Beside the outermost marks, as a share of the axis."""
 
 Row = tuple[Line, ComparedTest]
 
@@ -98,27 +90,7 @@ def _drawn(found: ComparedTest) -> tuple[float, ...]:
 
 def _ratios(drawn: Sequence[float]) -> Axis:
     """A logarithmic axis around 1 and what is ``drawn``, with its scale above the rows as well."""
-    low, high = min(1.0, *drawn), max(1.0, *drawn)
-    room = (high / low) ** _ROOM if high > low else 1 + _ROOM
-    return Axis(
-        low=low / room,
-        high=high * room,
-        ticks=log_ticks(low / room, high * room),
-        title="ratio, log scale",
-        log=True,
-        sides=("top", "bottom"),
-    )
-
-
-def log_ticks(low: float, high: float) -> tuple[Tick, ...]:
-    """Ticks; over a wide range only 1, 2 and 5 of each power of ten, over a very wide one only such powers."""
-    if high < _WIDE * low:
-        return round_ticks(low, high, _FEW_TICKS)
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if high < _VERY_WIDE * low else (1,)
-    every = math.ceil(len(powers) / _MOST_POWERS)
-    at = (float(f"{step}e{power}") for power in powers if power % every == 0 for step in steps)
-    return tuple(Tick(value, f"{value:,g}") for value in at if low <= value <= high)
+    return msgspec.structs.replace(logarithmic((1.0, *drawn), "ratio, log scale"), sides=("top", "bottom"))
 
 
 def _lack(line: Line, index: int) -> str:

@@ -161,6 +161,7 @@ def _test(line: Line) -> dict[str, Any]:
         "pending": row.pending,
         "causes": line.causes,
         "derived": line.derived,
+        "sweeps": line.sweeps,
         "latency": row.latency,
         "item_latency": row.item_latency,
         "wait_pct": None if row.wait_share is None else 100 * row.wait_share,

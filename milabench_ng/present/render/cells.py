@@ -12,7 +12,7 @@ from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.reference import CLASSIC_UNIT
 from milabench_ng.analysis.statistics.effects import DIFFERS
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.model.units import counted
+from milabench_ng.model.units import counted, format_bytes
 
 Cell = str | int | float | None
 Tone = Literal["plain", "good", "fair", "poor", "bad", "strong", "faint"]
@@ -35,6 +35,11 @@ def figure(value: float) -> str:
     if abs(value) >= 10_000:
         return f"{value:,.0f}"
     return f"{value:,.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
+
+
+def place_told(at: float, over: str) -> str:
+    """A place of a sweep over something, such as bytes, for people."""
+    return format_bytes(at).replace(".0 ", " ") if over == "bytes" else f"{at:,g}"
 
 
 def four_digits(value: float) -> str:

@@ -10,6 +10,7 @@ from milabench_ng.analysis.scoring.scaling import ScalingCurve
 from milabench_ng.analysis.scoring.slow_devices import MEASURES
 from milabench_ng.analysis.scoring.subsets import SubScore
 from milabench_ng.analysis.statistics.effects import unusual
+from milabench_ng.analysis.summary.derived_rates import Sweep
 from milabench_ng.analysis.summary.summary import Latency, flag_word, name_of_row
 from milabench_ng.model.grouping import gathered
 from milabench_ng.present.render.cells import (
@@ -20,6 +21,7 @@ from milabench_ng.present.render.cells import (
     number,
     one_decimal,
     percent,
+    place_told,
     points,
     ratio_text,
     tone_of_verdict,
@@ -54,6 +56,7 @@ def _tables(report: Report) -> Iterator[Section]:
     if any(line.row.item_latency for line in report.lines):
         yield _item_latency(report)
     yield from map(_rate_curve, report.rate_curves)
+    yield from (_sweep(name_of_row(line.scored.test), each) for line in report.lines for each in line.sweeps)
     for of, part in _named(report):
         if part.sub_scores:
             yield _sub_scores(part, of)
@@ -185,6 +188,19 @@ def _rate_curve(curve: RateCurve) -> Section:
         Column("perf", f"{curve.unit}/s", number, True, value=lambda point: point.perf),
         Column(curve.against, "", number, True, value=lambda point: point.against),
         *(column for name in timed for column in _quantiles(name)),
+    )
+
+
+def _sweep(test: str, sweep: Sweep) -> Section:
+    return section(
+        f"sweep-{test}-{sweep.over}",
+        f"{test} by {sweep.over}",
+        sweep.points,
+        Column(sweep.over, "", lambda at: place_told(float(at or 0), sweep.over), True, value=lambda point: point.at),
+        *(
+            Column(unit, "", number, True, value=lambda point, unit=unit: point.values.get(unit))  # type: ignore[misc]
+            for unit in sweep.units
+        ),
     )
 
 

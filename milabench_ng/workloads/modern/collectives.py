@@ -56,9 +56,7 @@ def collectives(
         block_mib: MiB of a gathered block.
         exchange_mib: MiB that a device sends in an all-to-all, its part for itself included.
     """
-    ranks = dist.get_world_size()
-    if ranks < 2:
-        raise InputError("collectives needs at least two devices, and has one: leave it out (--name)")
+    ranks = several_ranks("collectives")
     sizes = {
         "small": small_kib * KIB,
         "large": large_mib * MIB,
@@ -69,6 +67,14 @@ def collectives(
     for step in bench.measure(count(), count=exchange.bus_mib):
         exchange.step(step)
         exchange.wait_for(step - 1)  # while the device still works at this one
+
+
+def several_ranks(name: str) -> int:
+    """The number of ranks. Raises InputError if the workload ``name`` has one alone."""
+    ranks = dist.get_world_size()
+    if ranks < 2:
+        raise InputError(f"{name} needs at least two devices, and has one: leave it out (--name)")
+    return ranks
 
 
 class Exchange:
