@@ -5,30 +5,42 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 import torch
 import torch.distributed as dist
 from recording import Recording, bench_on
+from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.nn import functional as F
 
-from milabench_ng.bench.precision import BF16Master
+from milabench_ng.bench.precision import MODES
 from milabench_ng.datasets.text.token_stream import Tokens128k
-from milabench_ng.model.events import GradientNorm, Loss, Ready
+from milabench_ng.model.events import Done, GradientNorm, Loss, Ready, Slice
 from milabench_ng.workloads.models.dimensions import Dimensions
+from milabench_ng.workloads.models.generator import Generator
+from milabench_ng.workloads.models.shared_experts import SharedExperts
+from milabench_ng.workloads.models.shared_generator import SharedGenerator
 from milabench_ng.workloads.models.transformer import Transformer
-from milabench_ng.workloads.modern.llm_fsdp import llm_fsdp, share_out
-from milabench_ng.workloads.modern.training import adamw
+from milabench_ng.workloads.modern.llm_decode import llm_decode
+from milabench_ng.workloads.modern.llm_fsdp import llm_fsdp, own_part, share_attention, share_out
+from milabench_ng.workloads.modern.moe_ep import BALANCE, moe_ep
+from milabench_ng.workloads.modern.training import Texts, adamw
+
+WORKLOADS = {each.name: each for each in (llm_fsdp, moe_ep)}
+RANKS, LENGTH = 2, 32
 
 
 @dataclasses.dataclass(frozen=True)
 class ShardedTraining:
-    """Two steps of llm_fsdp in each rank."""
+    """Two steps of a workload that trains one model in all ranks."""
 
+    workload: str
     place: Path
-    sizes: dict[str, int]
+    options: dict[str, Any]
 
     def __call__(self, rank: int) -> dict[str, Any]:
         channel = Recording(last=2)
@@ -41,8 +53,10 @@ class ShardedTraining:
             return reduce(output, *given, **named)
 
         dist.reduce_scatter_single = watched
-        llm_fsdp(bench, batch_size=2, length=64, **self.sizes)
+        WORKLOADS[self.workload](bench, batch_size=2, length=64, **self.options)
         return {
+            "count": channel.one(Done).count,
+            "notes": [event.notes for event in channel.all(Slice)],
             "losses": {event.step: event.value for event in channel.all(Loss)},
             "norms": {event.step: event.value for event in channel.all(GradientNorm)},
             "parameters": channel.one(Ready).parameters,
@@ -51,17 +65,123 @@ class ShardedTraining:
 
 
 @dataclasses.dataclass(frozen=True)
+class KnownTokens:
+    """What a generator with known weights says, whether ranks share it out or one process has it all."""
+
+    size: Dimensions
+    batch: int = 4
+    ring: int = 12
+
+    def __call__(self, rank: int) -> list[list[int]]:
+        """The tokens that a rank says."""
+        whole, part = self._whole(), SharedGenerator(self.size, self.batch, self.ring)
+        theirs = dict(whole.named_parameters()) | dict(whole.named_buffers())
+        for name, mine in (*part.named_parameters(), *part.named_buffers()):
+            found = theirs[name].data
+            for axis, (all_of_it, part_of_it) in enumerate(zip(found.shape, mine.shape, strict=True)):
+                if part_of_it < all_of_it:
+                    found = found.chunk(RANKS, axis)[rank]
+            mine.data.copy_(found)
+        return self._said(part)
+
+    def alone(self) -> list[list[int]]:
+        """The same in one process."""
+        return self._said(self._whole())
+
+    def _whole(self) -> Generator:
+        torch.manual_seed(0)
+        generator = Generator(self.size, self.batch, self.ring)
+        generator.reset_parameters()
+        for weight in generator.model.parameters():
+            weight.data *= 4  # so that tokens differ
+        return generator
+
+    @torch.inference_mode()
+    def _said(self, generator: Generator) -> list[list[int]]:
+        return [generator().tolist() for _ in range(2 * self.ring + 3)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """Three steps of llm_decode in each rank."""
+
+    sizes: dict[str, int]
+
+    def __call__(self, rank: int) -> tuple[int, list[list[int]]]:
+        channel = Recording(last=3)
+        bench = bench_on(channel, precision="bf16_master")
+        bench.rank = rank
+        infer, said = bench.infer, []
+
+        def watched(model: Any, *inputs: Any) -> Any:
+            said.append(infer(model, *inputs).tolist())
+
+        bench.infer = watched  # type: ignore[method-assign]
+        llm_decode(bench, batch_size=4, ring=16, **self.sizes)
+        return channel.one(Done).count, said
+
+
+Kind = Literal["own texts", "shared texts", "shared experts"]
+"""What the ranks have besides their parts of the weights."""
+
+
+class PlainExperts(nn.Module):
+    """Routed experts in one process, one after the other."""
+
+    def __init__(self, size: Dimensions) -> None:
+        super().__init__()
+        self.active = size.active
+        self.router = nn.Linear(size.width, size.experts, bias=False)
+        self.gate = nn.Parameter(torch.empty(size.experts, size.width, size.inner))
+        self.up = nn.Parameter(torch.empty(size.experts, size.width, size.inner))
+        self.down = nn.Parameter(torch.empty(size.experts, size.inner, size.width))
+        self.unbalanced = torch.zeros(())
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        logits = self.router(hidden).float()
+        best, chosen = logits.topk(self.active, -1)
+        used = F.one_hot(chosen, logits.shape[-1])
+        shares = (best.softmax(-1)[..., None] * used).sum(-2).to(hidden.dtype)
+        fractions = used.float().sum(-2).mean(1) / self.active
+        self.unbalanced = (len(self.gate) * fractions * logits.softmax(-1).mean(1)).sum(1).mean()
+        parts = [
+            shares[..., expert, None] * (F.silu(hidden @ self.gate[expert]) * (hidden @ self.up[expert]) @ down)
+            for expert, down in enumerate(self.down)
+        ]
+        return torch.stack(parts).sum(0)
+
+
+@dataclasses.dataclass(frozen=True)
 class KnownSteps:
     """Three steps on known texts from known weights, whether ranks share out the model or one process has it all."""
 
     sizes: dict[str, int]
-    ranks: int = 2
+    kind: Kind = "own texts"
+    precision: str = "bf16_master"
 
     def __call__(self, rank: int) -> list[list[float]]:
         """The weights that a rank has in the end, gathered from all."""
-        model = self._model()
-        share_out(model, init_device_mesh("cpu", (dist.get_world_size(),)))
-        self._train(model, self._texts()[:, rank : rank + 1])
+        model, mesh = self._model(), init_device_mesh("cpu", (dist.get_world_size(),))
+        texts, shared = self._texts(), []
+        if self.kind == "shared texts":
+            known = model.state_dict()
+            share_attention(model, LENGTH)
+            model.load_state_dict(known)
+            model.to(self._dtype)
+            texts = [own_part(some) for some in texts]
+        else:
+            texts = [(tokens[rank : rank + 1], following[rank : rank + 1]) for tokens, following in texts]
+        for block in model.blocks if self.kind == "shared experts" else ():
+            plain, block.feed_forward = block.feed_forward, SharedExperts(model.size, mesh, BALANCE)
+            block.feed_forward.router = plain.router
+            mine = slice(rank * block.feed_forward.own, (rank + 1) * block.feed_forward.own)
+            for name in ("gate", "up", "down"):
+                weights = DTensor.from_local(getattr(plain, name).detach()[mine].clone(), mesh, [Shard(0)])
+                setattr(block.feed_forward, name, nn.Parameter(weights))
+                shared.append(getattr(block.feed_forward, name))
+        model.recompute = True
+        share_out(model, mesh, shared)
+        self._train(model, texts)
         return [weight.full_tensor().flatten().tolist() for weight in model.parameters()]  # type: ignore[attr-defined]
 
     def alone(self) -> tuple[list[list[float]], list[list[float]]]:
@@ -71,18 +191,27 @@ class KnownSteps:
         self._train(model, self._texts())
         return before, [weight.flatten().tolist() for weight in model.parameters()]
 
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.precision == "bf16_master" else torch.float32
+
     def _model(self) -> Transformer:
         torch.manual_seed(0)
-        model = Transformer(Dimensions(**self.sizes, tied=False), chunk=32, recompute=True)
+        model = Transformer(Dimensions(**self.sizes, tied=False), chunk=32)
+        for block in model.blocks if model.size.experts else ():
+            block.feed_forward = PlainExperts(model.size)
         model.reset_parameters()
-        return model.bfloat16()
+        return model.to(self._dtype)
 
-    def _texts(self) -> torch.Tensor:
-        """By step, text and token: as many texts as ranks."""
+    def _texts(self) -> list[Texts]:
+        """A batch for each step, of as many texts as ranks."""
         generator = torch.Generator().manual_seed(1)
-        return torch.randint(self.sizes["vocabulary"], (3, self.ranks, 33), generator=generator)
+        texts = torch.randint(self.sizes["vocabulary"], (3, RANKS, LENGTH + 1), generator=generator)
+        return [(some[:, :-1], some[:, 1:]) for some in texts]
 
-    def _train(self, model: Transformer, texts: torch.Tensor) -> None:
-        mode, optimizer = BF16Master(torch.device("cpu")), adamw(model.parameters(), 1e-2)
-        for some in texts:
-            mode.step(model(some[:, :-1], some[:, 1:]), optimizer, None)
+    def _train(self, model: Transformer, batches: list[Texts]) -> None:
+        mode, optimizer = MODES[self.precision](torch.device("cpu")), adamw(model.parameters(), 1e-2)
+        plain = [part for part in model.modules() if isinstance(part, PlainExperts)]
+        for tokens, following in batches:
+            loss = model(tokens, following)
+            mode.step(loss + BALANCE * sum(part.unbalanced for part in plain), optimizer, None)

@@ -83,9 +83,10 @@ def test_of_adapters() -> None:
     assert trained(model) + not_needed == pytest.approx(expected)
 
 
-def test_of_experts() -> None:
-    """The formula leaves out the sums of what the active experts say."""
-    model = Transformer(Dimensions(**SIZES, experts=8, active=ACTIVE))
+@pytest.mark.parametrize("head_size", [16, 24])
+def test_of_experts(head_size: int) -> None:
+    """The formulas leave out the sums of what the active experts say; only that of moe_ep knows the size of heads."""
+    model = Transformer(Dimensions(**SIZES, experts=8, active=ACTIVE, head_width=head_size))
     for part in model.modules():
         if isinstance(part, Experts):
             part.products = "batched"
@@ -93,7 +94,10 @@ def test_of_experts() -> None:
                 torch.nn.init.normal_(weight, std=0.02)
     sums = 6 * LAYERS * ACTIVE * WIDTH
     given = {**SIZES, "experts": 8, "active": ACTIVE, "length": LENGTH}
-    assert trained(model) - sums == pytest.approx(formula("moe", "MFU % (full attention)", **given))
+    found = trained(model) - sums
+    assert found == pytest.approx(formula("moe_ep", "MFU % (full attention)", head_size=head_size, **given))
+    if head_size == WIDTH // SIZES["heads"]:
+        assert found == pytest.approx(formula("moe", "MFU % (full attention)", **given))
 
 
 def test_of_a_prompt() -> None:

@@ -11,14 +11,15 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from field_cases.shapes import DENSE_0_8B, LLAMA_8B, ROUTED_0_9B
+from field_cases.shapes import DENSE_0_8B, LLAMA_8B, LLAMA_70B, ROUTED_0_9B, ROUTED_21B
+from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 from gloo_pair import both
 from recording import Recording, bench_on
-from sharded_training import KnownSteps, ShardedTraining
+from sharded_training import Generation, KnownSteps, KnownTokens, ShardedTraining
 
 from milabench_ng.bench import Definition
 from milabench_ng.datasets.base import DataSet
@@ -39,8 +40,13 @@ from milabench_ng.workloads.modern.llm_lora import llm_lora
 from milabench_ng.workloads.modern.llm_prefill import llm_prefill
 from milabench_ng.workloads.modern.llm_pretrain import llm_pretrain
 from milabench_ng.workloads.modern.moe import moe
+from milabench_ng.workloads.modern.moe_ep import moe_ep
 
-PROFILE = json.loads((Path(__file__).parents[2] / "profiles" / "modern.json").read_text())
+PROFILE: dict[str, Any] = {
+    name: test
+    for suite in ("modern", "parallel")
+    for name, test in json.loads((Path(__file__).parents[2] / "profiles" / f"{suite}.json").read_text()).items()
+}
 SIZES: dict[str, Any] = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "inner": 128, "vocabulary": 512}
 TINY = Dimensions(**SIZES)
 ROUTED = Dimensions(**SIZES, experts=8, active=2)
@@ -89,7 +95,7 @@ def multiplied(size: Dimensions) -> int:
 
 def training_flop(size: Dimensions, length: int, *, frozen: bool = False) -> float:
     """Of forward and backward per token, half of attention (arXiv:2204.02311); frozen weights have no gradients."""
-    return (4 if frozen else 6) * multiplied(size) + 6 * size.layers * size.width * length
+    return (4 if frozen else 6) * multiplied(size) + 6 * size.layers * size.query_width * length
 
 
 def prompt_flop(size: Dimensions, length: int) -> float:
@@ -105,6 +111,8 @@ def prompt_flop(size: Dimensions, length: int) -> float:
         (LLAMA_8B, 8_030_261_248, 7_504_658_432),
         (LLAMA_3B, 3_212_749_824, 3_212_574_720),
         (ROUTED_0_9B, 872_956_928, 168_296_448),
+        (ROUTED_21B, 20_907_927_360, 3_607_142_400),
+        (LLAMA_70B, 70_553_706_496, 69_501_714_432),
     ],
 )
 def test_parameters(size: Dimensions, parameters: int, of_a_token: int) -> None:
@@ -128,8 +136,11 @@ OPERATIONS = {
     "llm_prefill": (14.496, prompt_flop(LLAMA_8B, 2048)),
     "llm_decode": (17.157, 2 * multiplied(LLAMA_8B) + 4 * 32 * 4096 * 4096),
     "moe": (1.211, training_flop(ROUTED_0_9B, 4096)),
+    "moe_ep": (24.059, training_flop(ROUTED_21B, 4096)),
+    "llm_tp_decode": (144.372, 2 * multiplied(LLAMA_70B) + 4 * 80 * 8192 * 2048),
+    "llm_cp": (14.829, training_flop(replace(LLAMA_8B, layers=4), 65_536)),
 }
-FAMILY = {each.name: each for each in (llm_pretrain, llm_fsdp, llm_lora, llm_prefill, llm_decode, moe)}
+FAMILY = {each.name: each for each in (llm_pretrain, llm_fsdp, llm_lora, llm_prefill, llm_decode, moe, moe_ep)}
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -141,12 +152,12 @@ def test_operations_per_item_and_the_formulas_of_the_derived_units(name: str) ->
     described = workload.describe(workload.name, "").options
     given, _ = choose_entries(PROFILE[name]["arguments"], DeviceMemory(device="", bytes=141 * GIB), name)
     options = {option.name: option.default for option in described} | given
-    peaks = {"peak_tflops": 1000.0, "peak_gb_per_s": 4800.0}
-    units = {each.unit: each.of(1000.0, options, peaks) for each in workload.derived if each.fits(options)}
+    known = {"peak_tflops": 1000.0, "peak_gb_per_s": 4800.0, "devices": 2, "expert_load": 1.0, "device_load": 1.0}
+    units = {each.unit: each.of(1000.0, options, known) for each in workload.derived if each.fits(options)}
     assert units["TFLOP/s"] == pytest.approx(flop / 1e9)
-    if name != "llm_decode":
+    if "decode" not in name:
         assert units["MFU %"] == pytest.approx(flop / 1e10)
-        assert units["MFU %"] < units["MFU % (full attention)"] < 1.35 * units["MFU %"]
+        assert units["MFU %"] < units["MFU % (full attention)"] < 1.5 * units["MFU %"]
 
 
 def test_a_decoding_step_reads_weights_and_keys() -> None:
@@ -382,7 +393,7 @@ def test_a_text_must_be_longer_than_its_windows(place: Callable[[DataSet], Path]
         run("llm_prefill", place, length=1 << 20)
 
 
-@pytest.mark.parametrize("definition", [llm_pretrain, llm_fsdp, llm_lora, moe], ids=lambda one: one.name)
+@pytest.mark.parametrize("definition", [llm_pretrain, llm_fsdp, llm_lora, moe, moe_ep], ids=lambda one: one.name)
 def test_the_first_loss_by_theory_is_declared(definition: Definition) -> None:
     """As section 4 of the suite's specification has them."""
     assert definition.first_loss is not None
@@ -392,28 +403,80 @@ def test_the_first_loss_by_theory_is_declared(definition: Definition) -> None:
     assert definition.first_loss.of(SIZES) == pytest.approx(FIRST_LOSS)
 
 
+# Two ranks
+
+EXPERTS = {**SIZES, "experts": 8, "active": 2, "head_width": 24}
+KNOWN = {
+    "own texts": KnownSteps(SIZES),
+    "shared texts": KnownSteps(SIZES, "shared texts", "fp32"),
+    "shared experts": KnownSteps(EXPERTS, "shared experts", "fp32"),
+}
+TOKENS = KnownTokens(Dimensions(**{**SIZES, "tied": False}))
+ROUTES = {name: EXPERTS[name] for name in (*SIZES, "experts", "active")} | {"head_size": 24}
+
+
+@pytest.fixture(scope="session")
+def two(tmp_path_factory: pytest.TempPathFactory, place: Callable[[DataSet], Path]) -> dict[str, list[Any]]:
+    """What both ranks came to, which are started once: they import torch anew."""
+    texts = place(Tokens128k())
+    jobs = {
+        "llm_fsdp": ShardedTraining("llm_fsdp", texts, SIZES),
+        "llm_cp": ShardedTraining("llm_fsdp", texts, {**SIZES, "share_texts": True}),
+        "moe_ep": ShardedTraining("moe_ep", texts, ROUTES),
+        "llm_decode": Generation(SIZES),
+        "tokens": TOKENS,
+        **KNOWN,
+    }
+    return both(tmp_path_factory.mktemp("two") / "rendezvous", jobs)
+
+
 @pytest.mark.slow
-def test_two_ranks_train_one_model(tmp_path: Path, place: Callable[[DataSet], Path]) -> None:
+@pytest.mark.parametrize(("name", "tokens"), [("llm_fsdp", 128), ("llm_cp", 64), ("moe_ep", 128)])
+def test_two_ranks_train_one_model(name: str, tokens: int, two: dict[str, list[Any]]) -> None:
     """Both have the whole model's gradient norm, and the loss of random weights; the parameters are sharded."""
-    both_told = both(tmp_path / "rendezvous", {"fsdp": ShardedTraining(place(Tokens128k()), SIZES)})["fsdp"]
-    first, second = both_told
+    first, second = two[name]
+    size = Dimensions(**{**(EXPERTS if name == "moe_ep" else SIZES), "tied": False})
     assert first["norms"] == second["norms"]
     assert first["reduced"] == ["torch.float32"]  # of weights in bf16
-    assert first["parameters"] == second["parameters"] == Dimensions(**{**SIZES, "tied": False}).parameters()
-    assert first["losses"][1] == second["losses"][1] == pytest.approx(FIRST_LOSS, rel=0.01)
+    assert first["parameters"] == second["parameters"] == size.parameters()
+    assert first["losses"][1] == pytest.approx(FIRST_LOSS, rel=0.01)
     assert first["losses"][2] != second["losses"][2]  # each reads its own part of the text
+    assert first["count"] == second["count"] == 2 * tokens
 
 
 @pytest.mark.slow
-def test_two_ranks_come_to_the_weights_of_one_process(tmp_path: Path) -> None:
-    """With the same texts; within the rounding of bf16, small beside what three steps change."""
-    known = KnownSteps(SIZES)
-    before, expected = known.alone()
-    first, second = both(tmp_path / "rendezvous", {"steps": known})["steps"]
+@pytest.mark.parametrize("kind", KNOWN)
+def test_two_ranks_come_to_the_weights_of_one_process(kind: str, two: dict[str, list[Any]]) -> None:
+    """With the same texts; within the rounding, small beside what three steps change."""
+    before, expected = KNOWN[kind].alone()
+    first, second = two[kind]
     assert first == second
     for old, new, sharded in zip(before, expected, first, strict=True):
         change = torch.dist(torch.tensor(new), torch.tensor(old))
-        assert torch.dist(torch.tensor(sharded), torch.tensor(new)) < 0.1 * change
+        assert torch.dist(torch.tensor(sharded), torch.tensor(new)) < (0.1 if kind == "own texts" else 0.01) * change
+
+
+@pytest.mark.slow
+def test_two_ranks_say_the_tokens_of_one_process(two: dict[str, list[Any]]) -> None:
+    first, second = two["tokens"]
+    assert first == second == TOKENS.alone()
+    assert len({token for step in first for token in step}) > 20
+
+
+@pytest.mark.slow
+def test_two_ranks_generate_and_count_half_of_the_tokens_each(two: dict[str, list[Any]]) -> None:
+    (count, said), other = two["llm_decode"]
+    assert (count, said) == other
+    assert count == 3 * 4 // 2
+
+
+@pytest.mark.slow
+def test_two_ranks_tell_how_unevenly_their_experts_work(two: dict[str, list[Any]]) -> None:
+    """The same in both, from 1: all experts the same; to 4: two of eight do everything."""
+    first, second = ([one for one in rank["notes"] if one] for rank in two["moe_ep"])
+    assert first == second
+    for one in first:
+        assert 1 < one["device_load"] <= one["expert_load"] <= 4
 
 
 # Text

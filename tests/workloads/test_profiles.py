@@ -7,7 +7,8 @@ from typing import Literal
 
 import msgspec
 import pytest
-from field_cases.shapes import LLAMA_8B
+from field_cases.shapes import LLAMA_8B, LLAMA_70B, ROUTED_21B
+from msgspec.structs import replace
 
 from milabench_ng.analysis.scoring.weights import read_weights
 from milabench_ng.analysis.summary.folder import load_baseline
@@ -46,6 +47,7 @@ FIELD_SUITES = (
     "mixed",
     "modern",
     "modern-lite",
+    "parallel",
     "procurement",
     "serve",
     "stress",
@@ -100,6 +102,7 @@ def test_the_standard_suite_has_the_eighteen_tests_and_weights_of_2020() -> None
     assert sum(weights.values()) == 140
 
 
+SWEEPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 UNWEIGHTED = {"llm_fsdp_3b", "llm_decode1", "llm_pretrain_compiled", "llm_prefill_fp8"}
 """The fallback, and the rows that no score has."""
 
@@ -219,6 +222,59 @@ def test_narrow_numbers_are_planned_where_the_gpu_multiplies_them(capability: fl
     for name in entries_of("frontier").keys() - {"grpo", "dit_video"}:
         least = LEAST_CAPABILITY[str(profile.tests[name].arguments["numbers"])]
         assert profile.tests[name].least_capability == pytest.approx(least[0] + least[1] / 10)
+
+
+@pytest.mark.parametrize(
+    ("size_gib", "count", "planned"),
+    [
+        (79.1, 1, ""),
+        (23.6, 2, "llm_tp_decode_8b"),
+        (39.4, 2, "moe_ep_2l llm_tp_decode_8b llm_cp"),
+        (39.4, 4, "moe_ep_2l llm_tp_decode_8b llm_cp"),
+        (23.6, 8, "moe_ep_2l llm_tp_decode llm_cp"),
+        (79.1, 2, "moe_ep_6l llm_tp_decode llm_cp"),
+        (79.1, 8, "moe_ep llm_tp_decode llm_cp"),
+        (139.8, 2, "moe_ep_6l llm_tp_decode llm_cp"),
+        (139.8, 4, "moe_ep llm_tp_decode llm_cp"),
+        (79.1, 3, ""),
+        (288, 8, "moe_ep llm_tp_decode llm_cp"),
+    ],
+)
+def test_parallel_has_the_largest_model_that_fits(size_gib: float, count: int, planned: str) -> None:
+    """Beside the copies, and the sweeps where there are two."""
+    profile = read_profile(ROOT / "profiles" / "parallel.json")
+    options = {name: ResolvedOptions({}) for name in profile.tests}
+    devices = [Device(index=at, kind="gpu", uuid=f"GPU-{at}") for at in range(count)]
+    memory = DeviceMemory("device 0", int(size_gib * GIB))
+    made = make_plan(profile, options, devices, 1, memory=memory)
+    always = ("h2d_in", "h2d_out", "h2d_both")
+    expected = (*(SWEEPS if count > 1 else ()), *always, *planned.split())
+    assert made.labels == tuple(f"parallel.{name}" for name in expected)
+
+
+def test_parallel_needs_what_its_weights_take(catalogue: Catalogue) -> None:
+    """Rounded up to a tenth of a GB: 16 bytes a parameter in training, and two in decoding, beside keys and values."""
+    for name, test in entries_of("parallel").items():
+        options = resolve(catalogue.workload(test.workload, name).options, test.arguments, name)
+        if test.workload not in ("moe_ep", "llm_decode"):
+            continue
+        names = {one.name for one in msgspec.structs.fields(Dimensions)}
+        known = {key: value for key, value in options.items() if key in names} | {"tied": False}
+        size = msgspec.convert(known | {"head_width": options.get("head_size", 0)}, Dimensions)
+        assert (
+            size
+            == {
+                "moe_ep": ROUTED_21B,
+                "moe_ep_6l": replace(ROUTED_21B, layers=6),
+                "moe_ep_2l": replace(ROUTED_21B, layers=2),
+                "llm_tp_decode": LLAMA_70B,
+                "llm_tp_decode_8b": LLAMA_8B,
+            }[name]
+        )
+        rings = 4 * size.layers * size.kv_width * int(options.get("ring") or 0) * int(options["batch_size"] or 0)
+        needed = 16 * size.parameters() if test.workload == "moe_ep" else 2 * (size.parameters() - size.head) + rings
+        assert test.least_memory is not None
+        assert 0 <= parse_bytes(test.least_memory.together, name) - needed < 1.1e8
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,17 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
     """Routed experts of a block; 0 for one dense feed-forward part."""
     active: int = 0
     """Experts that each token goes through."""
+    head_width: int = 0
+    """Of a head; 0 for as much as the heads have of the width."""
 
     @property
     def head_size(self) -> int:
-        return self.width // self.heads
+        return self.head_width or self.width // self.heads
+
+    @property
+    def query_width(self) -> int:
+        """Width of all queries of a token."""
+        return self.heads * self.head_size
 
     @property
     def kv_width(self) -> int:
@@ -37,7 +44,7 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def attention(self) -> int:
         """Weights of a block's attention."""
-        return 2 * self.width * (self.width + self.kv_width)
+        return 2 * self.width * (self.query_width + self.kv_width)
 
     @property
     def feed_forward(self) -> int:
@@ -47,6 +54,11 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def head(self) -> int:
         return self.vocabulary * self.width
+
+    def shared(self, ranks: int) -> Dimensions:
+        """Those of one rank's part of each block: as many heads and as much of the feed-forward part as the others."""
+        parts = {name: getattr(self, name) // ranks for name in ("heads", "kv_heads", "inner")}
+        return msgspec.structs.replace(self, head_width=self.head_size, **parts)
 
     def parameters(self) -> int:
         """All of them, with those of the norms."""

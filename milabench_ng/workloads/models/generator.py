@@ -51,9 +51,13 @@ class Generator(nn.Module):
             normalised = block.before_attention(hidden)
             hidden = block.onwards(hidden + self._attend(block.attention, number, normalised, turns, slot))
         logits = self.model.logits(self.model.norm(hidden[:, 0]))
-        self.tokens.copy_(logits.argmax(1))
+        self.tokens.copy_(self._most_probable(logits))
         self.position.add_(1)
         return self.tokens
+
+    def _most_probable(self, logits: Tensor) -> Tensor:
+        """The token of each text [N] by its logits [N, V]."""
+        return logits.argmax(1)
 
     def _attend(
         self, attention: Attention, layer: int, hidden: Tensor, turns: tuple[Tensor, Tensor], slot: Tensor

@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
+
+from milabench_ng.workloads.models.exchange import exchange
 
 
 class ShardedTables:
@@ -75,11 +76,3 @@ class SumExchange(Function):
     def backward(_ctx: FunctionCtx, gradient: Tensor) -> Tensor:
         """Gradients of the parts."""
         return exchange(gradient) / len(gradient)
-
-
-def exchange(sent: Tensor) -> Tensor:
-    """Part j of ``sent`` [ranks, ...] goes to rank j; part i of the result comes from rank i."""
-    sent = sent.contiguous()
-    received = torch.empty_like(sent)
-    dist.all_to_all_single(received, sent)
-    return received

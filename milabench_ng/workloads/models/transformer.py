@@ -26,6 +26,8 @@ class Transformer(nn.Module):
         """``chunk``: tokens whose logits exist at once; ``recompute``: keep only what enters a block for backward."""
         super().__init__()
         self.size, self.chunk, self.recompute = size, chunk, recompute
+        self.begins = 0
+        """The position of the first token that it is given."""
         self.embedding = nn.Embedding(size.vocabulary, size.width)
         self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
         self.norm = nn.RMSNorm(size.width, EPS)
@@ -54,7 +56,8 @@ class Transformer(nn.Module):
     def states(self, tokens: Tensor) -> Tensor:
         """Tokens [N, L] to normalised states [N, L, D]."""
         hidden = self.embedding(tokens)
-        turns = rotation(torch.arange(tokens.shape[1], device=hidden.device), self.size.head_size, hidden.dtype)
+        positions = torch.arange(self.begins, self.begins + tokens.shape[1], device=hidden.device)
+        turns = rotation(positions, self.size.head_size, hidden.dtype)
         for block in self.blocks:
             if self.recompute and torch.is_grad_enabled():
                 hidden = checkpoint(block, hidden, turns, use_reentrant=False)
@@ -95,18 +98,21 @@ class Attention(nn.Module):
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
         self.size = size
-        self.query = nn.Linear(size.width, size.width, bias=False)
+        self.query = nn.Linear(size.width, size.query_width, bias=False)
         self.key = nn.Linear(size.width, size.kv_width, bias=False)
         self.value = nn.Linear(size.width, size.kv_width, bias=False)
-        self.output = nn.Linear(size.width, size.width, bias=False)
+        self.output = nn.Linear(size.query_width, size.width, bias=False)
 
     def forward(self, hidden: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
         """[N, L, D] to [N, L, D]."""
-        query, key, value = self.project(hidden, turns)
-        grouped = self.size.heads != self.size.kv_heads
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
+        mixed = self.attend(*self.project(hidden, turns))
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """What queries [N, heads, L, size] see of keys and values [N, kv heads, L, size] up to their own position."""
+        grouped = query.shape[1] != key.shape[1]
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
 
     def project(self, hidden: Tensor, turns: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Turned queries [N, heads, L, size], turned keys and values [N, kv heads, L, size]."""

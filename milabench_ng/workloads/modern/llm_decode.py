@@ -1,23 +1,37 @@
-"""Serving: a language model generates tokens for many texts at once."""
+"""Serving: a language model generates tokens for many texts at once, on one device or shared out over several."""
 
 from collections.abc import Callable
 from itertools import repeat
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, workload
+from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.generator import Generator
+from milabench_ng.workloads.models.shared_generator import SharedGenerator
 from milabench_ng.workloads.modern.work_formulas import BF16, WEIGHTS
 
 WARM = 3
 """Steps before the clock, and before the capture of the graph."""
 
 
+def equal_parts(*, batch_size: int, heads: int, kv_heads: int, inner: int, vocabulary: int, devices: int) -> None:
+    """Raise InputError unless each device has as much of the model, and counts as many of the tokens."""
+    shared = {"batch_size": batch_size, "heads": heads, "kv_heads": kv_heads, "inner": inner, "vocabulary": vocabulary}
+    for name, number in shared.items():
+        if number % devices:
+            raise InputError(
+                f"--{name.replace('_', '-')}: expected a multiple of the number of devices ({devices}), got {number}"
+            )
+
+
 @workload(
     unit="tokens",
     precision="bf16_master",
+    distributed="if several",
     bound="gpu-memory",
     auto_batch=True,
     derived=(
@@ -28,8 +42,9 @@ WARM = 3
             " / 1e7 / peak_gb_per_s",
             BF16,
         ),
-        Derived("ms per token", "1000 * batch_size / rate"),
+        Derived("ms per token", "1000 * batch_size / rate / devices"),
     ),
+    fits=equal_parts,
 )
 def llm_decode(
     bench: Bench,
@@ -44,11 +59,13 @@ def llm_decode(
     vocabulary: Count = 128_256,
     graph: bool = True,
 ) -> None:
-    """Generate tokens, one for each text in a step: bound by the GPU's memory bandwidth.
+    """Generate tokens, one for each text in a step: bound by the GPU's memory bandwidth, or by slow links.
 
     The defaults have the shape of Llama 3.1 8B, with random weights. Keys and values of the last tokens lie in a ring,
-    whose oldest slot the next token overwrites, so that all steps do the same work. An item is one token; the latency
-    of a batch is the time per output token. Timed: forward, the most probable tokens to the host.
+    whose oldest slot the next token overwrites, so that all steps do the same work. Over several devices, they share
+    out the model (tensor parallelism): each has a part of the heads, of the feed-forward parts and of the words, and
+    two sums over all devices in each block. An item is one token, which of several devices one counts; the latency of
+    a batch is the time per output token. Timed: forward, the most probable tokens to the host.
 
     Options:
         batch_size: texts at once.
@@ -70,14 +87,16 @@ def llm_decode(
         vocabulary=vocabulary,
         tied=False,
     )
+    several = dist.is_initialized() and dist.get_world_size() > 1
     with torch.device("meta"):
-        model = Generator(size, batch_size, ring)
+        model = (SharedGenerator if several else Generator)(size, batch_size, ring)
+    torch.manual_seed(bench.seed + bench.rank)  # each rank draws its own part
     bench.place(model).eval()
     for _ in range(WARM):
         bench.warm(model)
     with torch.inference_mode():
         step: Callable[[], Tensor] = captured(model) if graph and bench.device.type == "cuda" else model
-    for _ in bench.measure(repeat(0), count=batch_size):
+    for _ in bench.measure(repeat(0), count=batch_size // (dist.get_world_size() if several else 1)):
         bench.infer(step)
 
 
@@ -85,7 +104,7 @@ def captured(model: Generator) -> Callable[[], Tensor]:
     """A step of ``model``, which has made some, as one CUDA graph. The capture itself generates nothing."""
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's watchdog asks for events all the time
         tokens: Tensor = model()
 
     def replay() -> Tensor:

@@ -1,6 +1,9 @@
 """Pretraining of a large language model, sharded over all devices."""
 
+from collections.abc import Collection
+
 import torch
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -9,10 +12,20 @@ from milabench_ng.datasets.text.token_stream import Tokens128k
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.units import format_bytes
 from milabench_ng.workloads.models.dimensions import Dimensions
+from milabench_ng.workloads.models.shared_attention import SharedAttention
 from milabench_ng.workloads.models.transformer import Transformer
-from milabench_ng.workloads.modern.training import CHUNK, adamw, train
+from milabench_ng.workloads.modern.training import CHUNK, Texts, adamw, train
 from milabench_ng.workloads.modern.windows import windows
 from milabench_ng.workloads.modern.work_formulas import CAUSAL, FIRST_LOSS, WEIGHTS, flop_rates
+
+
+def equal_parts(*, share_texts: bool, length: int, kv_heads: int, devices: int) -> None:
+    """Raise InputError unless each device can have as much of a text, and while it attends as many heads."""
+    if share_texts and (length % devices or kv_heads % devices):
+        raise InputError(
+            f"--share-texts: --length {length} and --kv-heads {kv_heads} must be multiples of the number of devices "
+            f"({devices})"
+        )
 
 
 @workload(
@@ -24,6 +37,8 @@ from milabench_ng.workloads.modern.work_formulas import CAUSAL, FIRST_LOSS, WEIG
     bound="gpu-compute",
     derived=flop_rates(f"6 * ({WEIGHTS} + {CAUSAL})", f"6 * ({WEIGHTS} + 2 * {CAUSAL})"),
     first_loss=FIRST_LOSS,
+    fits=equal_parts,
+    formerly={"share_texts": False},
 )
 def llm_fsdp(
     bench: Bench,
@@ -37,6 +52,7 @@ def llm_fsdp(
     inner: Count = 14_336,
     vocabulary: Count = 128_256,
     tied: bool = False,
+    share_texts: bool = False,
     learning_rate: Rate = 3e-4,
 ) -> None:
     """Train one language model on all devices (FSDP2): bound by their arithmetic, or by slow links.
@@ -47,7 +63,7 @@ def llm_fsdp(
     backward, collectives, step; the text is on the devices.
 
     Options:
-        batch_size: texts per step and rank.
+        batch_size: texts per step, of each rank or of all.
         length: tokens of a text.
         layers: blocks.
         width: of the embedding and of all layers.
@@ -56,6 +72,8 @@ def llm_fsdp(
         inner: width of the feed-forward part.
         vocabulary: words.
         tied: use the embedding's weights for the head.
+        share_texts: the ranks have equal parts of the same texts, and exchange heads for tokens before and after
+            attention (context parallelism by all-to-all, arXiv:2309.14509); without, each has texts of its own.
         learning_rate: of AdamW.
     """
     size = Dimensions(
@@ -70,20 +88,42 @@ def llm_fsdp(
     check_memory(bench, size)  # begins to use CUDA: a mesh on an idle device would take LOCAL_RANK for its index
     with torch.device("meta"):
         model = Transformer(size, chunk=CHUNK, recompute=True)
+        if share_texts:
+            share_attention(model, length)
     share_out(model, init_device_mesh(bench.device.type, (torch.distributed.get_world_size(),)))
     torch.manual_seed(bench.seed + bench.rank)  # each rank draws its own part
     bench.place(model)
     torch.manual_seed(bench.seed)
     optimizer = adamw(model.parameters(), learning_rate)
-    batches = windows(bench, batch_size, length, vocabulary)
+    places = torch.Generator().manual_seed(bench.seed) if share_texts else None
+    batches = windows(bench, batch_size, length, vocabulary, places)
+    if share_texts:
+        batches = map(own_part, batches)
     train(bench, model, optimizer, next(batches), batches)
 
 
-def share_out(model: Transformer, mesh: DeviceMesh) -> None:
-    """Shard each block and the rest of ``model``; gradients are summed over the ranks in fp32, as torchtitan does."""
+def share_attention(model: Transformer, length: int) -> None:
+    """Have ``model`` work on this rank's part of texts of ``length`` tokens."""
+    model.begins = length // torch.distributed.get_world_size() * torch.distributed.get_rank()
+    for block in model.blocks:
+        block.attention = SharedAttention(model.size)
+
+
+def own_part(texts: Texts) -> Texts:
+    """This rank's part of texts that all ranks have."""
+    ranks, rank = torch.distributed.get_world_size(), torch.distributed.get_rank()
+    tokens, following = (part.chunk(ranks, 1)[rank].contiguous() for part in texts)
+    return tokens, following
+
+
+def share_out(model: Transformer, mesh: DeviceMesh, shared: Collection[nn.Parameter] = ()) -> None:
+    """Shard each block and the rest of ``model``; gradients are summed over the ranks in fp32, as torchtitan does.
+
+    ``shared``: parameters that the ranks have shared out already.
+    """
     policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
     for part in (*model.blocks, model):
-        fully_shard(part, mesh=mesh, mp_policy=policy)
+        fully_shard(part, mesh=mesh, mp_policy=policy, ignored_params={*shared})
 
 
 AT_REST = 14

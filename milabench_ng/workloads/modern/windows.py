@@ -11,8 +11,12 @@ from milabench_ng.bench import Bench
 from milabench_ng.model.errors import InputError
 
 
-def windows(bench: Bench, batch_size: int, length: int, vocabulary: int) -> Iterator[tuple[Tensor, Tensor]]:
+def windows(
+    bench: Bench, batch_size: int, length: int, vocabulary: int, places: torch.Generator | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of tokens [N, length] and of those that follow each, from random places of the text on the device.
+
+    ``places``: decides on these places; without it, torch's own random numbers do, which differ from rank to rank.
 
     Ids are taken modulo ``vocabulary``, for models that know fewer words than the text has. Raises InputError for a
     text that is too short.
@@ -24,6 +28,6 @@ def windows(bench: Bench, batch_size: int, length: int, vocabulary: int) -> Iter
     if int(text.max()) >= vocabulary:
         tokens %= vocabulary
     while True:
-        starts = torch.randint(len(tokens) - length, (batch_size,)).tolist()
+        starts = torch.randint(len(tokens) - length, (batch_size,), generator=places).tolist()
         rows = torch.stack([tokens[start : start + length + 1] for start in starts])
         yield rows[:, :-1], rows[:, 1:]
