@@ -12,11 +12,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from milabench_ng.bench import Bench
+from milabench_ng.model.units import MIB
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.generator import Generator
 from milabench_ng.workloads.models.narrow_layers import Narrow, calibrating, for_inference
 from milabench_ng.workloads.models.paged_generator import PagedGenerator
 from milabench_ng.workloads.models.transformer import Transformer
+from milabench_ng.workloads.modern.h2d import Direction, h2d
 from milabench_ng.workloads.modern.llm_decode import llm_decode
 from milabench_ng.workloads.modern.llm_prefill import FirstToken
 from milabench_ng.workloads.modern.llm_serve import Server, Step, llm_serve, steps
@@ -56,6 +58,8 @@ class Case:
     channels_last: bool = False
     autotune: bool = False
     """cuDNN's autotuner."""
+    in_ranks: bool = False
+    """Its model is of a process group, whose ranks go in step."""
     goal: float = GOAL
 
     def ours(self, bench: Bench) -> None:
@@ -224,7 +228,44 @@ class Serving:
         return step
 
 
-AnyCase = Case | Generation | Prompt | Serving
+@dataclasses.dataclass(frozen=True)
+class Copies:
+    """One comparison of copies between host and device."""
+
+    name: str
+    mib: int
+    """Of each direction."""
+    direction: Direction
+    precision: str = "fp32"
+    unit: str = "MiB"
+    goal: float = GOAL
+
+    def ours(self, bench: Bench) -> None:
+        """The workload."""
+        h2d(bench, mib=self.mib, direction=self.direction)
+
+    def step(self, device: torch.device) -> Callable[[], int]:
+        """A step as one would write it."""
+        cuda, size = device.type == "cuda", self.mib * MIB
+        hosts = [torch.zeros(size, dtype=torch.uint8, pin_memory=cuda) for _ in range(2)]
+        devices = [torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(2)]
+        pairs = {"in": (devices[0], hosts[0]), "out": (hosts[1], devices[1])}
+        chosen = [pairs[way] for way in pairs if self.direction in ("both", way)]
+        streams = [torch.cuda.Stream(device) if cuda else None for _ in chosen]  # type: ignore[no-untyped-call]
+
+        def step() -> int:
+            for stream, (target, source) in zip(streams, chosen, strict=True):
+                with torch.cuda.stream(stream):
+                    target.copy_(source, non_blocking=True)
+            for stream in streams:
+                if stream is not None:
+                    stream.synchronize()
+            return self.mib * len(chosen)
+
+        return step
+
+
+AnyCase = Copies | Case | Generation | Prompt | Serving
 
 
 def built(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
