@@ -28,7 +28,7 @@ SMALL = {
     "--for 12h": "--jobs '--isolation none --tenants 1 --window 0.5' --for 10s",
 }
 """What a run of seconds on this machine has instead of what the guide says."""
-BRIEFER = ("-o under-slurm", "-o together", "-o with-network", "-o over-nodes")
+BRIEFER = ("-o under-slurm", "-o together", "-o with-network", "-o over-nodes", "-o burn-in")
 """Fleets whose nodes have a stand-in for mnb: another real run would show nothing more."""
 
 
