@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 FOUND = sorted(path for path in (Path(__file__).parent / "found").glob("*/*") if path.is_file())
-few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+"""``scripts/fuzz`` draws thousands."""
 
 
 @pytest.fixture(scope="module", autouse=True)
