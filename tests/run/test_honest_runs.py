@@ -100,7 +100,7 @@ def test_a_user_who_may_make_no_groups() -> None:
     with tempfile.TemporaryDirectory(prefix="mnb-nobody-") as place:  # what pytest makes is closed to others
         os.chown(place, NOBODY, NOBODY)
         folder = Path(place, "results")
-        ends([*AS_NOBODY, *command(folder, TOY)], MNB_PYCACHE=str(folder.with_name("compiled")))
+        ends([*AS_NOBODY, *command(folder, TOY)])
         assert backend(folder) == "affinity"
         assert accused(folder) == {}
 

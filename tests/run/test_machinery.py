@@ -101,7 +101,7 @@ def test_a_lost_worker_server_is_named_and_replaced(
 
 @pytest.mark.parametrize("start", ["warm", "cold"])
 def test_a_current_folder_that_is_deleted_meanwhile_is_named(
-    run_own: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+    run_profile: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
     """By what has to be started in it: every cold worker, and a server that replaces another."""
     place = tmp_path / "here"
@@ -114,7 +114,7 @@ def test_a_current_folder_that_is_deleted_meanwhile_is_named(
             send(signal.SIGKILL, SERVER)(event)
 
     with pytest.raises(MnbError, match="the current folder was deleted"):
-        run_own(STEADY, once(BatchBegins, delete), start=start, tenants=1)
+        run_profile(STEADY, once(BatchBegins, delete), own_server=start == "warm", start=start, tenants=1)
 
 
 def stop_when_there(server: WorkerServer) -> None:
