@@ -8,8 +8,6 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from gloo_pair import both
-from rank_jobs import pictures
 from recording import Recording, bench_on
 from torch import Tensor
 from torch.nn import functional as F
@@ -253,9 +251,9 @@ def test_ssd300_suppresses_as_many_boxes_as_a_trained_network() -> None:
 
 
 @pytest.mark.slow
-def test_ranks_train_one_network(tmp_path: Path) -> None:
+def test_ranks_train_one_network(ranks: dict[str, list[Any]]) -> None:
     """Each on pictures of its own; the averaged gradients keep their weights equal."""
-    first, second = both(tmp_path / "rendezvous", {"pictures": pictures})["pictures"]
+    first, second = ranks["pictures"]
     assert first["count"] == second["count"] == 4
     assert first["losses"][0] == second["losses"][0]  # the first batch is that of all
     assert first["losses"][1] != second["losses"][1]
