@@ -70,7 +70,7 @@ def observed(request, run_profile):  # type: ignore[no-untyped-def]
         patch.setenv("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
         patch.setenv("NVSHMEM_DISABLE_NVLS", "1")
         patch.setenv("LD_PRELOAD_NOT", "dropped")
-        finished = run_profile(TESTS, reader, own_server=True, rule=AT_WORK, start=request.param)
+        finished = run_profile(TESTS, reader, own_server=request.param == "warm", rule=AT_WORK, start=request.param)
     return finished, reader.seen, request.param
 
 
