@@ -190,6 +190,7 @@ def test_exit_codes_say_whether_all_pass_one_does_not_or_one_is_undecided() -> N
 def test_of_three_nodes_none_is_judged() -> None:
     found = judge(fleet(slow_in("", 0.2), 3))
     assert {one.verdict for one in found.nodes} == {"inconclusive"}
+    assert {one.ratio for one in found.nodes} == {None}, "not one of a device to the others of its node"
     assert found.expected_false_alarms == 0
 
 

@@ -187,9 +187,16 @@ def _ratio(fleet: _Fleet, one: _Decided) -> Ratio:
     return Ratio.around(one.mean, half)
 
 
-def _of_screen(fleet: _Fleet, place: int, column: int = 0) -> Ratio | None:
-    """Of the screen alone, whose one session differs from others as declared or seen."""
-    if not fleet.spreads or np.isnan(fleet.found.screen[place, column]):
+def _of_screen(fleet: _Fleet, place: int, column: int | None = None) -> Ratio | None:
+    """Of the screen alone, whose one session differs from others as declared or seen; None if nothing is answered.
+
+    Without a ``column``, it is that of all tests of a kind, which comes first and which only enough nodes have.
+    """
+    if column is None:
+        column = 0
+        if not fleet.spreads or fleet.found.columns[column].scope != "all":
+            return None
+    if np.isnan(fleet.found.screen[place, column]):
         return None
     spread = fleet.spreads[column]
     mean = float(fleet.found.screen[place, column] - spread.centre)
