@@ -18,7 +18,7 @@ from cyclopts import Parameter
 
 from milabench_ng.cli.doctor import doctor
 from milabench_ng.cli.jobs import jobs_request
-from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.node_options import NodeOptions, file_of_profile
 from milabench_ng.cli.options import Switch, Whole
 from milabench_ng.fleet.manifest import MOST_RETESTS
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
@@ -26,7 +26,6 @@ from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, quoted, short
 from milabench_ng.model.profile import Profile
-from milabench_ng.model.shipped import profile_file
 from milabench_ng.model.units import parse_seconds
 from milabench_ng.records.links import NodesLaunch
 from milabench_ng.records.worker_variables import of_messages
@@ -157,7 +156,7 @@ def fleet_request(profile: Path, options: FleetOptions) -> FleetRequest:
 
 def on_nodes(profile: Path, jobs: str) -> OnNodes:
     """The profile, and the options of ``--jobs``. Raises InputError for what is not valid."""
-    file = profile_file(profile)
+    file = file_of_profile(profile)
     arguments = words(jobs, "--jobs")
     given = _given_to_jobs(file, arguments)
     options = {name: value for name, value in given.items() if name not in _OF_COMMAND}

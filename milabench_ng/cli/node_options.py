@@ -121,9 +121,7 @@ class NodeOptions:
 
     def profile_request(self, profile: Path) -> RunRequest:
         """The request made of these options and a profile, given as a file or a shipped profile's name."""
-        if not os.path.lexists(profile) and (name := str(profile)) in read_builtin():
-            raise InputError(f"{name} is a workload, not a profile. Run it with: mnb run {name}")
-        file = profile_file(profile)
+        file = file_of_profile(profile)
         return self.request(parse_profile(file.stem, read_text(file), plain(file)))
 
     def request(self, profile: AnyProfile) -> RunRequest:
@@ -157,6 +155,13 @@ class NodeOptions:
             trust_data=self.skip_data_check,
             spool=self.spool and self.spool.resolve(),
         )
+
+
+def file_of_profile(profile: Path) -> Path:
+    """The file of a profile that a user named. Raises InputError, also for the name of a workload."""
+    if not os.path.lexists(profile) and (name := str(profile)) in read_builtin():
+        raise InputError(f"{name} is a workload, not a profile. Run it with: mnb run {name}")
+    return profile_file(profile)
 
 
 def refuse_words(flags: Sequence[str], instead: str) -> None:

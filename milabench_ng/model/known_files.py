@@ -9,7 +9,7 @@ from typing import Any, Literal
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import GZIP, LARGE, parse_json, read_bytes, refuse
 
-FileKind = Literal["profile", "rules", "bids", "weights", "record", "manifest", "summary", "report", "bundle"]
+FileKind = Literal["profile", "rules", "bids", "weights", "record", "manifest", "summary", "report", "fleet", "bundle"]
 
 WORDS: dict[FileKind, tuple[str, str]] = {
     "profile": ("a profile", "Run it with mnb jobs"),
@@ -20,6 +20,7 @@ WORDS: dict[FileKind, tuple[str, str]] = {
     "manifest": ("the manifest of a run", "Give its folder"),
     "summary": ("a summary or a baseline", "Give it to mnb report, or compare with it (--compare)"),
     "report": ("a report as JSON, which no command reads", "Give the results that it was made from"),
+    "fleet": ("the manifest of a fleet", "Give its folder to mnb report or mnb fleet status"),
     "bundle": ("a bundle", "Give it to mnb report or mnb verify"),
 }
 """What each kind is, and what to do with it."""
@@ -39,6 +40,7 @@ def kind_of(raw: Any) -> FileKind | None:
         "report": {"failures", "sub_scores"} <= raw.keys(),
         "summary": {"suite", "units", "tests"} <= raw.keys() or any({"n", "train"} <= one.keys() for one in inside),
         "bids": {"bids", "reference"} <= raw.keys(),
+        "fleet": {"fleet_id", "nodes"} <= raw.keys(),
         "manifest": {"run_id", "plan"} <= raw.keys(),
         "rules": "schema" in raw and not _OF_RULES.isdisjoint(raw),
         "weights": any("weight" in one for one in inside),

@@ -42,6 +42,7 @@ def test_what_has_no_file_here_is_known_by_its_keys() -> None:
     assert kind_of(json.loads(RECORD.read_text())) == "record"
     assert kind_of(BIDS) == "bids"
     assert kind_of({"schema": 1, "run_id": "x", "plan": {}, "job_id": None}) == "manifest"
+    assert kind_of({"schema": 1, "fleet_id": "x", "nodes": [], "job_id": None}) == "fleet"
     assert kind_of({"schema": 1, "suite": "quick", "units": "true", "failures": {}, "sub_scores": []}) == "report"
     for unknown in ({}, [], 1, None, "text", {"a": {}}, {"schema": 1}, {"bids": {}, "*": {}}):
         assert kind_of(unknown) is None
