@@ -1,7 +1,7 @@
 """What a node is told to do, as scripts for its sh. Pure.
 
-A node needs sh, flock, GNU tar, gzip, base64, tee, sha256sum, and the `mnb` that the script names. The results lie on
-the node's own disk. A lost connection does not end a run there, and the same script goes on with it.
+A node needs sh, flock, sed, GNU tar, gzip, base64, tee, sha256sum, and the `mnb` that the script names. The results
+lie on the node's own disk. A lost connection does not end a run there, and the same script goes on with it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ NOT_BEGUN = 125
 """The exit status of a script whose node had no place for the session."""
 WIDTH = 760
 """Of lines in base64: Slurm breaks those of 1,024."""
+_REASON = "/^mnb: /h; /^mnb: /!H; ${x; s/^\\n//; p}"
+"""For sed: the last error of `mnb`, which may have several lines, or else all that it printed."""
 _MARK = f"printf '\\n%s\\n' {OUTPUT}"
 
 
@@ -35,7 +37,7 @@ def checkup_script(manifest: FleetManifest) -> str:
     """
     words = shlex.join((*manifest.mnb, "doctor", *manifest.checkup, "--format", "json"))
     return f"""\
-for one in flock gzip base64 tee sha256sum; do
+for one in flock sed gzip base64 tee sha256sum; do
     command -v "$one" >/dev/null || {{ echo "$one: not found" >&2; exit 127; }}
 done
 tar --null -T /dev/null -c --ignore-failed-read >/dev/null || exit 127
@@ -78,7 +80,7 @@ while kill -0 "$child" 2>/dev/null; do
     wait "$child"
     status=$?
 done
-test "$status" -le 1 || tail -n 1 {session}.log >&2
+test "$status" -le 1 || tail -n 40 {session}.log | sed -n '{_REASON}' >&2
 {_summarised(manifest, session)}
 {_pull(session)}
 exit "$status"

@@ -75,9 +75,9 @@ def test_what_the_login_shell_prints_is_no_part_of_the_answer(tmp_path: Path) ->
     assert answer(b"Welcome") == b""
 
 
-@pytest.mark.parametrize("tool", ["flock", "gzip", "base64", "tee", "sha256sum", "tar"])
+@pytest.mark.parametrize("tool", ["flock", "sed", "gzip", "base64", "tee", "sha256sum", "tar"])
 def test_a_node_without_what_its_results_are_packed_with_says_so_before_it_works(tmp_path: Path, tool: str) -> None:
-    for one in {"flock", "gzip", "base64", "tee", "sha256sum", "tar"} - {tool}:
+    for one in {"flock", "sed", "gzip", "base64", "tee", "sha256sum", "tar"} - {tool}:
         (tmp_path / one).symlink_to(shutil.which(one) or "")
     sh = shutil.which("sh") or ""
     done = subprocess.run(
