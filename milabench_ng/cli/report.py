@@ -33,6 +33,7 @@ from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import parse_share
 from milabench_ng.present.render.alarms import alarms, alarms_of_launches
+from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.writers import (
     SuiteName,
     open_output,
@@ -189,6 +190,8 @@ def report(
             write_report(made, form, stream, full=full)
         else:
             write_layout(made, layout, form, stream)
+    if per_gpu and made.gpus is None:
+        tell([Fact("--per-gpu", "no test ran on two devices or more, each by itself, so none can be compared")])
     if form == "csv":  # which has no place for them
         tell(alarms_of_launches(made) if layout else alarms(made))
     return made.exit_code
