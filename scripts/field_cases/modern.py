@@ -132,8 +132,8 @@ class Rounds(Actors):
     def forward(self, asked: Tensor) -> Tensor:
         """The loss of a round."""
         tokens = self.rollout.answered(asked)
-        rewards = self.rule.rewards(tokens, self.shape["answer"]).to(tokens.device)
-        advantages = group_advantages(rewards.view(len(asked), -1)).flatten()
+        rewards = self.rule.rewards(tokens, self.shape["answer"])
+        advantages = group_advantages(rewards.view(len(asked), -1)).flatten().to(tokens.device)
         return self.loss(tokens, self.shape["answer"], advantages, 0.04)
 
 

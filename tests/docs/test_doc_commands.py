@@ -155,7 +155,9 @@ TABLE: dict[str, Check] = {
     "mnb jobs parallel": PARSE,
     "mnb jobs parallel --repeat 3 -d /scratch/mnb -o results-parallel": PARSE,
     "mnb report results-parallel --html parallel.html": PARSE,
+    "mnb jobs frontier --repeat 3 -o results-frontier": PARSE,
     "mnb jobs serve --repeat 3 -o results-serve": PARSE,
+    "mnb report results-frontier --full": PARSE,
     "mnb report results-serve --html serve.html": PARSE,
     "mnb jobs serve -o results-interactive -- --first-limit-s 0.5 --next-limit-s 0.03": PARSE,
     "uv run scripts/check-memory-classes --memory 24GiB --memory 40GiB -d /scratch/mnb": Check(

@@ -110,8 +110,8 @@ def grpo(
         with bench.notes.timed("generate_s"):
             tokens = rollout.answered(asked)
         with bench.notes.timed("score_s"):
-            rewards = rule.rewards(tokens, answer).to(bench.device)
-            advantages = group_advantages(rewards.view(prompts, answers)).flatten()
+            rewards = rule.rewards(tokens, answer)
+            advantages = group_advantages(rewards.view(prompts, answers)).flatten().to(bench.device)
         with bench.notes.timed("train_s"):
             bench.step(actors.loss(tokens, answer, advantages, divergence), optimizer)
         with bench.notes.timed("send_s"):
