@@ -87,16 +87,16 @@ def llm_decode(
         vocabulary=vocabulary,
         tied=False,
     )
-    several = dist.is_initialized() and dist.get_world_size() > 1
+    ranks = dist.get_world_size() if dist.is_initialized() else 1
     with torch.device("meta"):
-        model = (SharedGenerator if several else Generator)(size, batch_size, ring)
+        model = (SharedGenerator if ranks > 1 else Generator)(size, batch_size, ring)
     torch.manual_seed(bench.seed + bench.rank)  # each rank draws its own part
     bench.place(model).eval()
     for _ in range(WARM):
         bench.warm(model)
     with torch.inference_mode():
         step: Callable[[], Tensor] = captured(model) if graph and bench.device.type == "cuda" else model
-    for _ in bench.measure(repeat(0), count=batch_size // (dist.get_world_size() if several else 1)):
+    for _ in bench.measure(repeat(0), count=batch_size // ranks):
         bench.infer(step)
 
 
