@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -404,6 +405,30 @@ def test_the_first_loss_by_theory_is_declared(definition: Definition) -> None:
 
 
 # Two ranks
+
+
+@pytest.mark.parametrize(
+    ("definition", "given", "devices", "told"),
+    [
+        (llm_decode, {"batch_size": 8}, 16, "--batch-size: expected a multiple of the number of devices (16), got 8"),
+        (llm_decode, {"batch_size": 48}, 16, "--kv-heads: expected a multiple of the number of devices (16), got 8"),
+        (
+            llm_fsdp,
+            {"share_texts": True},
+            3,
+            "--length 8192 and --kv-heads 8 must be multiples of the number of",
+        ),
+        (moe_ep, {}, 5, "--experts 32: expected a multiple of the number of devices (5), and at least --active 4"),
+        (moe_ep, {"active": 64}, 8, "at least --active 64"),
+    ],
+)
+def test_what_ranks_cannot_share_is_refused(
+    definition: Definition, given: dict[str, Any], devices: int, told: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(told)):
+        definition.check(given, devices)
+    definition.check({**given, "active": 4} if definition is moe_ep else given, 8)
+
 
 EXPERTS = {**SIZES, "experts": 8, "active": 2, "head_width": 24}
 KNOWN = {
