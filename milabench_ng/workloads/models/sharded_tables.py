@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
 
-from milabench_ng.workloads.models.exchange import exchange
+from milabench_ng.workloads.models.exchange import exchanged
 
 
 class ShardedTables:
@@ -28,7 +27,8 @@ class ShardedTables:
         """Rows of all tables, one after the other."""
         self._begins = rows * torch.arange(tables, device=device).view(1, tables, 1)
         self._count = rows
-        self._rate = rate
+        self._rate = rate / ranks
+        """Gradients come from the losses of all ranks, and are to be those of their mean."""
         self._ranks = ranks
         self._anchor = torch.zeros((), device=device, requires_grad=True)
         """So that autograd, which does not know the rows, goes back to them."""
@@ -43,8 +43,8 @@ class ShardedTables:
         sums = sums.to(dtype)
         if self._ranks == 1:
             return sums
-        exchanged: Tensor = SumExchange.apply(sums.unflatten(0, (self._ranks, -1)))  # type: ignore[no-untyped-call]
-        return exchanged.transpose(0, 1).flatten(1, 2)
+        received = exchanged(sums.unflatten(0, (self._ranks, -1)))  # type: ignore[no-untyped-call]
+        return received.transpose(0, 1).flatten(1, 2)
 
 
 class RowSums(Function):
@@ -62,17 +62,3 @@ class RowSums(Function):
         each = gradient.unsqueeze(2).expand(*ctx.places.shape, -1)
         ctx.rows.index_add_(0, ctx.places.flatten(), each.reshape(-1, gradient.shape[-1]), alpha=-ctx.rate)
         return None, None, None, None
-
-
-class SumExchange(Function):
-    """All-to-all: part j goes to rank j. Its own reverse, but gradients are those of the mean loss of all ranks."""
-
-    @staticmethod
-    def forward(_ctx: FunctionCtx, sent: Tensor) -> Tensor:
-        """Parts [ranks, ...]."""
-        return exchange(sent)
-
-    @staticmethod
-    def backward(_ctx: FunctionCtx, gradient: Tensor) -> Tensor:
-        """Gradients of the parts."""
-        return exchange(gradient) / len(gradient)
