@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from milabench_ng.model.builtin import Declared
-from milabench_ng.model.catalogue import numbers
+from milabench_ng.model.catalogue import Derived, numbers
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.formula import evaluate
+from milabench_ng.model.formula import evaluate, names
 from milabench_ng.records.latency import batches
 from milabench_ng.records.record import Mnb, Rank
 from milabench_ng.records.work import declared
@@ -31,12 +32,33 @@ def _not_as_declared(evidence: Evidence) -> Iterator[str]:
         own = evidence.as_ran.get(record.mnb.launch.workload)
         if own is not None:
             pace_only = tuple(name for name in own.pace_only if name in record.mnb.launch.arguments)
-            shown = {(each.unit, each.formula) for each in record.mnb.derived}
-            derived = tuple(each for each in own.derived if (each.unit, each.formula) in shown)
+            recorded = msgspec.structs.replace(record.mnb, derived=_in_words_of(own.derived, record.mnb))
+            derived = tuple(each for each in own.derived if each in recorded.derived)
             expected = declared(msgspec.structs.replace(own, pace_only=pace_only, derived=derived))
-            for what, one in declared(record.mnb).items():
+            for what, one in declared(recorded).items():
                 if one != (other := expected[what]):
                     yield f"{name}: its {what} is {one}, {record.mnb.launch.workload} has {other}"
+
+
+def _in_words_of(own: Sequence[Derived], mnb: Mnb) -> tuple[Derived, ...]:
+    """The derived units of a launch, each as ``own`` has it if both come to the same: a version wrote it otherwise."""
+    return tuple(
+        next((known for known in own if known.unit == each.unit and _alike(known, each, mnb)), each)
+        for each in mnb.derived
+    )
+
+
+def _alike(one: Derived, other: Derived, mnb: Mnb) -> bool:
+    """Whether two formulas have the same value for a launch, with made-up numbers for what it measured."""
+    if one.formula == other.formula:
+        return True
+    unknown = sorted({*names(one.formula), *names(other.formula)} - {*mnb.launch.arguments})
+    measured = {name: 2 + math.sqrt(place) for place, name in enumerate(unknown, 2)} | {"devices": len(mnb.devices)}
+    try:
+        values = [each.of(measured.get("rate", 1.0), mnb.launch.arguments, measured) for each in (one, other)]
+    except InputError:
+        return False
+    return math.isclose(*values, rel_tol=1e-12)
 
 
 def _not_as_others(evidence: Evidence) -> Iterator[str]:
