@@ -100,17 +100,6 @@ def test_a_node_that_says_no_number_of_devices_costs_itself_only() -> None:
     assert msgspec.json.decode(store.get("gone")) == list("bcde")
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
-def test_nodes_meet_at_an_address_of_ipv6(tmp_path: Path) -> None:
-    launcher = Local(("a", "b"))
-    found = folder_of(tmp_path, launcher)
-    fleet = msgspec.structs.replace(found, manifest=msgspec.structs.replace(found.manifest, rendezvous="[::1]"))
-    meeting = meet(fleet, launcher, MeetingPlan(nodes=("a", "b"), rounds=(A_B,), start_s=200, block_mib=1))
-    assert meeting.left == {}
-    assert {one.interface for one in meeting.hellos} == {"lo"}
-    assert [one.problem for one in pairs_seen(meeting)] == [""]
-
-
 def test_a_node_on_the_host_of_the_store_meets_nodes_elsewhere_by_another_interface_than_loopback() -> None:
     """There the host's own name often leads to 127.0.1.1, and nobody else reaches its loopback interface."""
     from torch.distributed import HashStore  # type: ignore[attr-defined]
@@ -154,8 +143,11 @@ def test_a_group_that_failed_to_begin_leaves_no_trace(monkeypatch: pytest.Monkey
 def test_nodes_that_meet_tell_their_links_and_a_node_that_dies_holds_nobody_up(
     tmp_path: Path,
 ) -> None:
+    """At an address of IPv6, if there are any here."""
     launcher = Mortal(("a", "b", "c"), tmp_path / "dies")
-    fleet = folder_of(tmp_path, launcher)
+    found = folder_of(tmp_path, launcher)
+    there = "[::1]" if socket.has_dualstack_ipv6() else found.manifest.rendezvous
+    fleet = msgspec.structs.replace(found, manifest=msgspec.structs.replace(found.manifest, rendezvous=there))
     plan = MeetingPlan(
         nodes=launcher.nodes,
         rounds=(A_B, A_C, *([B_C] * 10), A_B, RING),
@@ -169,6 +161,7 @@ def test_nodes_that_meet_tell_their_links_and_a_node_that_dies_holds_nobody_up(
     assert "it was not ready in time after round" in meeting.left["c"].reason
     assert "killed" in meeting.left["c"].reason
     assert 1 <= meeting.left["c"].round < len(plan.rounds)
+    assert {one.interface for one in meeting.hellos} == {"lo"}
     assert {one.node: one.variables["NCCL_DEBUG"] for one in meeting.hellos} == dict.fromkeys("abc", "it's WARN")
     seen = [one for one in pairs_seen(meeting) if "c" not in one.pair]
     assert [one.pair for one in seen] == [("a", "b"), ("a", "b")]
