@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from operator import itemgetter
 
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.statistics.effects import Effect, unusual
 from milabench_ng.analysis.statistics.intervals import Interval
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.model.shipped import baselines_of
+from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Fact, Tone, covered, four_digits, money, tone_of_verdict, unit_told
 from milabench_ng.present.render.columns import span
 from milabench_ng.report.report import Report
@@ -49,6 +51,10 @@ def why_no_ratio(report: Report, other: Comparison) -> str:
         fitting = ", ".join(baselines_of(ours)) or "none, build one with mnb baseline build"
         theirs = " and ".join(other.other_suites)
         return f"it is a baseline of suite {theirs}. Shipped baselines of {' and '.join(ours)}: {fitting}"
+    if not other.of and (known := {label: row.perf_ratio for label, row in other.rows.items() if row.perf_ratio}):
+        by_ratio = [f"{ratio:.3f} ({name_of_row(label)})" for label, ratio in sorted(known.items(), key=itemgetter(1))]
+        ends = " to ".join(by_ratio[:: max(1, len(by_ratio) - 1)])
+        return f"{ends}, {counted(len(known), 'test')}; without weights there is no ratio over all"
     lacking = Counter(other.reasons.values()).most_common(2)
     why = ", ".join(f"{reason} in {times} of {other.of} tests" for reason, times in lacking)
     return f"no weighted test can be compared{': ' if why else ''}{why}"
