@@ -193,7 +193,7 @@ def test_a_group_needs_several_answers_and_a_prompt_two_tokens(options: dict[str
         builtin_workloads()["grpo"].check(options)
 
 
-def test_equal_seeds_come_to_equal_losses() -> None:
-    first, again, other = ([event.value for event in run(10, seed=seed).all(Loss)] for seed in (1, 1, 2))
+def test_equal_seeds_draw_and_learn_the_same() -> None:
+    first, again, other = ([event.value for event in run(1, seed=seed).all(GradientNorm)] for seed in (1, 1, 2))
     assert first == again
     assert first != other
