@@ -170,8 +170,17 @@ def test_a_test_is_known_by_the_name_that_reports_print() -> None:
         whole.select(["p.loader"])
 
 
-OVER_SEVERAL = ("scaling", "collectives", "burn_links", "dlrm", "llm_fsdp", "cv_train_ddp")
-"""Workloads of one launch over several devices."""
+OVER_SEVERAL = {
+    "scaling",
+    "collectives",
+    "collectives_sweep",
+    "burn_links",
+    "dlrm",
+    "llm_fsdp",
+    "moe_ep",
+    "cv_train_ddp",
+}
+"""Workloads of one launch over several devices; others can do both, and tests say it in their name."""
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.json")), ids=lambda path: path.name)
@@ -179,7 +188,8 @@ def test_the_shipped_profiles_are_profiles(path: Path) -> None:
     tests = profile(read_text(path)).tests
     assert tests
     others = [name for name, test in tests.items() if test.partition_scheme.type != "per-gpu"]
-    assert others == [name for name, test in tests.items() if test.workload in OVER_SEVERAL or name.endswith("_ddp")]
+    named = [name for name in tests if name.endswith("_ddp") or "_tp_" in name]
+    assert others == [name for name, test in tests.items() if test.workload in OVER_SEVERAL or name in named]
 
 
 @pytest.mark.parametrize("name", ["standard", "lite", "smoke", "quick"])
