@@ -66,7 +66,6 @@ def collectives(
     exchange = Exchange(bench, ranks, sizes)
     for step in bench.measure(count(), count=exchange.bus_mib):
         exchange.step(step)
-        exchange.wait_for(step - 1)  # while the device still works at this one
 
 
 def several_ranks(name: str) -> int:
@@ -95,9 +94,6 @@ class Exchange:
         self._part, self._scattered = (floats(1, sizes["block"] // ranks) for _ in range(2))
         self._sent, self._received = (floats(ranks, sizes["exchange"] // ranks) for _ in range(2))
         self._numbers = torch.arange(float(ranks), device=bench.device).unsqueeze(1)
-        cuda = bench.device.type == "cuda"
-        self._ended = [torch.cuda.Event() if cuda else None for _ in range(2)]  # type: ignore[no-untyped-call]
-        """The last even and the last odd step."""
         bus = 2 * (SMALL * sizes["small"] + LARGE * sizes["large"]) + ROUNDS * (2 * sizes["block"] + sizes["exchange"])
         self.bus_mib = max(1, round(bus * (ranks - 1) / ranks / MIB))
         """Of a step, on the wires of one device."""
@@ -124,12 +120,6 @@ class Exchange:
                 dist.all_to_all_single(self._received.view(-1), self._sent.view(-1))
         self._compare(number)
 
-    def wait_for(self, number: int) -> None:
-        """Wait for the end of step ``number``, one of the last two."""
-        ended = self._ended[number % 2]
-        if ended is not None:
-            ended.synchronize()
-
     def _compare(self, number: int) -> None:
         """Note how many of the compared elements are not as expected, without waiting."""
         ranks, first = self._ranks, 1 + number % VALUES
@@ -145,6 +135,3 @@ class Exchange:
         parts = [result[:, number % LOOK :: LOOK] for result, _ in expected]
         wrong = [(part != value).sum() for part, (_, value) in zip(parts, expected, strict=True)]
         self._check.note("messages", torch.stack(wrong).sum(), sum(part.nbytes for part in parts) / 1e9)
-        ended = self._ended[number % 2]
-        if ended is not None:
-            ended.record()
