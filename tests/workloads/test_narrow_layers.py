@@ -269,8 +269,10 @@ def test_gpus_that_lack_the_numbers_are_refused(numbers: str, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("workload", "options", "told"),
     [
-        (llm_pretrain, {"numbers": "mxfp8", "batch_size": 3, "length": 40}, "120 tokens are no multiple of 32"),
-        (llm_prefill, {"numbers": "nvfp4", "inner": 40}, "40 inner are no multiple of 32"),
+        (llm_pretrain, {"numbers": "mxfp8", "batch_size": 3, "length": 40}, r"multiples of 32, got 120 \(tokens\)"),
+        (llm_pretrain, {"numbers": "mxfp8", "width": 64, "heads": 8, "kv_heads": 2}, r"got 16 \(key width\)"),
+        (llm_prefill, {"numbers": "nvfp4", "inner": 40}, r"got 40 \(inner\)"),
+        (llm_prefill, {"fp8": True, "inner": 40}, r"--numbers fp8: .* got 40 \(inner\)"),
     ],
 )
 def test_sizes_that_are_no_multiple_of_a_block_are_refused(
@@ -278,7 +280,7 @@ def test_sizes_that_are_no_multiple_of_a_block_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=told):
         workload.check(options)
-    workload.check({**options, "numbers": "bf16"})
+    workload.check({**options, "numbers": "bf16", **({"fp8": False} if workload is llm_prefill else {})})
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ Narrow = Literal["fp8", "mxfp8", "nvfp4"]
 LEAST_CAPABILITY: Mapping[str, tuple[int, int]] = {"fp8": (8, 9), "mxfp8": (10, 0), "nvfp4": (10, 0)}
 """The first CUDA devices that multiply them."""
 MARGIN = 2.0
-"""How much larger inputs may be than those that a layer was calibrated with, before they leave the numbers of fp8."""
+"""How much larger inputs may be than those that a layer was calibrated with, before they leave the range of numbers."""
 Largest = Mapping[nn.Module, Tensor]
 """The largest magnitude of what a layer was given."""
 
@@ -35,11 +35,10 @@ def refuse_narrow(device: torch.device, numbers: str) -> None:
 
 def refuse_parts_of_blocks(numbers: str, **sizes: int) -> None:
     """Raise InputError unless products of narrow numbers can have these sizes, by name."""
-    odd = next((name for name, size in sizes.items() if size % MX_BLOCK), None)
-    if numbers in LEAST_CAPABILITY and odd is not None:
-        raise InputError(
-            f"--numbers {numbers}: {sizes[odd]} {odd} are no multiple of {MX_BLOCK}. Change the size, or use bf16"
-        )
+    for name, size in sizes.items() if numbers in LEAST_CAPABILITY else ():
+        if size % MX_BLOCK:
+            what = name.replace("_", " ")
+            raise InputError(f"--numbers {numbers}: expected sizes in multiples of {MX_BLOCK}, got {size} ({what})")
 
 
 @contextmanager
@@ -65,10 +64,11 @@ def for_inference(model: nn.Module, numbers: Narrow, largest: Largest) -> None:
     ``largest``: of the inputs of each, which fixes scales that are not found in each call.
     """
     for layer in linear_layers(model):
+        most = MARGIN * largest[layer]
         if numbers == "fp8":
-            to_float8(layer, MARGIN * largest[layer])
+            to_float8(layer, most)
         else:
-            to_blocks(layer, BLOCKS[numbers], MARGIN * largest[layer])
+            to_blocks(layer, BLOCKS[numbers], most)
 
 
 def for_training(model: nn.Module, numbers: Literal["fp8", "mxfp8"]) -> None:

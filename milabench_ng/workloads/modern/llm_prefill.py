@@ -42,11 +42,12 @@ class FirstToken(nn.Module):
         return logits.argmax(1), logits
 
 
-def one_kind_of_numbers(*, fp8: bool, numbers: str, width: int, inner: int) -> None:
+def one_kind_of_numbers(*, fp8: bool, numbers: str, width: int, heads: int, kv_heads: int, inner: int) -> None:
     """Raise InputError for two kinds of numbers, and for sizes that are no multiples of blocks."""
     if fp8 and numbers not in ("bf16", "fp8"):
         raise InputError(f"--fp8 is --numbers fp8, and --numbers {numbers} was given: leave one out")
-    refuse_parts_of_blocks(numbers, width=width, inner=inner)
+    kind = "fp8" if fp8 else numbers
+    refuse_parts_of_blocks(kind, width=width, key_width=width // heads * kv_heads, inner=inner)
 
 
 @workload(

@@ -22,12 +22,22 @@ FLOP = f"6 * ({WEIGHTS} + {CAUSAL})"
 
 
 def one_way_to_compute(
-    *, compile: bool, blockwise: bool, numbers: str, batch_size: int, length: int, width: int, inner: int
+    *,
+    compile: bool,
+    blockwise: bool,
+    numbers: str,
+    batch_size: int,
+    length: int,
+    width: int,
+    heads: int,
+    kv_heads: int,
+    inner: int,
 ) -> None:
     """Raise InputError for blocks that would be compiled by themselves, and are not compiled, and for odd sizes."""
     if blockwise and not compile:
         raise InputError("--blockwise goes with --compile")
-    refuse_parts_of_blocks(numbers, tokens=batch_size * length, width=width, inner=inner)
+    key_width = width // heads * kv_heads
+    refuse_parts_of_blocks(numbers, tokens=batch_size * length, width=width, key_width=key_width, inner=inner)
 
 
 @workload(
