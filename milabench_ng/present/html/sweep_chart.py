@@ -11,13 +11,12 @@ from milabench_ng.model.grouping import grouped
 from milabench_ng.present.html.figures import (
     Axis,
     Chart,
-    Panel,
     Tick,
-    View,
     line_key,
     logarithmic,
     marked_line,
     numbers,
+    plot,
     style,
 )
 from milabench_ng.present.render.cells import figure, place_told
@@ -52,24 +51,20 @@ def _chart(over: str, unit: str, lines: Sequence[Line]) -> Chart:
         title=f"{unit} over {over}",
         reading=f"Each line is a test, each point what it measured at one number of {over}.",
         views=(
-            View(
-                panels=(
-                    Panel(
-                        x=_over(places, over),
-                        y=logarithmic(values, unit) if wide else numbers(values, unit, from_zero=True),
-                        parts=tuple(
-                            part
-                            for index, (name, points) in enumerate(lines)
-                            for part in marked_line(
-                                points,
-                                [f"{place_told(at, over)}: {figure(value)} {unit}" for at, value in points],
-                                style(index),
-                                name,
-                            )
-                        ),
-                    ),
+            plot(
+                _over(places, over),
+                logarithmic(values, unit) if wide else numbers(values, unit, from_zero=True),
+                (
+                    part
+                    for index, (name, points) in enumerate(lines)
+                    for part in marked_line(
+                        points,
+                        [f"{place_told(at, over)}: {figure(value)} {unit}" for at, value in points],
+                        style(index),
+                        name,
+                    )
                 ),
-                keys=tuple(line_key(name, style(index)) for index, (name, _) in enumerate(lines)),
+                keys=(line_key(name, style(index)) for index, (name, _) in enumerate(lines)),
             ),
         ),
     )
