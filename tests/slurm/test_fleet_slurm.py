@@ -137,7 +137,7 @@ def test_a_fleet_that_its_job_ends_says_what_is_left(running: Cluster, stand_in:
     subprocess.run(["scancel", "--batch", "--signal=TERM", number], env=running.environment, check=True)
     while FleetFolder.read(folder).going_on and time.monotonic() < until:
         time.sleep(0.1)
-    assert {one.state for one in FleetFolder.read(folder).standings.values()} == {"lost"}
+    assert {one.state for one in FleetFolder.read(folder).standings.values()} == {"cut off"}
     assert "FleetInterrupted" in (folder / "fleet.jsonl").read_text()
 
 
