@@ -45,4 +45,4 @@ def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
 
 def test_the_command_that_unpacks_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "a b.tar.gz").write_bytes(gzip.compress(b"x"))
-    assert said(tmp_path / "a b.tar.gz").endswith(f"unpack it first: tar -xzf '{tmp_path / 'a b.tar.gz'}'")
+    assert said(tmp_path / "a b.tar.gz").endswith(f"To use a file in it: tar -xzf '{tmp_path / 'a b.tar.gz'}'")
