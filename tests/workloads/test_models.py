@@ -163,8 +163,8 @@ def test_a_workload_says_what_it_is_and_every_option_has_a_meaning(definition: D
 
 READS = ("toy_reg", "cart", "h2d")
 """What the host reads: toy_reg's loss, as its work; cart's action, on the CPU where it is; h2d's check, at the end."""
-WAITS = ("collectives", "llm_decode", "llm_serve")
-"""What waits for the device: for the count of the step before; for the capture of graphs, before the clock."""
+WAITS = ("llm_decode", "llm_serve")
+"""What waits for the device: for the capture of graphs, before the clock."""
 FILES = {"open(", "Path", "import os"}
 """What workloads that store files do themselves, and `process_storm`, which starts programs."""
 
