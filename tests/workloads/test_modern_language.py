@@ -27,6 +27,7 @@ from milabench_ng.datasets.base import DataSet
 from milabench_ng.datasets.text.token_stream import Tokens32k, Tokens128k
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.events import Done, GradientNorm, Loss, Phase, Ready
+from milabench_ng.model.formula import evaluate
 from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.model.units import GIB
 from milabench_ng.workloads.models.adapters import AdaptedTransformer
@@ -493,6 +494,8 @@ def test_two_ranks_generate_and_count_half_of_the_tokens_each(two: dict[str, lis
     (count, said), other = two["llm_decode"]
     assert (count, said) == other
     assert count == 3 * 4 // 2
+    most = llm_decode.describe("llm_decode", "").most_items or ""
+    assert count / 3 == evaluate(most, {"batch_size": 4, "devices": 2})
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ def equal_parts(*, batch_size: int, heads: int, kv_heads: int, inner: int, vocab
 
 @workload(
     unit="tokens",
+    most_items="batch_size / devices",
     precision="bf16_master",
     distributed="if several",
     bound="gpu-memory",
