@@ -1,7 +1,6 @@
 """Serving under load: requests come and go, and their texts share the GPU and its memory."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -119,8 +118,14 @@ def llm_serve(
     schedule = Schedule(mix, concurrency=concurrency, pages=count, page=page, chunk=chunk)
     schedule.begin_midway()
     times = TokenTimes(concurrency, first_limit_s=first_limit_s, next_limit_s=next_limit_s)
+
+    def served(step: Step) -> Tensor:
+        tokens = server.step(step)
+        note_work(bench, step.plan)  # while the device works
+        return tokens
+
     for step in bench.measure(steps(schedule, mix, vocabulary), count=lambda step: step.plan.said):
-        bench.infer(server.step, step, partial(note_work, bench, step.plan))
+        bench.infer(served, step)
         note_times(bench, times.step(step.plan, bench.notes.now_s()))
 
 
@@ -174,8 +179,8 @@ class Server:
         """What the model is given for a step, over all pages, in which nobody says anything."""
         return self._table, self._position, self._reaches[-1]
 
-    def step(self, step: Step, meanwhile: Callable[[], None] = lambda: None) -> Tensor:
-        """Take a step: the last token of each text. ``meanwhile``: done by the host while the device works."""
+    def step(self, step: Step) -> Tensor:
+        """Take a step: the last token of each text."""
         reading = step.plan.reading
         if (step.plan.position >= 0).any():
             self._say(step)
@@ -183,7 +188,6 @@ class Server:
             token = self.model.read(step.prompt, step.table[reading.slot], reading.start)
             if reading.last:
                 self.model.tokens[reading.slot] = token
-        meanwhile()
         return self.model.tokens
 
     def warm(self, bench: Bench, chunk: int) -> None:
