@@ -38,8 +38,8 @@ class SharedGenerator(Generator):
 
     def _most_probable(self, logits: Tensor) -> Tensor:
         """Of the best words [N] of all ranks, whose logits [N, words] each has of its own, the best."""
-        best, words = logits.double().max(1)
-        mine = torch.stack((best, words.double() + dist.get_rank() * self._words))
+        best, words = logits.max(1)
+        mine = torch.stack((best.double(), words.double() + dist.get_rank() * self._words))
         found = mine.new_empty(dist.get_world_size(), *mine.shape)
         dist.all_gather_into_tensor(found.view(-1), mine.view(-1))
         chosen = found[:, 0].argmax(0, keepdim=True)
