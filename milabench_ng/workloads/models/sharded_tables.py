@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from milabench_ng.workloads.models.exchange import exchanged
+from milabench_ng.workloads.models.exchange import exchange
 
 
 class ShardedTables:
@@ -43,7 +43,7 @@ class ShardedTables:
         sums = sums.to(dtype)
         if self._ranks == 1:
             return sums
-        received = exchanged(sums.unflatten(0, (self._ranks, -1)))  # type: ignore[no-untyped-call]
+        received = exchange(sums.unflatten(0, (self._ranks, -1)))  # type: ignore[no-untyped-call]
         return received.transpose(0, 1).flatten(1, 2)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.distributed as dist
 from torch import Tensor
 
-from milabench_ng.workloads.models.exchange import exchanged
+from milabench_ng.workloads.models.exchange import exchange
 from milabench_ng.workloads.models.transformer import Attention
 
 
@@ -23,12 +23,12 @@ class SharedAttention(Attention):
 def by_heads(part: Tensor) -> Tensor:
     """All heads of this rank's tokens [N, H, L / ranks, size] to its heads of all tokens [N, H / ranks, L, size]."""
     ranks = dist.get_world_size()
-    received = exchanged(part.unflatten(1, (ranks, -1)).movedim(1, 0))  # type: ignore[no-untyped-call]
+    received = exchange(part.unflatten(1, (ranks, -1)).movedim(1, 0))  # type: ignore[no-untyped-call]
     return received.movedim(0, 2).flatten(2, 3)
 
 
 def by_tokens(heads: Tensor) -> Tensor:
     """The reverse of `by_heads`."""
     ranks = dist.get_world_size()
-    received = exchanged(heads.unflatten(2, (ranks, -1)).movedim(2, 0))  # type: ignore[no-untyped-call]
+    received = exchange(heads.unflatten(2, (ranks, -1)).movedim(2, 0))  # type: ignore[no-untyped-call]
     return received.movedim(0, 1).flatten(1, 2)

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.nn import functional as F
 
 from milabench_ng.workloads.models.dimensions import Dimensions
-from milabench_ng.workloads.models.exchange import exchanged
+from milabench_ng.workloads.models.exchange import exchange
 from milabench_ng.workloads.models.experts import dealt_out, permuted
 
 ALIGNED = 8
@@ -70,7 +70,7 @@ class SharedExperts(nn.Module):
         mine = slice(rank * self.own, (rank + 1) * self.own)
         sent = [sum(self.copies[rank][begin : begin + self.own]) for begin in range(0, self.size.experts, self.own)]
         come = [sum(row[mine]) for row in self.copies]
-        return exchanged(self._here(exchanged(rows, sent, come), copies[:, mine]), come, sent)
+        return exchange(self._here(exchange(rows, sent, come), copies[:, mine]), come, sent)
 
     def _here(self, rows: Tensor, copies: Tensor) -> Tensor:
         """What this rank's experts say of ``rows``, which come rank by rank; ``copies``: [ranks, own experts]."""
