@@ -72,7 +72,7 @@ def in_turn(first: Callable[[], float], second: Callable[[], float], pairs: int)
     return found
 
 
-def ratio_text(ours: Sequence[float], others: Sequence[float]) -> str:
-    """The median and the quartiles of the ratios of runs that took turns."""
+def ratio_text(ours: Sequence[float], others: Sequence[float], each: str) -> str:
+    """The median and the quartiles of the ratios of runs that took turns; ``each``: what one of them did."""
     low, middle, high = statistics.quantiles((one / other for one, other in zip(ours, others, strict=True)), n=4)
-    return f"median ratio {middle:.4f} (quartiles {low:.4f} to {high:.4f}"
+    return f"median ratio {middle:.4f} (quartiles {low:.4f} to {high:.4f}, {len(ours)} pairs of {each})"
