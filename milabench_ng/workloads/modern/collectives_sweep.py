@@ -56,10 +56,10 @@ def collectives_sweep(bench: Bench, *, operation: Operation = "all_reduce", larg
     """Send messages from 8 bytes to 8 GiB between all devices by one operation: bound by the links between them.
 
     NCCL on GPUs, gloo on CPUs, in fp32. A step sends each of eleven sizes, the small ones many times. Sizes mean what
-    they do in nccl-tests, rounded up to one number a device where the operation divides a message. All values are
-    known, and each step compares a part of each result, of small messages all. An item is one MiB of a message; GB/s
-    mean bus bandwidth by NCCL's factors. The time of a message is that of a program in PyTorch, with what the host
-    takes for a call. Timed: filling the messages, sending, comparing.
+    they do in nccl-tests, rounded up so that each device has as many numbers. All values are known, and each step
+    compares a part of each result, of small messages all. An item is one MiB of a message; GB/s mean bus bandwidth by
+    NCCL's factors. The time of a message is that of a program in PyTorch, with what the host takes for a call. Timed:
+    filling the messages, sending, comparing.
 
     Options:
         operation: the collective operation.
