@@ -88,6 +88,21 @@ def test_racks_have_a_table_of_their_own(fleet: Path, say: Say, tmp_path: Path) 
     assert rows["rack2"] == ["2", "0", "0", "0", "0", "2"]
 
 
+def test_the_median_of_two_nodes_is_between_them(fleet: Path, say: Say, tmp_path: Path) -> None:
+    groups = tmp_path / "groups"
+    groups.write_text("rack1: gpu3 gpu4\n")
+    _, printed, _ = say("report", fleet, "--groups", groups, "--format", "json")
+    ratios = {
+        one["verdict"]["node"]: one["verdict"]["ratio"]["value"]
+        for one in json.loads(printed)["report"]["lines"]
+        if one["verdict"]["ratio"]
+    }
+    _, printed, _ = say("report", fleet, "--groups", groups)
+    row = next(line for line in printed[printed.index("\ngroups\n") :].splitlines() if line.startswith("rack1"))
+    assert float(row.split()[-1]) == pytest.approx((ratios["gpu3"] + ratios["gpu4"]) / 2, abs=0.001)
+    assert ratios["gpu3"] < 0.95 < ratios["gpu4"]
+
+
 @pytest.mark.parametrize(
     ("lines", "why"),
     [

@@ -11,6 +11,7 @@ from milabench_ng.fleet.report import FleetReport, NodeLine
 from milabench_ng.fleet.verdicts.measured import WORDS, Kind
 from milabench_ng.fleet.verdicts.verdict import VERDICTS, NodeVerdict
 from milabench_ng.model.plain import names_of, plain, short
+from milabench_ng.model.stats import median
 from milabench_ng.model.units import counted, format_seconds
 from milabench_ng.present.render.cells import (
     Cell,
@@ -130,9 +131,9 @@ def _groups(report: FleetReport) -> Section:
     rows = []
     for group in groups:
         lines = [line for line in report.lines if line.group == group]
-        ratios = sorted(line.verdict.ratio.value for line in lines if line.verdict.ratio)
+        ratios = [line.verdict.ratio.value for line in lines if line.verdict.ratio]
         counts = (sum(line.verdict.verdict == name for line in lines) for name in VERDICTS)
-        rows.append((group, len(lines), *counts, ratios[len(ratios) // 2] if ratios else None))
+        rows.append((group, len(lines), *counts, median(ratios) if ratios else None))
     verdicts = (Heading(name, "", whole, True) for name in VERDICTS)
     middle = Heading("median ratio", "", exact_ratio, True)
     return table("groups", rows, "group", Heading("nodes", "", whole, True), *verdicts, middle)
@@ -179,7 +180,7 @@ def _differing(report: FleetReport) -> Section:
 def _noticed(report: FleetReport) -> Section:
     scopes = {"all": "all {} tests", "test": "one of the {} tests", "device": "one device, in {} tests"}
     rows = [
-        (scopes[one.scope].format(WORDS[one.kind]), 100 * one.spread, 100 * one.found if one.found < 1 else None)
+        (scopes[one.scope].format(WORDS[one.kind]), 100 * one.spread, 100 * one.found if one.found < 1 else "none")
         for one in report.verdict.noticed
     ]
     return table(
@@ -192,6 +193,8 @@ def _noticed(report: FleetReport) -> Section:
 
 
 def _false_alarms(report: FleetReport) -> str:
+    if not report.verdict.noticed:
+        return "not known: too few nodes have results to say how much healthy ones differ"
     expected, strict = report.verdict.expected_false_alarms, report.verdict.strictness
     told = f"{expected:.2g}" if expected >= _FEWEST else f"fewer than {_FEWEST}"
     return (
