@@ -277,6 +277,19 @@ def test_what_was_spooled_is_brought_back_where_a_line_was_cut_short(tmp_path: P
     assert (place / "one.json").read_bytes() == b"1"
 
 
+def test_a_disk_that_is_still_full_leaves_the_spool_as_it_is(tmp_path: Path) -> None:
+    place, spool = tmp_path / "results", tmp_path / "spool"
+    writer, _ = open_new(place, spool)
+    with file_limit(0):
+        writer.keep([("one.json", b"1")], recorded("one.json", b"1"))
+    writer.rescue(spool)
+    writer.close()
+    with file_limit(0), pytest.raises(InputError, match=r"File too large, so .*spool was not brought back and stays"):
+        open_writer(ResultFolder(place), spool)
+    open_writer(ResultFolder(place), spool).close()
+    assert (place / "one.json").read_bytes() == b"1"
+
+
 def test_a_folder_is_free_again_when_its_spool_is_refused(tmp_path: Path) -> None:
     place, spool = tmp_path / "results", tmp_path / "spool"
     writer, _ = open_new(place)

@@ -142,11 +142,17 @@ def _fetch(writer: ResultWriter, spool: Path, found: Mapping[str, bytes]) -> Non
             "spool of its last session"
         )
     sums = {event.file: event.sha256 for event in chain.events if isinstance(event, Recorded | Sampled)}
-    for name, one in found.items():
-        if sums.get(name) == file_digest(one) or LOG_NAME.fullmatch(name):
-            (writer.folder.path / name).parent.mkdir(exist_ok=True)
-            write_atomically(writer.folder.path / name, one)
-    writer.adopt(lines, chain)
+    try:
+        for name, one in found.items():
+            if sums.get(name) == file_digest(one) or LOG_NAME.fullmatch(name):
+                (writer.folder.path / name).parent.mkdir(exist_ok=True)
+                write_atomically(writer.folder.path / name, one)
+        writer.adopt(lines, chain)
+    except OSError as error:
+        raise InputError(
+            f"{writer.folder.path}: {error.strerror}, so {spool} was not brought back and stays as it is. Free some "
+            "space, and run this again"
+        ) from None
     forget(spool, found)
 
 
