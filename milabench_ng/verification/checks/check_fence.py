@@ -16,7 +16,7 @@ from milabench_ng.records.record import Record
 from milabench_ng.records.retried import lost_neighbours
 from milabench_ng.verification.checks.own_shares import own_shares
 from milabench_ng.verification.evidence import Evidence
-from milabench_ng.verification.findings import Finding, judged
+from milabench_ng.verification.findings import OFF, Finding, judged
 
 _SAME_S = 1e-6
 _TOUCHED_S = 1.0
@@ -28,6 +28,9 @@ _LIMITS = ("cpus", "mems", "memory_bytes", "swap_bytes", "pids", "io")
 
 def isolation(evidence: Evidence) -> Finding:
     """In every launch the kernel held the tenant to its own share, separate from all others, from entry to stop."""
+    tiers = {share.tier for _, record in evidence.named() for share in record.mnb.isolation.values()}
+    if evidence.rules.isolation is None and tiers == {"none"}:
+        return OFF
     return judged(
         [
             *_shares(evidence),
