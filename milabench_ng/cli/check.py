@@ -31,7 +31,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import why_unwritable
 from milabench_ng.model.plain import plain
 from milabench_ng.model.shipped import names, shipped_profile
-from milabench_ng.model.signals import exit_code
+from milabench_ng.model.signals import exit_code, interrupted_by
 from milabench_ng.present.render.sections import facts
 from milabench_ng.present.render.terminal import write_parts
 from milabench_ng.records.output_files import write_output
@@ -97,8 +97,11 @@ def check(
     with tempfile.TemporaryDirectory(prefix="mnb-check-") as scratch:
         folder = output or Path(scratch) / "results"
         request = _request(NodeOptions(gpus=gpus, dataroot=dataroot, output=folder))
-        outcome = _run(request, shows=not json or sys.stderr.isatty())  # cron would send what is printed
+        shows = not json or sys.stderr.isatty()  # cron would send what is printed
+        outcome = _run(request, shows=shows)
         if outcome.interrupted:
+            if not shows:
+                print(f"mnb: {interrupted_by(outcome.interrupted)}", file=sys.stderr)
             return exit_code(outcome.interrupted)
         found = load(folder)
         name = None if store else baseline or _known(found)
