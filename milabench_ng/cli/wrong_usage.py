@@ -124,7 +124,7 @@ def _elsewhere(option: str, command: str, *, with_flags: bool) -> str:
     if normal_name(option) in known:
         return f". Workload options go after --: {command} ... -- {plain(option)}"
     owners = [f"mnb {each}" for each in map(name_of, FUNCTIONS) if option in _options_of(each)]
-    return f", which is one of {names_of(owners, 3)}. See {command} --help" if owners else ""
+    return f", which is an option of {names_of(owners, 3)}. See {command} --help" if owners else ""
 
 
 def _options_of(command: str) -> frozenset[str]:

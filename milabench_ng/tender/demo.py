@@ -89,7 +89,7 @@ def write_demo(folder: Path) -> None:
         try:
             _put(made, folder)
         except OSError as error:
-            raise InputError(f"{plain(folder)}: {error.strerror}. Free some space, or name another folder") from None
+            raise InputError(f"{plain(folder)}: {error.strerror}. Name a folder that has some space") from None
 
 
 def _put(made: Path, folder: Path) -> None:

@@ -323,7 +323,7 @@ jobs quick --dry-run -o notes.txt | 2 | mnb: -o
 jobs quick --dry-run -o notes.txt/res | 2 | mnb: -o
 jobs quick --dry-run -o res | 2 | mnb: -o
 jobs quick --dry-run --pass-env NO_SUCH | 2 | mnb: --pass-env NO_SUCH: this variable is not set
-jobs quick --price 3 | 2 | mnb jobs: unknown option --price, which is one of mnb report. See mnb jobs --help
+jobs quick --price 3 | 2 | mnb jobs: unknown option --price, which is an option of mnb report. See mnb jobs --help
 jobs --profile quick | 2 | mnb jobs: --profile: PROFILE is named without an option. Write mnb jobs quick
 report --folder=res | 2 | mnb report: --folder: FOLDER is named without an option. Write mnb report res
 jobs vae | 2 | mnb: vae is a workload, not a profile. Run it with: mnb run vae
@@ -376,7 +376,7 @@ resume | 2 | mnb resume: FOLDER is missing. See the example in mnb resume --help
 resume nowhere | 2 | mnb: nowhere/run.json: the folder nowhere does not exist. Name the folder of a run
 resume res | 2 | mnb: res: made by mnb 0.3.0: it cannot be resumed. Start a new run
 resume res --retry -1 | 2 | mnb: --retry: expected at least 0, got -1
-resume res --repeat 3 | 2 | mnb resume: unknown option --repeat, which is one of mnb jobs, mnb verify. See
+resume res --repeat 3 | 2 | mnb resume: unknown option --repeat, which is an option of mnb jobs, mnb verify. See
 run | 2 | mnb run: WORKLOAD is missing. See the example in mnb run --help
 run vae --batch-size 64 | 2 | mnb run: unknown option --batch-size. Workload options go after --: mnb run
 run vae --tenants 1.5 | 2 | mnb: --tenants: expected a whole number, got '1.5'. Try --tenants 5
@@ -385,7 +385,7 @@ run vae -o nowhere/vae.json | 2 | mnb: -o
 run vae -o res/run.json | 2 | mnb: -o
 run vae -o base.json | 2 | mnb: -o
 rerun | 2 | mnb rerun: RECORD is missing. See the example in mnb rerun --help
-rerun base.json --name ram | 2 | mnb rerun: unknown option --name, which is one of mnb prepare, mnb jobs. See
+rerun base.json --name ram | 2 | mnb rerun: unknown option --name, which is an option of mnb prepare, mnb jobs. See
 rerun nowhere.json | 2 | mnb: nowhere.json: no such file. Give a file of a result folder, such as
 rerun res | 2 | mnb: res: this is a folder, not a record. Give a record in res, such as res/quick.
 rerun notes.txt | 2 | mnb: notes.txt: not a readable record: not JSON: Expecting value (line 1, column 1)
