@@ -258,7 +258,8 @@ def again(content: bytes) -> None:
     with folder() as place:
         file = place / "r.json"
         file.write_bytes(content)
-        profile(profile_of(file).text.encode())
+        found = profile_of(file)
+        profile(json.dumps({found.test: json.loads(found.text)[found.test]}).encode())  # others are of shipped suites
 
 
 def data_manifest(content: bytes) -> None:

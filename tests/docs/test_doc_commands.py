@@ -230,6 +230,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs stress --name pulse --for 10min -- --pulse-hz 10": PARSE,
     "mnb jobs stress --for 110s": PARSE,
     "mnb jobs serve": PARSE,
+    "mnb jobs frontier": PARSE,
     "mnb jobs --for 30min": PARSE,
     "mnb report results-stress": PARSE,
     "mnb summary results-stress -o known.json": PARSE,

@@ -79,7 +79,7 @@ def test_a_rehearsal_that_does_not_fit_on_the_disk_leaves_nothing(
     try:
         assert call(["tender", "demo", str(disk / "demo")]) == 2
         said = capsys.readouterr().err
-        assert said == f"mnb: {disk}/demo: No space left on device. Free some space, or name another folder\n"
+        assert said == f"mnb: {disk}/demo: No space left on device. Name a folder that has some space\n"
         assert list((disk / "demo").iterdir()) == []
     finally:
         subprocess.run(["umount", disk], check=True)
