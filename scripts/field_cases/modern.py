@@ -178,7 +178,7 @@ def diffusion(name: str, count: int, frames: int, sizes: Mapping[str, Any]) -> C
         name=name,
         precision="bf16_master",
         items=count * frames,
-        unit="images",
+        unit="images" if frames == 1 else "frames",
         model=lambda: DiffusionTransformer(**sizes, frames=frames),
         inputs=lambda device: [
             torch.randn(count * frames, 4, sizes["side"], sizes["side"], device=device),
