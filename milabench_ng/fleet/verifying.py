@@ -160,7 +160,7 @@ def _of_the_whole(fleet: FleetFolder, found: Iterable[VerifiedSession]) -> Itera
 _ALIKE = 1e-9
 _ZERO = 1e-12
 """Smaller than any number that a summary is read for."""
-_MOST = 3
+_MOST_TOLD = 3
 """So many differences are told of a summary."""
 _ABSENT = "nothing"
 
@@ -178,12 +178,12 @@ def misstated(stated: bytes, found: Summary) -> Iterator[str]:
         return
     lay = msgspec.structs.replace(said.provenance, source=found.provenance.source)
     same_place = msgspec.structs.replace(said, provenance=lay)
-    differences = _differences("", _plain(same_place), _plain(decode_summary(encode_summary(found).encode(), "")))
-    for where, one, other in islice(differences, _MOST):
+    differences = _differences("", _as_json(same_place), _as_json(decode_summary(encode_summary(found).encode(), "")))
+    for where, one, other in islice(differences, _MOST_TOLD):
         yield f"its summary says {short(repr(one))} of {where}, and its records {short(repr(other))}"
 
 
-def _plain(summary: Summary) -> Any:
+def _as_json(summary: Summary) -> Any:
     return msgspec.json.decode(msgspec.json.encode(summary))
 
 
