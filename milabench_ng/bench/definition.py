@@ -31,7 +31,7 @@ from milabench_ng.model.catalogue import (
     Scalar,
 )
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.formula import names
+from milabench_ng.model.formula import choices, names
 from milabench_ng.model.sources import digest, reachable
 
 if TYPE_CHECKING:
@@ -74,12 +74,12 @@ class Definition:
 
     def __post_init__(self) -> None:
         _check_derived(self)
-        own = _numeric(read_options(self.function))
+        own = read_options(self.function)
         if self.first_loss is not None:
             _check_formula(self, "the loss of the first step", self.first_loss.formula, own)
         if self.most_items is not None:
-            _check_formula(self, "most_items", self.most_items, [*own, _DEVICES])
-        options = {option.name for option in read_options(self.function)}
+            _check_formula(self, "most_items", self.most_items, own, _DEVICES)
+        options = {option.name for option in own}
         for what, named in (
             ("fits takes", self._judged() - {_DEVICES}),
             ("pace_only names", {*self.pace_only}),
@@ -246,7 +246,7 @@ def _check_derived(definition: Definition) -> None:
         told = ", ".join(unit for unit, _, _ in units)
         raise InputError(f"{where}: a derived unit is declared twice for the same options: {told}. Leave one out")
     for each in definition.derived:
-        _check_formula(definition, f"derived unit {each.unit!r}", each.formula, (*known, *numeric))
+        _check_formula(definition, f"derived unit {each.unit!r}", each.formula, options, *known)
         absent = sorted({*(() if each.only is UNSET else each.only)} - {one.name for one in options})
         if absent:
             raise InputError(
@@ -263,14 +263,17 @@ def _check_derived(definition: Definition) -> None:
             )
 
 
-def _check_formula(definition: Definition, what: str, formula: str, known: Sequence[str]) -> None:
-    """Raise InputError for a formula over anything but what is ``known``."""
-    unknown = sorted(names(formula) - {*known})
+def _check_formula(definition: Definition, what: str, formula: str, options: Sequence[Option], *others: str) -> None:
+    """Raise InputError for a formula over anything but ``options`` and ``others``, and for texts that no option has."""
+    known, compared = [*others, *_numeric(options)], choices(formula)
+    unknown = sorted(names(formula) - {*known} - {name for name, _ in compared})
     if unknown:
         known_names = ", ".join(known)
         raise InputError(
             f"{_where(definition)}: {what} = {formula!r} has no value for {', '.join(unknown)}. Known: {known_names}"
         )
+    for name, text in sorted(compared - {(option.name, each) for option in options for each in option.choices}):
+        raise InputError(f"{_where(definition)}: {what} = {formula!r}: no option {name!r} has the choice {text!r}")
 
 
 def _where(definition: Definition) -> str:
@@ -278,7 +281,7 @@ def _where(definition: Definition) -> str:
 
 
 def _numeric(options: Sequence[Option]) -> list[str]:
-    return [option.name for option in options if option.type in ("int", "float")]
+    return [option.name for option in options if option.type in ("int", "float", "bool")]
 
 
 def source_modules(function: Callable[..., object]) -> dict[str, bytes]:

@@ -140,7 +140,7 @@ class Derived(msgspec.Struct, frozen=True):
 
     unit: str
     formula: str
-    """With ``+ - * /``, ``log()`` and parentheses.
+    """With ``+ - * /``, ``log()``, ``(option == 'text')`` and parentheses.
 
     Over ``rate`` (items per second), ``devices`` (of the launch), the options, `DEVICE_PEAKS`, and what the workload
     notes of its steps.
@@ -165,7 +165,7 @@ class Derived(msgspec.Struct, frozen=True):
 
         Raises InputError if there is none, as `formula.evaluate` does.
         """
-        return evaluate(self.formula, {**numbers(options), **(measured or {}), "rate": rate})
+        return evaluate(self.formula, {**options, **(measured or {}), "rate": rate})
 
 
 class FirstLoss(msgspec.Struct, frozen=True):
@@ -178,13 +178,7 @@ class FirstLoss(msgspec.Struct, frozen=True):
 
     def of(self, options: Mapping[str, Scalar | None]) -> float:
         """The loss of a launch with ``options``. Raises InputError if there is none, as `formula.evaluate` does."""
-        return evaluate(self.formula, numbers(options))
-
-
-def numbers(options: Mapping[str, Scalar | None]) -> dict[str, float]:
-    """Those of ``options`` that are numbers."""
-    found = ((name, value) for name, value in options.items() if not isinstance(value, bool))
-    return {name: value for name, value in found if isinstance(value, int | float)}
+        return evaluate(self.formula, options)
 
 
 class Declarations(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +214,14 @@ class Declarations(msgspec.Struct, frozen=True, kw_only=True):
     """The option that sets its pace unless it is 0: then nothing bounds it."""
     first_loss: FirstLoss | None = None
     """None where theory does not say it."""
+
+    def most_of_a_step(self, options: Mapping[str, Scalar | None], devices: int) -> float | None:
+        """The most items of a step with ``options``, also those of older versions; None if its author does not say.
+
+        Raises InputError if there is none, as `formula.evaluate` does.
+        """
+        known = {**self.formerly, **options, "devices": devices}
+        return None if self.most_items is None else evaluate(self.most_items, known)
 
 
 class Workload(Declarations, frozen=True, kw_only=True):

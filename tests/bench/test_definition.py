@@ -241,7 +241,10 @@ def test_the_first_loss_is_over_the_workloads_own_options() -> None:
     found = declared.describe("pictures", "").first_loss
     assert found is not None
     assert found.of({"width": 1, "scale": 0.5}) == 0.0
-    for formula, told in (("log(height)", "has no value for height. Known: width, scale$"), ("width **", "formula")):
+    for formula, told in (
+        ("log(height)", "has no value for height. Known: width, scale, fast$"),
+        ("width **", "formula"),
+    ):
         with pytest.raises(InputError, match=told):
             workload(unit="images", first_loss=FirstLoss(formula))(pictures)
 
@@ -266,8 +269,12 @@ def test_an_item_is_one_of_the_batch_and_what_learns_trains_unless_it_says_other
 
 def test_the_most_items_are_over_the_workloads_own_options_and_its_devices() -> None:
     assert workload(unit="images")(pictures).describe("pictures", "").most_items is None
-    with pytest.raises(InputError, match=r"most_items = 'rate' has no value for rate. Known: .*, devices$"):
+    with pytest.raises(
+        InputError, match=r"most_items = 'rate' has no value for rate. Known: devices, width, scale, fast$"
+    ):
         workload(unit="images", most_items="rate")(pictures)
+    with pytest.raises(InputError, match=r"no option 'width' has the choice 'large'$"):
+        workload(unit="images", most_items="1 + (width == 'large')")(pictures)
 
 
 def test_no_option_may_hide_the_rate() -> None:

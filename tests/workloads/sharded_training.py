@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from milabench_ng.bench.precision import MODES
 from milabench_ng.datasets.text.token_stream import Tokens128k
+from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.events import Done, GradientNorm, Loss, Ready, Slice
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.generator import Generator
@@ -53,8 +54,10 @@ class ShardedTraining:
             return reduce(output, *given, **named)
 
         dist.reduce_scatter_single = watched
-        WORKLOADS[self.workload](bench, batch_size=2, length=64, **self.options)
+        options = {"batch_size": 2, "length": 64, **self.options}
+        WORKLOADS[self.workload](bench, **options)
         return {
+            "most": read_builtin()[self.workload].most_of_a_step(options, dist.get_world_size()),
             "count": channel.one(Done).count,
             "notes": [event.notes for event in channel.all(Slice)],
             "losses": {event.step: event.value for event in channel.all(Loss)},

@@ -15,9 +15,9 @@ from recording import Recording, bench_on
 
 from milabench_ng.bench import storage
 from milabench_ng.model.builtin import read_builtin
+from milabench_ng.model.catalogue import Scalar
 from milabench_ng.model.errors import DataError, InputError, WrongResultError
 from milabench_ng.model.events import Checked, Digest, Done, Mismatch, Slice
-from milabench_ng.model.formula import evaluate
 from milabench_ng.model.units import GIB, KIB, MIB
 from milabench_ng.records.worker_variables import STORAGE_VARIABLE
 from milabench_ng.worker.discovery import builtin_workloads
@@ -34,6 +34,11 @@ def run(name: str, steps: int, **given: Any) -> Recording:
     channel = Recording(last=steps)
     WORKLOADS[name](bench_on(channel), **options)
     return channel
+
+
+def most_of_a_step(name: str, options: dict[str, Scalar], devices: int) -> float:
+    """What `mnb verify` allows."""
+    return read_builtin()[name].most_of_a_step(options, devices) or 0.0
 
 
 def derived(name: str, notes: dict[str, float], devices: int = 1, **given: Any) -> dict[str, float]:
@@ -137,7 +142,7 @@ def test_seconds_for_8b_are_those_of_96_gigabytes() -> None:
 
 def test_h2d_copies_both_ways() -> None:
     channel = run("h2d", 3, mib=1)
-    assert channel.one(Done).count == 6
+    assert channel.one(Done).count == 6 == 3 * most_of_a_step("h2d", {"mib": 1}, devices=1)  # as of old, too
     assert all(event.notes.keys() == {"in_s", "out_s"} for event in channel.all(Slice))
     found = derived("h2d", {"in_s": 0.005, "out_s": 0.01})
     assert found == pytest.approx({"GB/s to the device": 53.687, "GB/s to the host": 26.844}, rel=1e-4)
@@ -147,7 +152,7 @@ def test_h2d_copies_both_ways() -> None:
 def test_h2d_copies_one_way(direction: copies.Direction) -> None:
     """It times this way alone, and finds a byte that is wrong after its last copy."""
     channel = run("h2d", 3, mib=1, direction=direction)
-    assert channel.one(Done).count == 3
+    assert channel.one(Done).count == 3 == 3 * most_of_a_step("h2d", {"mib": 1, "direction": direction}, devices=1)
     assert all(event.notes.keys() == {f"{direction}_s"} for event in channel.all(Slice))
     copier = copies.Copier(bench_on(Recording()), MIB, direction)
     copier.step()
@@ -184,8 +189,7 @@ def test_collectives_count_what_is_on_the_wires(ranks: dict[str, list[Any]]) -> 
     for count, notes in ranks["talk"]:
         assert count == 2 * 11
         options = {"small_kib": 1, "large_mib": 1, "block_mib": 1, "exchange_mib": 1}
-        most = read_builtin()["collectives"].most_items or ""
-        assert 11 <= evaluate(most, {**options, "devices": 2}) < 12.1  # what `mnb verify` allows
+        assert 11 <= most_of_a_step("collectives", options, devices=2) < 12.1
         assert all(one.keys() == {"small_s", "large_s", "gather_s", "scatter_s", "exchange_s"} for one in notes)
 
 
@@ -209,13 +213,13 @@ def test_a_sweep_times_every_size_and_counts_its_messages(operation: str, ranks:
             assert one.keys() == {"factor", *(f"b{size}_s" for size in sizes)}
             assert one["factor"] == factor
         assert (told.wrong, told.checked.checks, told.checked.wrong) == ([], 2 * len(sizes), 0)
-    assert evaluate(read_builtin()["collectives_sweep"].most_items or "", {"largest_mib": 1}) >= 7
+    assert most_of_a_step("collectives_sweep", {"largest_mib": 1}, devices=2) >= 7
 
 
 @pytest.mark.parametrize("largest_mib", [1, 2, 16, 128, 1024, 8192])
 def test_a_sweep_says_how_much_a_step_sends_at_most(largest_mib: int) -> None:
     sent = sum(size * times for size, times in TIMES.items() if size <= largest_mib * MIB) / MIB
-    most = evaluate(read_builtin()["collectives_sweep"].most_items or "", {"largest_mib": largest_mib})
+    most = most_of_a_step("collectives_sweep", {"largest_mib": largest_mib}, devices=2)
     assert sent <= most
     assert largest_mib < 8192 or most < 1.02 * sent
 

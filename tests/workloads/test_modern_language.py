@@ -25,9 +25,9 @@ from sharded_training import Generation, KnownSteps, KnownTokens, ShardedTrainin
 from milabench_ng.bench import Definition
 from milabench_ng.datasets.base import DataSet
 from milabench_ng.datasets.text.token_stream import Tokens32k, Tokens128k
+from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.events import Done, GradientNorm, Loss, Phase, Ready
-from milabench_ng.model.formula import evaluate
 from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.model.units import GIB
 from milabench_ng.workloads.models.adapters import AdaptedTransformer
@@ -468,6 +468,7 @@ def test_two_ranks_train_one_model(name: str, tokens: int, two: dict[str, list[A
     assert first["losses"][1] == pytest.approx(FIRST_LOSS, rel=0.01)
     assert first["losses"][2] != second["losses"][2]  # each reads its own part of the text
     assert first["count"] == second["count"] == 2 * tokens
+    assert first["most"] == second["most"] == tokens
 
 
 @pytest.mark.slow
@@ -494,8 +495,7 @@ def test_two_ranks_generate_and_count_half_of_the_tokens_each(two: dict[str, lis
     (count, said), other = two["llm_decode"]
     assert (count, said) == other
     assert count == 3 * 4 // 2
-    most = llm_decode.describe("llm_decode", "").most_items or ""
-    assert count / 3 == evaluate(most, {"batch_size": 4, "devices": 2})
+    assert count / 3 == read_builtin()["llm_decode"].most_of_a_step({"batch_size": 4}, devices=2)
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from msgspec import UNSET
 from milabench_ng.analysis.scoring.scored import ScoredTest
 from milabench_ng.analysis.summary.derived_rates import derived_rates
 from milabench_ng.analysis.summary.summary import Latency, TestSummary, name_of_row
-from milabench_ng.model.catalogue import numbers
 from milabench_ng.model.grouping import grouped
 
 
@@ -52,10 +51,10 @@ def rate_curves(
 ) -> tuple[RateCurve, ...]:
     """The curves that have two points or more. ``peaks``: those of the device, for formulas."""
     found = [
-        ((_rest(tests[label], over), over, unit), _point(label, rate, value, tests[label], over))
+        ((_rest(tests[label], over), over, unit), _point(label, at, rate, value, tests[label]))
         for label, scored in rows.items()
         if (rate := scored.perf)
-        for over, unit, value in _against(tests[label], rate, peaks)
+        for over, at, unit, value in _against(tests[label], rate, peaks)
     ]
     return tuple(
         _curve(over, unit, tests[points[0][1].test].work.unit, [point for _, point in points])
@@ -64,13 +63,14 @@ def rate_curves(
     )
 
 
-def _against(row: TestSummary, rate: float, peaks: Mapping[str, float]) -> Iterator[tuple[str, str, float]]:
-    """The options that a row's curves are over, each with the derived unit and its value."""
+def _against(row: TestSummary, rate: float, peaks: Mapping[str, float]) -> Iterator[tuple[str, float, str, float]]:
+    """The options that a row's curves are over, each with its value, the derived unit and the value of this."""
     known = {one.unit: one.value for one in derived_rates(row, rate, peaks)}
     for each in row.work.derived:
         value = known.get(each.unit)
-        if each.curve_over is not UNSET and each.curve_over in numbers(row.work.options) and value is not None:
-            yield each.curve_over, each.unit, value
+        at = None if each.curve_over is UNSET else row.work.options.get(each.curve_over)
+        if each.curve_over is not UNSET and isinstance(at, int | float) and value is not None:
+            yield each.curve_over, at, each.unit, value
 
 
 def _rest(row: TestSummary, over: str) -> tuple[object, ...]:
@@ -80,8 +80,7 @@ def _rest(row: TestSummary, over: str) -> tuple[object, ...]:
     return msgspec.structs.replace(row.work, options=options), row.devices, company
 
 
-def _point(label: str, rate: float, value: float, row: TestSummary, over: str) -> CurvePoint:
-    at = numbers(row.work.options)[over]
+def _point(label: str, at: float, rate: float, value: float, row: TestSummary) -> CurvePoint:
     return CurvePoint(test=label, at=at, perf=rate, against=value, item_latency=row.item_latency)
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from milabench_ng.model.builtin import Declared
-from milabench_ng.model.catalogue import Derived, numbers
+from milabench_ng.model.catalogue import Derived
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.formula import evaluate, names
+from milabench_ng.model.formula import names
 from milabench_ng.records.latency import batches
 from milabench_ng.records.record import Mnb, Rank
 from milabench_ng.records.work import declared
@@ -75,19 +75,19 @@ def _not_as_others(evidence: Evidence) -> Iterator[str]:
 
 def _too_many(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
-        unit, most = record.mnb.unit, most_items(record.mnb, evidence.declared.get(record.mnb.launch.workload))
+        unit, most = record.mnb.unit, _most_items(record.mnb, evidence.declared.get(record.mnb.launch.workload))
         for rank in record.mnb.ranks:
             worst = max((row.count / max(1, row.steps) for row in rank.slices), default=0.0)
             if most is not None and worst > most:
                 yield f"{name}: rank {rank.rank} counts {worst:.6g} {unit} a step, its options allow {most:g}"
 
 
-def most_items(mnb: Mnb, own: Declared | None) -> float | None:
+def _most_items(mnb: Mnb, own: Declared | None) -> float | None:
     """The most items of a step, by the launch's options; None if its workload does not say."""
-    if own is None or own.most_items is None or own.unit != mnb.unit:
+    if own is None or own.unit != mnb.unit:
         return None
     try:
-        return evaluate(own.most_items, numbers(mnb.launch.arguments) | {"devices": len(mnb.launch.devices)})
+        return own.most_of_a_step(mnb.launch.arguments, len(mnb.launch.devices))
     except InputError:  # the rule on arguments reports what is missing
         return None
 

@@ -16,7 +16,7 @@ Direction = Literal["both", "in", "out"]
 
 @workload(
     unit="MiB",
-    most_items="2 * mib",
+    most_items="mib * (1 + (direction == 'both'))",
     bound="links",
     notes=("in_s", "out_s"),
     derived=(

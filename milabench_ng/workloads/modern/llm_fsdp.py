@@ -30,7 +30,7 @@ def equal_parts(*, share_texts: bool, length: int, kv_heads: int, devices: int) 
 
 @workload(
     unit="tokens",
-    most_items="batch_size * length",
+    most_items="batch_size * length / (1 + share_texts * (devices - 1))",
     data=Tokens128k,
     precision="bf16_master",
     distributed=True,
