@@ -68,6 +68,7 @@ class Definition:
     most_items: str | None = None
     trains: bool | None = None
     own_types: bool = False
+    converts: dict[str, str] = field(default_factory=dict)
     paced_by: str | None = None
     first_loss: FirstLoss | None = None
     fits: Function | None = None
@@ -79,6 +80,8 @@ class Definition:
             _check_formula(self, "the loss of the first step", self.first_loss.formula, own)
         if self.most_items is not None:
             _check_formula(self, "most_items", self.most_items, own, _DEVICES)
+        for name, formula in self.converts.items():
+            _check_formula(self, f"what converts weights to {name!r}", formula, own)
         options = {option.name for option in own}
         for what, named in (
             ("fits takes", self._judged() - {_DEVICES}),
@@ -178,6 +181,7 @@ def workload(
     most_items: str | None = None,
     trains: bool | None = None,
     own_types: bool = False,
+    converts: Mapping[str, str] = MappingProxyType({}),
     paced_by: str | None = None,
     first_loss: FirstLoss | None = None,
     fits: Function | None = None,
@@ -198,15 +202,16 @@ def workload(
     as if they said so. ``most_items``: the most items of a step, as a formula over its own options and ``devices``, the
     number that a launch runs over; by default its option ``batch_size``, if it has one. ``trains``: it calls
     `Bench.step` in each step; by default if it has an option ``learning_rate``. ``own_types``: its model has types that
-    its precision mode does not make, or neither a linear nor a convolution layer. ``paced_by``: the option that sets
-    its pace, unless it is 0, instead of what ``bound`` says. ``first_loss``: the loss of step 1, where theory says it.
-    ``fits``: a function of some of the options, by name, and of ``devices``, that raises InputError where they do not
-    go together; it is asked before a run begins.
+    its precision mode does not make, or neither a linear nor a convolution layer. ``converts``: how the names of types
+    begin that it converts weights to, each with a formula over its own options, which is 0 with those that do not.
+    ``paced_by``: the option that sets its pace, unless it is 0, instead of what ``bound`` says. ``first_loss``: the
+    loss of step 1, where theory says it. ``fits``: a function of some of the options, by name, and of ``devices``, that
+    raises InputError where they do not go together; it is asked before a run begins.
 
     Raises InputError for formulas over what is no option, and if ``fits`` or ``pace_only`` name what is none.
     """
 
-    declared = locals() | {"formerly": dict(formerly)}
+    declared = locals() | {"formerly": dict(formerly), "converts": dict(converts)}
     return lambda function: Definition(function=function, **declared)
 
 

@@ -210,6 +210,8 @@ class Declarations(msgspec.Struct, frozen=True, kw_only=True):
     """Each step is a step of training, whose loss and gradient norm are noted."""
     own_types: bool = False
     """Its model has types that its precision mode does not make, or no layer that shows its type."""
+    converts: dict[str, str] = {}
+    """How the names of types begin that it converts weights to, with a formula over its options: 0 if it does not."""
     paced_by: str | None = None
     """The option that sets its pace unless it is 0: then nothing bounds it."""
     first_loss: FirstLoss | None = None
@@ -222,6 +224,14 @@ class Declarations(msgspec.Struct, frozen=True, kw_only=True):
         """
         known = {**self.formerly, **options, "devices": devices}
         return None if self.most_items is None else evaluate(self.most_items, known)
+
+    def converted(self, options: Mapping[str, Scalar | None]) -> tuple[str, ...]:
+        """How the names of types begin that it converts weights to with ``options``, also those of older versions.
+
+        Raises InputError if that cannot be said, as `formula.evaluate` does.
+        """
+        known = {**self.formerly, **options}
+        return tuple(name for name, formula in self.converts.items() if evaluate(formula, known))
 
 
 class Workload(Declarations, frozen=True, kw_only=True):

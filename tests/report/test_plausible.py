@@ -82,6 +82,28 @@ def test_several_ranks_end_with_one_step_and_not_with_a_slice(
     assert (reason in told) if reason else not told
 
 
+@pytest.mark.parametrize(
+    ("workload", "dtype", "odd"),
+    [
+        ("llm_pretrain", "float8_e4m3fn", True),
+        ("llm_prefill", "float4_e2m1fn_x2", True),
+        ("llm_prefill", "float8_e4m3fn", False),
+    ],
+)
+def test_only_weights_that_a_workload_converts_are_narrow(folder: Path, workload: str, dtype: str, odd: bool) -> None:
+    """In fp8, `llm_pretrain` multiplies, and `llm_prefill` has its weights, too."""
+
+    def converted(content: dict[str, Any]) -> None:
+        launch, seen = content["mnb"]["launch"], content["mnb"]["precision"]
+        launch["workload"], launch["arguments"]["numbers"] = workload, "fp8"
+        launch["arguments"]["fp8"] = False
+        seen["requested"], seen["dtypes"] = "bf16_master", {"bfloat16": 10, dtype: 90}
+
+    tampering.record(converted, "*.convnet.J0.1.*")(folder)
+    told = f"bf16_master was asked for, and parameters are {dtype}"
+    assert (told in found(folder)["R18"]) == odd  # the probe ran in fp32, which breaks the rule in any case
+
+
 def test_a_reason_is_told_once_for_all_launches_that_have_it() -> None:
     reasons = ["a.vae J0.0: it is late", "a.vae J0.1: it is late", "a.vae J0.2: it is early", "the run is late"]
     assert told_once(reasons) == ["a.vae J0.0 and 1 more: it is late", "a.vae J0.2: it is early", "the run is late"]

@@ -7,7 +7,9 @@ from collections.abc import Container, Iterable, Iterator
 
 import msgspec
 
+from milabench_ng.model.builtin import Declared
 from milabench_ng.model.catalogue import data_set_of
+from milabench_ng.model.errors import InputError
 from milabench_ng.node.conditions import CLOCK_LIMIT_S
 from milabench_ng.node.storage import UNKNOWN, Storage, StorageKind, in_memory
 from milabench_ng.records.isolation import handicaps
@@ -302,8 +304,6 @@ _NEARLY_ALL = 0.9
 """Of the parameters: 0.9976 in our convnet in `half_master`, all of them in every other honest launch that we have."""
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 """Other floating-point types have one byte or less."""
-_NARROW = {"fp8": "float8", "mxfp8": "float8", "nvfp4": "float4"}
-"""How the types of weights begin that the option ``numbers`` converts."""
 
 
 def odd_types(evidence: Evidence) -> Iterator[str]:
@@ -311,19 +311,21 @@ def odd_types(evidence: Evidence) -> Iterator[str]:
     for name, record in evidence.named():
         declared = evidence.declared.get(record.mnb.launch.workload)
         if declared is not None and not declared.own_types:
-            yield from (f"{name}: {why}" for why in _odd(record))
+            yield from (f"{name}: {why}" for why in _odd(record, declared))
 
 
-def _odd(record: Record) -> Iterator[str]:
+def _odd(record: Record, declared: Declared) -> Iterator[str]:
     seen = record.mnb.precision
     traits = TRAITS.get(seen.requested) if seen else None
     found = {name: many for name, many in (seen.dtypes if seen else {}).items() if "float" in name and many}
     if seen is None or traits is None or not found:
         return
     wanted = traits.weights
-    arguments = record.mnb.launch.arguments
-    narrow_ones = _NARROW.get("fp8" if arguments.get("fp8") is True else str(arguments.get("numbers")), wanted)
-    own = {name for name in found if name == wanted or name.startswith(narrow_ones)}
+    try:
+        converted = declared.converted(record.mnb.launch.arguments)
+    except InputError:  # the rule on arguments reports what is missing
+        converted = ()
+    own = {name for name in found if name == wanted or name.startswith(converted)}
     narrow = sorted(name for name in found.keys() - own if _BYTES.get(name, 1) < _BYTES[wanted])
     if narrow:
         yield f"{seen.requested} was asked for, and parameters are {', '.join(narrow)}"

@@ -62,6 +62,7 @@ def one_kind_of_numbers(*, fp8: bool, numbers: str, width: int, heads: int, kv_h
         Derived("MFU % (of the fp8 peak)", f"rate*{FLOP}/1e10/peak_fp8_tflops", {"fp8": True}),
         Derived("ms to first token", "1000 * batch_size * length / rate"),
     ),
+    converts={"float8": "fp8 + (numbers == 'fp8') + (numbers == 'mxfp8')", "float4": "(numbers == 'nvfp4')"},
     formerly={"numbers": "bf16", "compile": False},
     fits=one_kind_of_numbers,
 )
