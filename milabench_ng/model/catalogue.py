@@ -217,6 +217,10 @@ class Declarations(msgspec.Struct, frozen=True, kw_only=True):
     first_loss: FirstLoss | None = None
     """None where theory does not say it."""
 
+    def paced(self, options: Mapping[str, Scalar | None]) -> str | None:
+        """The option that sets its pace with ``options``; None if none does."""
+        return self.paced_by if self.paced_by and options.get(self.paced_by) else None
+
     def most_of_a_step(self, options: Mapping[str, Scalar | None], devices: int) -> float | None:
         """The most items of a step with ``options``, also those of older versions; None if its author does not say.
 

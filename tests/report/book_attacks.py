@@ -294,6 +294,11 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         record(ours(derived=[{"unit": "MPx/s", "formula": "rate * 9"}])),
         "its list of derived units is MPx/s = rate * 9, that of most of its row none",
     ),
+    "pace of one record": (
+        "R37",
+        record(ours(paced_by="pulse_hz")),
+        "its option that sets the pace is pulse_hz, vae has none",
+    ),
     "items of one record": ("R37", record(ours(classic_factor=10.0)), "its classic_factor is 10.0, that of most"),
     "removed record": ("R12", remove("*.vae.J0.0.*"), "vae J0.0: it was planned and has no record"),
     "too few repeats": ("R11", remove("*.vae.J1.*"), "vae"),

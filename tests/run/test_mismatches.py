@@ -27,7 +27,7 @@ CHECKED = Checked(unit="TFLOP", values="normal", checks=1204, work=3.0, wrong=0)
 @pytest.fixture(scope="module")
 def stressed(run_profile: Runner) -> Finished:
     tests = {
-        "sound": {"workload": "burn_cpu", "arguments": {"side": 64, "products": 4}},
+        "sound": {"workload": "burn_cpu", "arguments": {"side": 64, "products": 4, "pulse_hz": 20}},
         "transient": {"workload": f"{HERE}:transient"},
         "permanent": {"workload": f"{HERE}:permanent"},
     }
@@ -41,6 +41,8 @@ needs_two = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two tenants ne
 def test_sound_work_is_verified_and_recorded(stressed: Finished) -> None:
     records = stressed.of("sound")
     assert [record.success for record in records] == [True, True]
+    assert [record.mnb.paced_by for record in records] == ["pulse_hz", "pulse_hz"]
+    assert {record.mnb.paced_by for record in stressed.of("transient")} == {msgspec.UNSET}
     for record in records:
         (rank,) = record.mnb.ranks
         assert rank.verified

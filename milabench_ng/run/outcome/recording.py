@@ -126,7 +126,7 @@ def _ours(facts: SessionFacts, seen: Observation, workload: Workload) -> Mnb:
         classic_factor=workload.classic_factor,
         derived=workload.derived,
         pace_only=workload.pace_only or msgspec.UNSET,
-        paced_by=workload.paced_by if workload.paced_by and launch.arguments[workload.paced_by] else msgspec.UNSET,
+        paced_by=workload.paced(launch.arguments) or msgspec.UNSET,
         source=CodeSource(
             workload=workload.name,
             origin=workload.origin,

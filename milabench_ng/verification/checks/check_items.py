@@ -18,6 +18,8 @@ from milabench_ng.records.work import declared
 from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import Finding, judged
 
+_PACE = "option that sets the pace"
+
 
 def items(evidence: Evidence) -> Finding:
     """Every record counts what its workload declares, no more a step than its options allow, and its own steps."""
@@ -34,8 +36,10 @@ def _not_as_declared(evidence: Evidence) -> Iterator[str]:
             pace_only = tuple(name for name in own.pace_only if name in record.mnb.launch.arguments)
             recorded = msgspec.structs.replace(record.mnb, derived=_in_words_of(own.derived, record.mnb))
             derived = tuple(each for each in own.derived if each in recorded.derived)
+            found = declared(recorded) | {_PACE: record.mnb.paced_by or "none"}
             expected = declared(msgspec.structs.replace(own, pace_only=pace_only, derived=derived))
-            for what, one in declared(recorded).items():
+            expected[_PACE] = own.paced(record.mnb.launch.arguments) or "none"
+            for what, one in found.items():
                 if one != (other := expected[what]):
                     yield f"{name}: its {what} is {one}, {record.mnb.launch.workload} has {other}"
 
