@@ -217,24 +217,28 @@ class Declarations(msgspec.Struct, frozen=True, kw_only=True):
     first_loss: FirstLoss | None = None
     """None where theory does not say it."""
 
+    def completed(self, options: Mapping[str, Scalar | None]) -> dict[str, Scalar | None]:
+        """``options`` of a launch, with what versions did that had no such option."""
+        return {**self.formerly, **options}
+
     def paced(self, options: Mapping[str, Scalar | None]) -> str | None:
         """The option that sets its pace with ``options``; None if none does."""
         return self.paced_by if self.paced_by and options.get(self.paced_by) else None
 
     def most_of_a_step(self, options: Mapping[str, Scalar | None], devices: int) -> float | None:
-        """The most items of a step with ``options``, also those of older versions; None if its author does not say.
+        """The most items of a step with ``options``; None if its author does not say.
 
         Raises InputError if there is none, as `formula.evaluate` does.
         """
-        known = {**self.formerly, **options, "devices": devices}
+        known = self.completed(options) | {"devices": devices}
         return None if self.most_items is None else evaluate(self.most_items, known)
 
     def converted(self, options: Mapping[str, Scalar | None]) -> tuple[str, ...]:
-        """How the names of types begin that it converts weights to with ``options``, also those of older versions.
+        """How the names of types begin that it converts weights to with ``options``.
 
         Raises InputError if that cannot be said, as `formula.evaluate` does.
         """
-        known = {**self.formerly, **options}
+        known = self.completed(options)
         return tuple(name for name, formula in self.converts.items() if evaluate(formula, known))
 
 

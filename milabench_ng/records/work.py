@@ -125,9 +125,9 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """The same, with what versions did that had no such option as the workload is ``known`` to have it now."""
         if known is None or not self.options:
             return self
-        lacking = {name: value for name, value in known.formerly.items() if name not in self.options}
-        pace_only = known.pace_only if lacking and not self.pace_only else self.pace_only
-        return msgspec.structs.replace(self, options=self.options | lacking, pace_only=pace_only)
+        options = known.completed(self.options)
+        pace_only = known.pace_only if options != self.options and not self.pace_only else self.pace_only
+        return msgspec.structs.replace(self, options=options, pace_only=pace_only)
 
     @property
     def planned(self) -> Work:

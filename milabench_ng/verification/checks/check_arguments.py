@@ -113,7 +113,7 @@ def _not_as_stated(evidence: Evidence, stated: Profile | None) -> Iterator[str]:
         # A version that lacked an option names none; to leave one out hides no more than to say its default would.
         named = {option: value for option, value in defaults.items() if option in launch.arguments}
         now = declared.get(launch.workload)
-        arguments = (now.formerly if now else {}) | launch.arguments
+        arguments = now.completed(launch.arguments) if now else launch.arguments
         for option, value in (named | own.get("*", {}) | demanded | own.get(name, {})).items():
             if arguments.get(option) != value:
                 yield f"{launch.test}: {option} is {arguments.get(option)!r}, but the rules require {value!r}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from milabench_ng.analysis.baselines.peaks import peaks_in_formulas
-from milabench_ng.model.catalogue import DEVICE_PEAKS, Derived
+from milabench_ng.model.catalogue import DEVICE_PEAKS, Derived, Scalar
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.formula import names
 from milabench_ng.records.record import Mnb
@@ -26,9 +26,10 @@ def _beyond(evidence: Evidence) -> Iterator[str]:
         peaks = peaks_in_formulas(device.name for device in mnb.devices)
         if own is None or not peaks or not record.success:
             continue
+        options = own.completed(mnb.launch.arguments)
         for which, most in _MOST.items():
             formulas = [each for each in own.derived if which in names(each.formula)]
-            shares = [share for each in formulas for share in _value(each, mnb, peaks)]
+            shares = [share for each in formulas if each.fits(options) for share in _value(each, mnb, options, peaks)]
             if shares and min(shares) > most:  # of several conventions, the one that counts least
                 yield (
                     f"{name}: {min(shares):.0f}% of the peak {_PEAKS[which]} of {mnb.devices[0].name}; "
@@ -36,13 +37,15 @@ def _beyond(evidence: Evidence) -> Iterator[str]:
                 )
 
 
-def _value(derived: Derived, mnb: Mnb, peaks: Mapping[str, float]) -> tuple[float, ...]:
-    """At the mean rate of the ranks; empty if it has none, or is for other options."""
-    if mnb.window is None or not derived.fits(mnb.launch.arguments):
+def _value(
+    derived: Derived, mnb: Mnb, options: Mapping[str, Scalar | None], peaks: Mapping[str, float]
+) -> tuple[float, ...]:
+    """At the mean rate of the ranks; empty if it has none."""
+    if mnb.window is None:
         return ()
     perf = launch_perf([rank.slices for rank in mnb.ranks], mnb.window)
     try:
-        return (derived.of(perf, mnb.launch.arguments, {**peaks, "devices": len(mnb.devices)}),)
+        return (derived.of(perf, options, {**peaks, "devices": len(mnb.devices)}),)
     except InputError:  # over notes, which are no share of a peak, or options that the record lacks
         return ()
 
