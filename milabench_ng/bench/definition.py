@@ -78,6 +78,7 @@ class Definition:
         own = read_options(self.function)
         if self.first_loss is not None:
             _check_formula(self, "the loss of the first step", self.first_loss.formula, own)
+            _check_formula(self, "the variance of the first loss", self.first_loss.variance, own)
         if self.most_items is not None:
             _check_formula(self, "most_items", self.most_items, own, _DEVICES)
         for name, formula in self.converts.items():

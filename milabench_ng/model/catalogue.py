@@ -168,6 +168,10 @@ class Derived(msgspec.Struct, frozen=True):
         return evaluate(self.formula, {**options, **(measured or {}), "rate": rate})
 
 
+CHANCE = 5.0
+"""Standard deviations that a launch may be from its expectation: one honest launch in 1.7 million is not."""
+
+
 class FirstLoss(msgspec.Struct, frozen=True):
     """The loss of the first step by theory, which follows from how the weights are made."""
 
@@ -175,10 +179,17 @@ class FirstLoss(msgspec.Struct, frozen=True):
     """Over the workload's own options."""
     within: float = 0.01
     """As a share of it: how far a launch may be from it, by chance and rounding."""
+    variance: str = "0"
+    """Of the loss, over the workload's own options: a launch may be `CHANCE` standard deviations away in any case."""
 
     def of(self, options: Mapping[str, Scalar | None]) -> float:
         """The loss of a launch with ``options``. Raises InputError if there is none, as `formula.evaluate` does."""
         return evaluate(self.formula, options)
+
+    def margin(self, options: Mapping[str, Scalar | None]) -> float:
+        """How far the loss of a launch with ``options`` may be from it. Raises InputError as `of` does."""
+        variance = max(0.0, evaluate(self.variance, options))
+        return max(self.within * abs(self.of(options)), CHANCE * math.sqrt(variance))
 
 
 class Declarations(msgspec.Struct, frozen=True, kw_only=True):

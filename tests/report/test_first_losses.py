@@ -10,7 +10,8 @@ import pytest
 
 from milabench_ng.analysis.launch.traces import Traced, compare_first_loss
 from milabench_ng.analysis.summary.folder import load
-from milabench_ng.model.catalogue import FirstLoss
+from milabench_ng.model.builtin import read_builtin
+from milabench_ng.model.catalogue import FirstLoss, Scalar
 from milabench_ng.present.render.statements import details
 from milabench_ng.report.reporting import make_report
 from tests.report.make_records import PER_GPU, manifest, plan, record, steady, write
@@ -51,6 +52,24 @@ def told(launch: Traced, formula: str = "log(vocabulary)+width*0.0002", within: 
 )
 def test_a_launch_may_be_one_percent_from_theory(first: float | None, within: float, marked: bool) -> None:
     assert bool(told(seen(first), within=within)) is marked
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "margin"),
+    [
+        ("dit", {"batch_size": 64, "side": 64}, 0.01),
+        ("dit", {"batch_size": 4, "side": 64}, 0.0276),
+        ("dit_video", {"batch_size": 1, "frames": 30, "side": 64}, 0.0101),
+        ("dit_video", {"batch_size": 1, "frames": 1, "side": 8}, 0.442),
+    ],
+)
+def test_the_mean_square_of_little_noise_may_be_further_away(
+    name: str, options: dict[str, Scalar | None], margin: float
+) -> None:
+    """That of N normal numbers has a variance of 2 / N; five standard deviations accuse nobody."""
+    first_loss = read_builtin()[name].first_loss
+    assert first_loss is not None
+    assert first_loss.margin(options) == pytest.approx(margin, rel=5e-3)
 
 
 def test_a_mark_says_what_theory_expects() -> None:

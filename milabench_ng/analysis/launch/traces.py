@@ -217,10 +217,10 @@ def compare_first_loss(seen: Traced, first_loss: FirstLoss) -> Compared:
     How the weights are made, with the options, says it: whatever the device, the precision, the data and the software.
     """
     try:
-        value = first_loss.of(seen.arguments)
+        band = TraceBand(first_loss.of(seen.arguments), first_loss.margin(seen.arguments))
     except InputError as error:  # a record without an option that its workload has
         return Compared(lacking=f"these options ({error})")
-    bands = {"1": TraceBand(value, first_loss.within * abs(value))}
+    bands = {"1": band}
     found = [
         *deviations("loss outside the reference", seen, bands, seen.losses),
         *left_out("loss", seen, bands, seen.losses),

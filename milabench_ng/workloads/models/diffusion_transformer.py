@@ -11,6 +11,8 @@ from torch.nn import functional as F
 CHANNELS, PATCH, CLASSES, FREQUENCIES = 4, 2, 1000, 256
 OUTPUTS = 2 * CHANNELS
 """Noise and, untrained here, its variance."""
+NUMBERS = f"{CHANNELS} * side * side"
+"""Of a latent. The first loss is the mean square of as much noise: that of N normal numbers has a variance of 2 / N."""
 TOKENS = f"(side * side / {PATCH * PATCH})"
 FLOP = (
     f"(6 * width * (layers * ({TOKENS} * (12 * width + 2 * {TOKENS}) + 6 * width) "

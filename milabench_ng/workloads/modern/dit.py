@@ -12,6 +12,7 @@ from milabench_ng.datasets.images.latents import SHAPE, Latents
 from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.diffusion_transformer import (
     FLOP,
+    NUMBERS,
     PATCH,
     DiffusionTransformer,
     NoiseSchedule,
@@ -39,7 +40,7 @@ def whole_patches(*, width: int, heads: int, side: int) -> None:
     bound="gpu-compute",
     auto_batch=True,
     derived=flop_rates(FLOP),
-    first_loss=FirstLoss("1", within=0.03),  # the mean square of the noise; of four latents, it spreads by 0.55 %
+    first_loss=FirstLoss("1", variance=f"2 / (batch_size * {NUMBERS})"),
     fits=whole_patches,
 )
 def dit(

@@ -7,6 +7,7 @@ from milabench_ng.datasets.images.latents import Latents
 from milabench_ng.workloads.models.diffusion_transformer import (
     CHANNELS,
     FREQUENCIES,
+    NUMBERS,
     OUTPUTS,
     PATCH,
     TOKENS,
@@ -29,7 +30,7 @@ FLOP = (
     precision="bf16_master",
     bound="gpu-compute",
     derived=flop_rates(FLOP),
-    first_loss=FirstLoss("1", within=0.03),
+    first_loss=FirstLoss("1", variance=f"2 / (batch_size * frames * {NUMBERS})"),
     fits=whole_patches,
 )
 def dit_video(
