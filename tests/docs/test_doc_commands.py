@@ -139,6 +139,7 @@ TABLE: dict[str, Check] = {
     "mnb report results-lambda": PARSE,
     "mnb jobs modern --repeat 2": PARSE,
     "mnb jobs modern --repeat 2 --order file --ram-total 120GiB": PARSE,
+    "mnb jobs lambda --order file --ram-total 120GiB": PARSE,
     "mnb jobs modern --repeat 3 --dry-run -d /scratch/mnb": PARSE,
     "mnb jobs modern --repeat 3 -d /scratch/mnb -o results-modern": PARSE,
     "mnb jobs modern --name llm_pretrain --name llm_decode -o results-language": PARSE,

@@ -51,7 +51,7 @@ def test_mixed_and_unknown_contradict_nothing() -> None:
         ("standard-rest-2xH200-20261122", {}),
         ("unet3d-2xH200-20261122", {}),
         ("modern-2xH200-20261124", {"llm_decode1": "host"}),
-        ("lambda-1xH200-20261123", {"ssd_amp_loader": "cpu", "tacotron2_fp32": "gpu"}),
+        ("lambda-1xH200-20261126", {"ssd_amp_loader": "cpu", "tacotron2_fp32": "gpu"}),
         (
             "cv-1xH200-20261122",
             {
@@ -73,7 +73,7 @@ def test_the_shipped_runs_have_the_declared_bottleneck_but_for_those_named(bundl
 
 
 def test_where_an_option_sets_the_pace_nothing_is_said_of_the_bottleneck() -> None:
-    with opened(BUNDLES / "lambda-1xH200-20261123.tar.gz") as there:
+    with opened(BUNDLES / "lambda-1xH200-20261126.tar.gz") as there:
         read = next(one for one in there.folder.records if "ssd_amp_loader" in one.record.mnb.label)
     mnb = msgspec.structs.replace(read.record.mnb, paced_by="pulse_hz")
     paced = msgspec.structs.replace(read, record=msgspec.structs.replace(read.record, mnb=mnb))

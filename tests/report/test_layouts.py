@@ -123,7 +123,7 @@ def test_options_that_the_columns_of_a_suite_leave_out_are_told(
 ) -> None:
     bundle, other = {
         "unet3d": ("unet3d-2xH200-20261122", "unet3d-a100"),
-        "lambda": ("lambda-1xH200-20261123", "lambda-h200"),
+        "lambda": ("lambda-1xH200-20261126", "lambda-h200"),
     }[suite]
     root = Path(__file__).parents[2] / "baselines" / "bundles"
     report = make_report(root / f"{bundle}.tar.gz", compare_to=[other])
