@@ -7,6 +7,10 @@ import itertools
 import os
 import sys
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from types import NoneType
+from typing import Any, get_args
 
 import cyclopts
 
@@ -22,11 +26,27 @@ from milabench_ng.model.files import no_current_folder
 from milabench_ng.model.plain import plain_lines
 from milabench_ng.model.signals import end, end_at_once, heed
 
+
+def _typed(hint: Any, tokens: Sequence[cyclopts.Token]) -> Any:
+    """What an option's words are, by its type without None: a default means not given, and no word says so.
+
+    By itself cyclopts takes the words none and null for None wherever a type allows it.
+    """
+    types = get_args(hint)
+    if NoneType in types:
+        hint = reduce(or_, (one for one in types if one is not NoneType))
+    return cyclopts.convert(hint, tokens)
+
+
 app = cyclopts.App(
     name="mnb",
     help="Multi-tenant stress test for GPU nodes: one isolated worker per GPU, all running at once.",
     version=__version__,
-    default_parameter=cyclopts.Parameter(negative_iterable=(), show_default=shown_default),  # for the reference
+    default_parameter=cyclopts.Parameter(
+        negative_iterable=(),
+        show_default=shown_default,  # for the reference
+        converter=_typed,
+    ),
     help_flags=HELP_FLAGS,
 )
 # By name, so that each command imports only what it needs.

@@ -298,6 +298,10 @@ jobs quick --window long | 2 | mnb jobs: --window: expected a number without a u
 jobs quick --io-read | 2 | mnb jobs: --io-read: value missing. See mnb jobs --help
 jobs quick --io-read fast | 2 | mnb: --io-read: expected a bandwidth
 jobs quick --io-write 1B/s | 2 | mnb: --io-write: '1B/s'
+jobs quick --order none | 2 | mnb jobs: Invalid value "none" for --order. Choose from: "file", "interleaved",
+jobs quick --window none | 2 | mnb jobs: --window: expected a number without a unit, got 'none'
+verify res --require none | 2 | mnb verify: Invalid value "none" for --require. Choose from: "full".
+report res --layout null | 2 | mnb report: Invalid value "null" for --layout. Choose from: "cv",
 jobs quick --order backwards | 2 | mnb jobs: Invalid value "backwards" for --order. Choose from: "file",
 jobs quick --accept-difference node | 2 | mnb: --accept-difference needs --resume
 jobs quick --weights nowhere.json | 2 | mnb: --weights nowhere.json: no such file. It should hold weights by test, in
