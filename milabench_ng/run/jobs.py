@@ -100,7 +100,7 @@ async def jobs(
     if not request.resume:
         refuse_outdir(request.outdir)
     name = name_session(request)
-    if (over := already_over(request)) is not None:
+    if (over := already_over(request, bus.note)) is not None:
         bus.note(nothing_left(over))
         return over
     if not proc_is_ours():
@@ -131,8 +131,7 @@ async def jobs(
         said = await interrupted.unless(in_thread(lambda: tuple(ahead(planned))))
         for text in (*planned.notes, *await interrupted.unless(in_thread(busy_note)), *said):
             bus.note(text)
-        writer = stack.enter_context(opened(request))
-        writer.tell = bus.note
+        writer = stack.enter_context(opened(request, bus.note))
         if joined := counts_with_the_last(writer.chain, request.sessions, utc_now()):
             bus.note(joined)
         stack.push_async_exit(partial(settle, writer, name, interrupted))
@@ -173,15 +172,15 @@ async def jobs(
         return outcome(context)
 
 
-def already_over(request: RunRequest) -> RunOutcome | None:
-    """How the resumed run ended, if nothing is left of it; its folder stays as it is.
+def already_over(request: RunRequest, tell: Callable[[str], None]) -> RunOutcome | None:
+    """How the resumed run ended, if nothing is left of it but what its spool holds; else its folder stays as it is.
 
-    A spool is brought back by a session, and code that was not compared at the end is compared by one.
+    Code that was not compared at the end is compared by a session.
     """
-    if not request.resume or request.spool is not None:
+    if not request.resume:
         return None
     manifest = read_manifest(request.outdir)
-    with opened(request) as writer:
+    with opened(request, tell) as writer:
         progress = progress_of(manifest.plan, writer, request)
         events = writer.chain.events
         compared = any(isinstance(event, CodeSeen) and event.edge == "after" for event in of_last_session(events))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +13,8 @@ from milabench_ng import __version__
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, in_words, parse_json, read_content, refuse
 from milabench_ng.model.known_files import named
-from milabench_ng.model.plain import quoted
+from milabench_ng.model.plain import plain, quoted
+from milabench_ng.model.units import counted
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Sampled, Torn, check_chain
 from milabench_ng.records.manifest import Manifest
@@ -101,8 +102,10 @@ def _decode_path(kind: type, value: object) -> object:
     raise TypeError(f"{value!r} is no {kind.__name__}")
 
 
-def open_writer(folder: ResultFolder, spool: Path | None) -> ResultWriter:
+def open_writer(folder: ResultFolder, spool: Path | None, tell: Callable[[str], None] = lambda _: None) -> ResultWriter:
     """Open an existing folder for writing: check the ledger, remove an incomplete line, give records their names.
+
+    What a ``spool`` holds of this run is brought back.
 
     Raises InputError if another process writes or the chain is broken.
     """
@@ -112,6 +115,7 @@ def open_writer(folder: ResultFolder, spool: Path | None) -> ResultWriter:
         raise InputError(f"{folder.ledger}: {chain.problems[0]}. The folder was changed. Start a new run")
     found = spooled(spool) if spool is not None else {}
     writer = ResultWriter(folder, content.removesuffix(chain.torn), chain, None if spool and spool.is_file() else spool)
+    writer.tell = tell
     try:
         if chain.torn:
             os.truncate(folder.ledger, len(content) - len(chain.torn))
@@ -154,6 +158,8 @@ def _fetch(writer: ResultWriter, spool: Path, found: Mapping[str, bytes]) -> Non
             "space, and run this again"
         ) from None
     forget(spool, found)
+    if lines:
+        writer.tell(f"{plain(spool)}: {counted(len(found), 'file')} brought back")
 
 
 def give_names(folder: ResultFolder, events: Collection[AnyLedgerEvent]) -> None:

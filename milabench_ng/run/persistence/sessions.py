@@ -8,7 +8,7 @@ import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -100,12 +100,13 @@ def check_node(request: RunRequest, planned: Plan) -> None:
 
 
 @contextmanager
-def opened(request: RunRequest) -> Iterator[ResultWriter]:
-    """The writer of the request's folder: a new one, or with ``--resume`` the existing one."""
+def opened(request: RunRequest, tell: Callable[[str], None]) -> Iterator[ResultWriter]:
+    """The writer of the request's folder: a new one, or with ``--resume`` the existing one. It says to ``tell`` what
+    the user should know."""
     made = not os.path.lexists(request.outdir)
     # The user's own links in the path are followed here; none is from here on.
     folder = ResultFolder(request.outdir.resolve()) if request.resume else make_folder(request.outdir)
-    writer = open_writer(folder, request.spool)
+    writer = open_writer(folder, request.spool, tell)
     try:
         yield writer
     finally:
