@@ -120,13 +120,16 @@ def test_resuming_a_finished_run_says_so_before_anything_starts(run_profile, tmp
     assert {path.name: path.read_bytes() for path in finished.folder.iterdir() if path.is_file()} == before
 
 
+@pytest.mark.parametrize("named", ["--spool mine", ""], ids=["named", "found"])
 def test_a_run_that_only_lacks_what_its_spool_holds_is_whole_before_anything_starts(
     run_profile,  # type: ignore[no-untyped-def]
     tmp_path: Path,
+    named: str,
 ) -> None:
     """Its disk was full from the first record to the end."""
     finished = run_profile(STEADY, tenants=1)
-    ledger, spool = finished.folder / "ledger.jsonl", tmp_path / "spool"
+    spool = tmp_path / ("mine" if named else f"mnb-spool-{finished.manifest.run_id}")
+    ledger = finished.folder / "ledger.jsonl"
     spool.mkdir()
     before, lines = ledger.read_bytes(), ledger.read_bytes().splitlines(keepends=True)
     at = next(place for place, event in enumerate(finished.events) if isinstance(event, Recorded))
@@ -134,20 +137,20 @@ def test_a_run_that_only_lacks_what_its_spool_holds_is_whole_before_anything_sta
     (spool / "ledger.jsonl").write_bytes(b"".join(lines[at:]))
     for record in finished.folder.glob("trial.*.json"):
         record.rename(spool / record.name)
-    nothing = "nothing left to do: 1 of 1 launch done\n"
-    assert _resumed(finished.folder, tmp_path, "--spool", "spool") == (0, f"spool: 2 files brought back\n{nothing}")
+    brought, nothing = f"{spool}: 2 files brought back\n", "nothing left to do: 1 of 1 launch done\n"
+    assert _resumed(finished.folder, tmp_path, *named.split()) == (0, brought + nothing)
     assert (ledger.read_bytes(), list(spool.iterdir())) == (before, [])
-    assert _resumed(finished.folder, tmp_path, "--spool", "spool") == (0, nothing)
+    assert _resumed(finished.folder, tmp_path, *named.split()) == (0, nothing)
 
 
 def _resumed(folder: Path, place: Path, *options: str) -> tuple[int, str]:
     """How resuming ends that may not import torch, and what it says."""
     blind = "import sys; sys.modules['torch'] = None; from milabench_ng.__main__ import main; main()"
     words = [sys.executable, "-c", blind, "resume", str(folder), *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(place)}
     done = subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True)
     assert "1 of 1 launches" in done.stdout or done.returncode, done.stdout
-    return done.returncode, done.stderr.replace(f"{place}/", "")
+    return done.returncode, done.stderr
 
 
 def test_a_record_that_was_changed_or_cut_short_is_made_again(run_profile, resume_run) -> None:  # type: ignore[no-untyped-def]

@@ -142,8 +142,7 @@ def _fetch(writer: ResultWriter, spool: Path, found: Mapping[str, bytes]) -> Non
     if chain.problems or chain.torn:
         raise InputError(
             f"--spool {spool}: this spool belongs to another run, or to an earlier state of {writer.folder.path}. "
-            "Name the "
-            "spool of its last session"
+            "Name the spool of its last session, or an empty folder"
         )
     sums = {event.file: event.sha256 for event in chain.events if isinstance(event, Recorded | Sampled)}
     try:

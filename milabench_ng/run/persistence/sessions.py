@@ -225,13 +225,26 @@ async def settle(
         raise Unwritten(f"{ending}{elsewhere}") from None
 
 
+def own_spool(name: SessionName) -> Path:
+    """Where a run's sessions save what their folder does not take, if the user names no place."""
+    return Path(tempfile.gettempdir(), f"mnb-spool-{name.run_id}")
+
+
+def with_own_spool(request: RunRequest, name: SessionName) -> RunRequest:
+    """``request``, with what an earlier session saved by itself brought back; not what others put there."""
+    place = own_spool(name)
+    if not request.resume or request.spool is not None or not place.is_dir() or place.lstat().st_uid != os.geteuid():
+        return request
+    return msgspec.structs.replace(request, spool=place)
+
+
 async def _elsewhere(writer: ResultWriter, name: SessionName, interrupted: Interruption, *, at_once: bool) -> str:
     """Where unwritten results were saved; as a last resort, the results as text. Empty if everything is written.
 
     Retries until a signal, and for at least `SETTLE_S`, unless ``at_once``.
     """
     folder, began_s = writer.folder.path, time.monotonic()
-    place = writer.spool or Path(tempfile.gettempdir(), f"mnb-spool-{name.group}")
+    place = writer.spool or own_spool(name)
     back = f"free some space, then run: mnb resume {quoted(folder)} --spool"
     with suppress(asyncio.CancelledError):  # by a second signal
         while not writer.flush():
