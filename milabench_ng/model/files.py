@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import resource
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -274,16 +275,25 @@ def nearest(path: Path) -> Path:
     return next(place for place in (path.absolute(), *path.absolute().parents) if os.path.exists(place))
 
 
-def why_unwritable(folder: Path) -> str:
-    """Why no file can be made in ``folder``, which may be on a full disk; empty if one can. Leaves nothing there."""
+def why_unwritable(folder: Path, size: int = _A_BLOCK) -> str:
+    """Why no file of ``size`` bytes can be made in ``folder``, such as a full disk; empty if one can.
+
+    Leaves nothing there.
+    """
     import tempfile  # takes 10 ms of every command that writes nothing
 
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
-            os.posix_fallocate(file.fileno(), 0, _A_BLOCK)
+            os.posix_fallocate(file.fileno(), 0, size)
     except OSError as error:
         return error.strerror or str(error)
     return ""
+
+
+def allowed_size(size: int) -> int:
+    """``size``, or the most bytes that this process may have in a file."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return size if limit == resource.RLIM_INFINITY else min(size, limit)
 
 
 @contextmanager

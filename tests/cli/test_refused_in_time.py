@@ -65,6 +65,24 @@ def test_a_folder_that_holds_results_or_cannot_be_made(
     assert os.listdir(tmp_path / "full") == ["mine.txt"]
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_a_disk_too_small_for_one_launch_group(
+    profile: str, dry: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "mnb-test", place], check=False).returncode:
+        pytest.skip("cannot mount a tmpfs here")
+    try:
+        code, said = refused(["jobs", profile, "-o", str(place / "results"), "--tenants", "2", *dry], capfd)
+        assert code == 2
+        assert "results: No space left on device. Results of 2 tenants need at least 512.0 KiB there. Free some" in said
+        assert list(place.iterdir()) == []
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
 def test_cpus_that_another_run_has(profile: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with Claim(resources(range(os.cpu_count() or 1), ()), "20260101T000000-other"):
         code, said = refused(["jobs", profile, "-o", str(tmp_path / "results")], capfd)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 from pathlib import Path
 
-from milabench_ng.model.files import open_to_write, opened_folder
+from milabench_ng.model.files import allowed_size, open_to_write, opened_folder
 from milabench_ng.records.names import temporary_name
 
 NAME = "reserve"
@@ -27,8 +26,7 @@ class Reserve:
         """Hold at least ``size`` bytes, or as many as a file may have. Raises OSError; then it holds what it held."""
         if self._descriptor < 0:
             self._descriptor = _open(folder)
-        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        size = size if limit == resource.RLIM_INFINITY else min(size, limit)
+        size = allowed_size(size)
         held = os.fstat(self._descriptor).st_size
         if size > held:
             try:

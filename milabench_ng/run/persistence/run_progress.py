@@ -31,9 +31,7 @@ from milabench_ng.records.record import Record, encode_record
 from milabench_ng.records.retried import lost_neighbours
 from milabench_ng.run.persistence.result_writer import ResultWriter
 from milabench_ng.run.persistence.spooling import FileContent
-
-RESERVED_BYTES = 256 * 1024
-"""Held on the disk for each device of a batch, at least: an hour of slices in its records, and their ledger lines."""
+from milabench_ng.run.planning.refusals import RESERVED_BYTES
 
 
 class BatchWork(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,7 @@ from milabench_ng.run.planning.devices import Chosen, choose_devices
 from milabench_ng.run.planning.duration import least_duration
 from milabench_ng.run.planning.refusals import (
     options_asked,
+    refuse_full_disk,
     refuse_missing_packages,
     refuse_several_steps,
     refuse_unsearchable,
@@ -167,6 +168,7 @@ def find_places(
     topology = read_topology()
     chosen = choose_devices(gpus, request, len(topology.online), os.environ)
     slots = slots_of(chosen.devices, request.slots_per_device)
+    refuse_full_disk(request, len(slots))
     wish = required_isolation(request, tests)
     if request.cgroup_parent is not None:
         require_groups(capabilities, wish, request.cgroup_parent)

@@ -12,10 +12,12 @@ from milabench_ng.model.batch_sizes import BATCH_SIZE
 from milabench_ng.model.builtin import installed, read_builtin
 from milabench_ng.model.catalogue import AUTO, normal_name, unknown_workload
 from milabench_ng.model.errors import InputError, IsolationError
+from milabench_ng.model.files import allowed_size, nearest, why_unwritable
 from milabench_ng.model.memory_classes import DeviceMemory
 from milabench_ng.model.plain import encodable, short
 from milabench_ng.model.plan import Plan
 from milabench_ng.model.profile import Profile, Test, name_of
+from milabench_ng.model.units import counted, format_bytes
 from milabench_ng.records.isolation import Tier
 from milabench_ng.run.planning.request import (
     ResolvedRequest,
@@ -27,6 +29,9 @@ from milabench_ng.run.planning.request import (
     selected,
 )
 from milabench_ng.worker.requests import Asked
+
+RESERVED_BYTES = 256 * 1024
+"""Held on the disk for each device of a batch, at least: an hour of slices in its records, and their ledger lines."""
 
 
 def tests_ahead(request: RunRequest) -> dict[str, Test]:
@@ -162,6 +167,20 @@ def refuse_undecodable(request: RunRequest) -> None:
     for what, text in named:
         if encodable(str(text)) != str(text):
             raise InputError(f"{what} {short(text)}: contains bytes that are not UTF-8. Use another name")
+
+
+def refuse_full_disk(request: RunRequest, tenants: int) -> None:
+    """Raise InputError for a result folder without room for what a launch group of ``tenants`` may leave.
+
+    Not if a spool takes what it does not.
+    """
+    size = tenants * RESERVED_BYTES
+    why = "" if request.spool else why_unwritable(nearest(request.outdir), allowed_size(size))
+    if why:
+        raise InputError(
+            f"{short(request.outdir)}: {why}. Results of {counted(tenants, 'tenant')} need at least "
+            f"{format_bytes(size)} there. Free some space"
+        )
 
 
 def refuse_unset(names: Collection[str]) -> None:
