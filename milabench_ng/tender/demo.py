@@ -13,10 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import plain
 from milabench_ng.model.shipped import bundle_file
-from milabench_ng.tender.new_tender import BIDS, DEMANDS, NewTender, Vendor, require_empty, write_tender
+from milabench_ng.tender.new_tender import BIDS, DEMANDS, NewTender, Vendor, filled, write_tender
 from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.opening import opened
 from milabench_ng.verification.rules import Pin, Rules
@@ -73,8 +71,7 @@ STEPS = (
 
 def write_demo(folder: Path) -> None:
     """Write the rehearsal into a folder that is empty or not there: all of it, or nothing."""
-    require_empty(folder)
-    with tempfile.TemporaryDirectory(prefix="mnb-demo-") as scratch:
+    with filled(folder) as place, tempfile.TemporaryDirectory(prefix="mnb-demo-") as scratch:
         work = Path(scratch)
         made = work / "tender"
         keys = {part.vendor: work / f"{part.vendor}.key" for part in CAST}
@@ -86,23 +83,10 @@ def write_demo(folder: Path) -> None:
             results = _results(part, work / part.vendor)
             pack(results, made / vendor.bundle, key=keys[part.vendor])
         _results(Part("", ONE_GPU, 0), made / DELIVERED)
-        try:
-            _put(made, folder)
-        except OSError as error:
-            raise InputError(f"{plain(folder)}: {error.strerror}. Name a folder that has some space") from None
-
-
-def _put(made: Path, folder: Path) -> None:
-    """Copy what was made into ``folder``, where nothing has its name before all of it is there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".mnb-demo-", dir=folder) as beside:
-        copied = Path(beside) / made.name
         for file in filter(Path.is_file, made.rglob("*")):
-            target = copied / file.relative_to(made)
+            target = place / file.relative_to(made)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target)
-        for one in copied.iterdir():
-            one.rename(folder / one.name)
 
 
 def _rules() -> Rules:

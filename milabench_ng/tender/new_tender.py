@@ -6,6 +6,9 @@ import math
 import os
 import re
 import shlex
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,6 @@ import msgspec
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text, require_file
 from milabench_ng.model.plain import plain, short
-from milabench_ng.records.output_files import write_output
 from milabench_ng.tender.bids import decode_bids
 from milabench_ng.verification.rules import Rules, decode_rules
 from milabench_ng.verification.signing import NAMESPACE
@@ -90,9 +92,25 @@ def require_empty(folder: Path) -> None:
         raise InputError(f"{plain(folder)}: the folder is not empty. Name a new one")
 
 
+@contextmanager
+def filled(folder: Path) -> Iterator[Path]:
+    """A place to write into, whose content moves into ``folder`` at the end: all of it, or nothing.
+
+    Raises InputError if ``folder`` holds something, or cannot be made, or does not take it all.
+    """
+    require_empty(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".mnb-", dir=folder) as made:
+            yield Path(made)
+            for one in tuple(Path(made).iterdir()):
+                one.rename(folder / one.name)
+    except OSError as error:
+        raise InputError(f"{plain(folder)}: {error.strerror}. Name another folder") from None
+
+
 def write_tender(folder: Path, made: NewTender, readme: str) -> None:
     """Write the files of a tender into a folder that is empty or not there. All are read again as the commands do."""
-    require_empty(folder)
     files = {
         RULES: _json(_stated(made.rules)),
         BIDS: _json(
@@ -109,12 +127,9 @@ def write_tender(folder: Path, made: NewTender, readme: str) -> None:
     }
     decode_rules(files[RULES], RULES)
     decode_bids(files[BIDS], BIDS)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{plain(folder)}: {error.strerror}. Name another folder") from None
-    for name, content in files.items():
-        write_output(folder / name, content, name)
+    with filled(folder) as place:
+        for name, content in files.items():
+            (place / name).write_bytes(content)
 
 
 def _json(value: object) -> bytes:

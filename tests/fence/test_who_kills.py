@@ -68,7 +68,7 @@ REMOVERS = {
     "fleet/pulling.py:Pull.keep unlink": "an archive in the temporary folder of this command",
     "fleet/pulling.py:_make_way rename": "results of another run, which keep their content under a new name",
     "fleet/pulling.py:_kept replace": "the packed session of a node becomes its later state",
-    "tender/demo.py:_put rename": "a copy in the temporary folder of this command gets its place",
+    "tender/new_tender.py:filled rename": "a copy in the temporary folder of this command gets its place",
     "cli/run_and_report.py:execute_into_file rmtree": "made for this command, under a random name",
     "run/persistence/resuming.py:give_names unlink": f"{RESULT}: what a crash cut short",
     "records/names.py:write_temporary unlink": "a temporary name that a dead writer left, or that is not written whole",

@@ -64,23 +64,27 @@ def test_every_command_of_the_rehearsal_does_what_its_readme_says(
 
 
 @pytest.mark.root
-def test_a_rehearsal_that_does_not_fit_on_the_disk_leaves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("command", "size"), [("demo", "64k"), ("init --vendor acme=5", "12k")], ids=["rehearsal", "tender"]
+)
+def test_a_folder_that_does_not_fit_on_the_disk_stays_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, size: str
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root to mount a tmpfs")
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "mnb-test", disk], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "mnb-test", disk], capture_output=True, text=True
     )
     if mounted.returncode != 0:
         pytest.skip(f"cannot mount a tmpfs here: {mounted.stderr}")
     try:
-        assert call(["tender", "demo", str(disk / "demo")]) == 2
+        verb, *options = command.split()
+        assert call(["tender", verb, str(disk / "new"), *options]) == 2
         said = capsys.readouterr().err
-        assert said == f"mnb: {disk}/demo: No space left on device. Name a folder that has some space\n"
-        assert list((disk / "demo").iterdir()) == []
+        assert said == f"mnb: {disk}/new: No space left on device. Name another folder\n"
+        assert list((disk / "new").iterdir()) == []
     finally:
         subprocess.run(["umount", disk], check=True)
 
