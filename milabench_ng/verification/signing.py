@@ -112,11 +112,8 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None, namespa
         file.flush()
         found = _ssh_keygen(["-Y", "find-principals", "-s", file.name, "-f", str(allowed)], b"")
         if found.returncode != 0:
-            return Signer(
-                present=True,
-                asked=True,
-                problem=f"the key of the signature is not in {allowed}{_why(found)}; it needs {_FORM}",
-            )
+            problem = f"the key of the signature is not in {plain(allowed)}{_why(found)}"
+            return Signer(present=True, asked=True, problem=problem)
         names = _principals(file.name, read_content(allowed).splitlines(keepends=True))
         command = ["-Y", "verify", "-n", namespace, "-s", file.name, "-f", str(allowed), "-I"]
         verified = {name: _ssh_keygen([*command, name], content) for name in names}
@@ -152,8 +149,9 @@ def _ssh_keygen(arguments: list[str], content: bytes) -> subprocess.CompletedPro
 
 
 def _why(done: subprocess.CompletedProcess[bytes]) -> str:
-    """What ssh-keygen says first, such as that a key has expired."""
-    return "".join(f": {line}" for line in done.stderr.decode(errors="replace").splitlines()[:1])
+    """What ssh-keygen says first, such as that a key has expired; empty if it only finds none."""
+    lines = done.stderr.decode(errors="replace").splitlines()
+    return "".join(f": {plain(line)}" for line in lines[:1] if line != "No principal matched.")
 
 
 def _message(done: subprocess.CompletedProcess[bytes]) -> str:
