@@ -19,7 +19,7 @@ from milabench_ng.cli.options import FormOption, Fraction, Switch, WeightsOption
 from milabench_ng.fleet.accepting import Promise
 from milabench_ng.fleet.bundling import is_fleet_source, opened_fleet
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import plain
+from milabench_ng.model.plain import names_of, plain
 from milabench_ng.model.shipped import names
 from milabench_ng.present.render.cells import Cell, Fact, in_form, one_decimal, text, toned
 from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
@@ -28,6 +28,7 @@ from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.records.work import WorkDifference
 from milabench_ng.tender.acceptance import Acceptance
 from milabench_ng.tender.acceptance import accept as decide
+from milabench_ng.tender.deciding import Deciding, Side
 from milabench_ng.tender.own_bounds import both_sides
 from milabench_ng.verification.absurd import computing_from
 from milabench_ng.verification.rules import load_rules
@@ -151,19 +152,25 @@ def _facts(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str) ->
 
 
 def _to_decide(made: Acceptance, suite: str) -> str:
-    """The command that would decide, or what to mend before."""
+    """The command that would decide, who runs it, and why."""
+    plan, unlike = made.deciding, [name_of_row(one.name) for one in made.tests if one.why and one.ratio is None]
     if made.marks:
-        return "measure again without what is marked: no number of repeats decides with it"
-    plan, lacking = made.deciding, [one.name for one in made.tests if one.why and one.ratio is None]
-    if lacking:
-        return f"measure the same work on both sides: {', '.join(map(name_of_row, lacking))} cannot be compared"
+        marked = tuple(dict.fromkeys(one.side for one in made.marks))
+        why = "without what is marked: no number of repeats decides with it"
+        return _run(suite, Deciding(sides=marked, sessions=SESSIONS_FROM), why)
+    if unlike:
+        why = f"the same work on both sides: {names_of(unlike, 3)} cannot be compared"
+        return _run(suite, Deciding(sides=("bid", "delivered"), sessions=SESSIONS_FROM), why)
     if plan is None:
-        return "more sessions hardly would: the ratio is too near the guarantee, or there is no score"
+        return _NO_RUN
+    sure = "the least for a verdict" if plan.at_least else "four of five such runs decide, if the ratio is as measured"
+    return _run(suite, plan, sure)
+
+
+def _run(suite: str, plan: Deciding, why: str) -> str:
     profile = suite if suite in names("profiles") else "PROFILE"
     command = f"mnb jobs {profile} --repeat {plan.repeats} --sessions {plan.sessions} --session-gap {SESSION_GAP_H:g}h"
-    there = " and ".join(_SIDES[side] for side in plan.sides)
-    sure = "the least for a verdict" if plan.at_least else "four of five such runs decide, if the ratio is as measured"
-    return f"{command} on {there} ({sure})"
+    return f"{command} on {' and '.join(_SIDES[side] for side in plan.sides)} ({why})"
 
 
 _four = in_form(".4f")
@@ -195,7 +202,11 @@ _DECLARED = (
     f"--session-gap {SESSION_GAP_H:g}h"
 )
 _MEND = "have the vendor mend or replace the node, measure it again with the profile of the bid, and run this again"
-_SIDES = {"bid": "the node that was bid", "delivered": "the delivered node"}
+_NO_RUN = (
+    "mnb accept with --explain, for the probability of each verdict: more sessions would hardly decide, as the ratio "
+    "is too near the guarantee, or there is no score"
+)
+_SIDES: dict[Side, str] = {"bid": "the node that was bid", "delivered": "the delivered node"}
 _VERDICTS = {
     "keeps": "the delivered node reaches",
     "breaks": "the delivered node does not reach",

@@ -368,13 +368,18 @@ def test_an_inconclusive_verdict_names_the_command_that_would_decide(
         assert call(["accept", str(bid), str(delivered), *options]) == 4
         return " ".join(capsys.readouterr().out.split())
 
+    run = "next mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h on"
     few = told(folder(tmp_path / "few", DELIVERED[:4]))
-    assert "mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h on the delivered node (the least" in few
+    assert f"{run} the delivered node (the least" in few
+    found = load(tmp_path / "few")
+    part = msgspec.structs.replace(found, tests={"standard.vae": found.tests["standard.vae"]})
+    (tmp_path / "part.json").write_text(encode_summary(part))
+    assert f"{run} the node that was bid and the delivered node (the same work on both" in told(tmp_path / "part.json")
     open_yet = told(folder(tmp_path / "open", DELIVERED, vae=0.993, toy_reg=0.993), "0.988")
     (sessions,) = re.findall(r"mnb jobs standard --repeat 5 --sessions (\d+) --session-gap 6h on the ", open_yet)
     assert 3 < int(sessions) <= 20
     shortened = marked(folder(tmp_path / "marked", DELIVERED), "standard.vae", SHORTENED)
-    assert "measure again without what is marked" in told(shortened, "0.9")
+    assert f"{run} the delivered node (without what is marked" in told(shortened, "0.9")
 
 
 def test_the_first_line_says_that_the_gpu_is_another_model(
