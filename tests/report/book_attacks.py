@@ -267,7 +267,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         manifest(millions_of_launches),
         "the profile needs launches on 8,652,800 slots in total. The limit is 100,000",
     ),
-    "test left out of the plan": ("R8", manifest(one_test_less), "1 of 4 tests are not in the plan: toy_reg"),
+    "test left out of the plan": ("R8", manifest(one_test_less), "1 of 5 tests are not in the plan: toy_reg"),
     "a test by a name that looks alike": ("R8", everywhere(cyrillic), "the plan runs standard.v\\u0430e run 0"),
     "test that the node is said to be too small for": (
         "R8",

@@ -9,6 +9,7 @@ from datetime import datetime
 
 import msgspec
 
+from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.grouping import gathered
 from milabench_ng.model.plain import names_of
@@ -65,8 +66,9 @@ def plan(evidence: Evidence) -> Finding:
     stated = read_stated(evidence.manifest)
     if stated is None:
         return unknown(_OF_2020)
-    few = _too_few(stated, evidence.manifest.plan) if evidence.profile.demanded is not None else ()
-    return judged([*few, *_plan_differences(stated, evidence.manifest), *_not_requested(evidence.manifest)])
+    all_of_it = evidence.profile.demanded is not None
+    found = _plan_differences(stated, evidence.manifest, all_of_it=all_of_it)
+    return judged([*found, *_not_requested(evidence.manifest)])
 
 
 def read_stated(manifest: Manifest) -> Profile | None:
@@ -75,14 +77,20 @@ def read_stated(manifest: Manifest) -> Profile | None:
     return stated if isinstance(stated, Profile) else None
 
 
-def _plan_differences(stated: Profile, manifest: Manifest) -> Iterator[str]:
-    """Differences between the plan and a newly made one, as sets: another rule checks the order."""
+def _plan_differences(stated: Profile, manifest: Manifest, *, all_of_it: bool) -> Iterator[str]:
+    """Differences between the plan and a newly made one, as sets: another rule checks the order.
+
+    ``all_of_it``: tests that were not chosen are one, too.
+    """
     planned = manifest.plan
     try:
         expected = _expected(stated, planned, manifest)
     except InputError as error:
         yield str(error)
         return
+    if all_of_it and expected.omitted:
+        left = [name_of_row(label) for label in expected.omitted]
+        yield f"{len(left)} of {len(_rows(expected))} tests are not in the plan: {names_of(left, _NAMED)}"
     yield from _other_scales(expected, planned)
     wanted = _batches(batch.launches for batch in expected.batches)
     there = _batches(batch.launches for batch in planned.batches)
@@ -105,15 +113,14 @@ def left_out(stated: Profile, planned: Plan) -> tuple[str, ...]:
 
 
 def tests_fact(plan: Plan) -> str:
-    """How many of the profile's tests were chosen, counted by rows as in a report; empty if all were."""
-    planned = {launch.label for launch in plan.measured} | plan.not_planned.keys()
-    return f"{len(planned)} of {len(planned) + len(plan.omitted)} tests of the profile" if plan.omitted else ""
+    """How many of the profile's tests were chosen; empty if all were."""
+    tests = _rows(plan)
+    return f"{len(tests) - len(plan.omitted)} of {len(tests)} tests of the profile" if plan.omitted else ""
 
 
-def _too_few(stated: Profile, planned: Plan) -> Iterator[str]:
-    left = left_out(stated, planned)
-    if left:
-        yield f"{len(left)} of {len(stated.tests)} tests are not in the plan: {names_of(left, _NAMED)}"
+def _rows(plan: Plan) -> set[str]:
+    """The tests of a plan's profile, counted by rows as in a report: of a progression, each step is one."""
+    return {*(launch.label for launch in plan.measured), *plan.not_planned, *plan.omitted}
 
 
 def _chosen(planned: Plan) -> set[str]:
