@@ -220,6 +220,20 @@ def test_json_of_a_comparison(quick: Path) -> None:
     assert {entry["perf_ratio_adj"] for entry in found["tests"]} == {1.0}
 
 
+@pytest.mark.parametrize("ratio", [1.0, 0.9])
+def test_a_ratio_that_the_rates_beside_it_do_not_have_is_explained(quick: Path, ratio: float) -> None:
+    """Repeats that differ much have another geometric mean than an arithmetic one."""
+    made = make_report(quick, compare_to=[str(quick)])
+    first, *others = made.lines
+    (compared,) = first.compared
+    assert compared is not None
+    compared = msgspec.structs.replace(compared, perf_ratio=ratio)
+    lines = (msgspec.structs.replace(first, compared=(compared,)), *others)
+    stream = io.StringIO()
+    write_report(msgspec.structs.replace(made, lines=lines), "table", stream)
+    assert ("geometric means of the repeats" in stream.getvalue()) == (ratio != 1.0)
+
+
 def test_csv_has_units_in_its_header(quick: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(printed(quick, "csv"))))
     assert len(rows) == 7

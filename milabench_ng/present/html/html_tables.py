@@ -7,8 +7,8 @@ import math
 import msgspec
 
 from milabench_ng.present.render.cells import Cell, Tone, ratio_tone
-from milabench_ng.present.render.columns import column_groups
-from milabench_ng.present.render.sections import Heading, Section, section
+from milabench_ng.present.render.columns import column_groups, section_of
+from milabench_ng.present.render.sections import Heading, Section
 from milabench_ng.report.report import Report
 
 _LIGHT = 1.0
@@ -56,7 +56,7 @@ def of_tests(report: Report) -> tuple[tuple[HtmlTable, ...], tuple[HtmlTable, ..
     """The table of the tests with what decides, and the tables with the rest: details, and against each baseline."""
     light = tuple(report.weighted and (line.scored.weight or 0.0) < _LIGHT for line in report.lines)
     first, *rest = (
-        of_section(section(title, title, report.lines, *chosen), light) for title, chosen in column_groups(report)
+        of_section(section_of(title, title, report, chosen), light) for title, chosen in column_groups(report)
     )
     return (first,), tuple(rest)
 

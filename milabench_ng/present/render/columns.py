@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import mean
 
@@ -51,13 +51,34 @@ def columns(report: Report, *, charged: bool = False) -> tuple[TestColumn, ...]:
 
 def section_of_tests(report: Report, *, charged: bool = False) -> Section:
     """The table of the tests; those without a weight, if others have one, are grey."""
-    made = section("tests", "", report.lines, *columns(report, charged=charged))
+    made = section_of("tests", "", report, columns(report, charged=charged))
     faint: Tone = "faint"
     tones = tuple(
         (faint,) * len(row) if report.weighted and not line.scored.weight else row
         for line, row in zip(report.lines, made.tones, strict=True)
     )
     return msgspec.structs.replace(made, tones=tones)
+
+
+def section_of(key: str, title: str, report: Report, chosen: Sequence[TestColumn]) -> Section:
+    """A table of the tests with the ``chosen`` columns. It says so if rates and their ratio, side by side, disagree."""
+    rates = any(column.title.startswith("perf_base") for column in chosen)
+    apart = rates and any(_disagree(line) for line in report.lines)
+    return section(key, title, report.lines, *chosen, notes=(_MEANS,) if apart else ())
+
+
+def _disagree(line: Line) -> bool:
+    """Whether a ratio is not that of the rates beside it, since repeats differ a lot."""
+    perf = line.scored.perf
+    return any(
+        abs(perf / one.perf_base / one.perf_ratio - 1) > _APART
+        for one in line.compared
+        if perf and one and one.perf_base and one.perf_ratio
+    )
+
+
+_APART = 0.02
+_MEANS = "perf_ratio: of the geometric means of the repeats; perf, perf_base: arithmetic means"
 
 
 def column_groups(report: Report) -> tuple[tuple[str, tuple[TestColumn, ...]], ...]:
