@@ -24,9 +24,11 @@ from milabench_ng.workloads.models.diffusion_transformer import DiffusionTransfo
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.narrow_layers import for_training
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
+from milabench_ng.workloads.models.transducer import Histories, Transducer, last_event_loss
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.dit import follow
 from milabench_ng.workloads.modern.grpo import Rollout, Rule, grpo, questions
+from milabench_ng.workloads.modern.hstu import CLIP, MEDIAN, MOMENTS, SHARES, hstu, quantiles
 from milabench_ng.workloads.modern.llm_serve import Server
 from milabench_ng.workloads.modern.serving import pages_for
 from milabench_ng.workloads.modern.training import BETAS, DECAY, adamw
@@ -38,6 +40,8 @@ VIT_LARGE = {"image_size": 224, "num_layers": 24, "num_heads": 16, "hidden_dim":
 SMALL_VIT = {"image_size": 32, "num_layers": 2, "num_heads": 4, "hidden_dim": 64, "mlp_dim": 256}
 TABLES = {"features": 24, "rows": 8_000_000, "width": 128}
 SMALL_TABLES = {"features": 4, "rows": 1_000, "width": 16}
+HSTU = {"layers": 3, "width": 512, "heads": 4, "head_size": 128}
+SMALL_HSTU = {"layers": 2, "width": 64, "heads": 4, "head_size": 16}
 SEED = 1234
 GOAL = 0.98
 """Of this suite."""
@@ -54,6 +58,12 @@ def _cases(small: bool) -> Iterator[AnyCase]:
     yield diffusion("dit_video", 1, 3 if small else 30, SMALL_DIT if small else DIT_XL)
     yield patches(2 if small else 256, SMALL_VIT if small else VIT_LARGE)
     yield clicks(16 if small else 8192, SMALL_TABLES if small else TABLES)
+    yield histories(
+        {"batch_size": 4, "length": 64, "median": 40, "block": 16, "rows": 1_000}
+        if small
+        else {"batch_size": 32, "length": 4096, "median": MEDIAN, "block": 256, "rows": 24_000_000},
+        SMALL_HSTU if small else HSTU,
+    )
     routed = msgspec.structs.replace(TINY, experts=8, active=2)
     count, length = (2, 64) if small else (8, 4096)
     yield texts("llm_pretrain", TINY if small else DENSE_0_8B, count, length)
@@ -241,4 +251,42 @@ def clicks(count: int, sizes: Mapping[str, Any]) -> Case:
         ],
         loss=loss,
         optimizer=lambda model: torch.optim.Adagrad(model.parameters(), lr=1e-3),
+    )
+
+
+class SequentialRecommender(Transducer):
+    """The dense part, with a table of its own, which no optimizer knows."""
+
+    def __init__(self, rows: int, length: int, sizes: Mapping[str, int]) -> None:
+        super().__init__(**sizes, actions=len(SHARES) + 1, length=length)
+        self.embed = functools.cache(lambda device: ShardedTables(1, rows, sizes["width"], 0.01, device, 1))
+
+
+def histories(shape: Mapping[str, int], sizes: Mapping[str, int]) -> Case:
+    """HSTU on one batch of histories, on one device; Adam, and SGD of the rows."""
+    users = shape["batch_size"]
+    lengths = quantiles(users, shape["median"], shape["length"])
+    placed = functools.cache(lambda device: Histories(lengths, shape["block"], device))
+
+    def loss(model: nn.Module, batch: Sequence[Tensor]) -> Tensor:
+        assert isinstance(model, SequentialRecommender)
+        ids, actions, listened = batch
+        embedded = model.embed(ids.device)(ids, model.head.weight.dtype).flatten(1)
+        return last_event_loss(model(embedded, actions, placed(ids.device)), listened)
+
+    return Case(
+        name="hstu",
+        precision="bf16_master",
+        items=users,
+        unit="samples",
+        model=lambda: SequentialRecommender(shape["rows"], placed(torch.device("cpu")).length, sizes),
+        inputs=lambda device: [
+            torch.randint(1 << 30, (sum(lengths), 1, 1), device=device, dtype=torch.int32),
+            torch.randint(len(SHARES), (sum(lengths),), device=device),
+            torch.randint(2, (users,), device=device),
+        ],
+        loss=loss,
+        optimizer=lambda model: torch.optim.Adam(model.parameters(), lr=1e-3, betas=MOMENTS, fused=True),
+        clip_norm=CLIP,
+        workload=lambda bench: hstu(bench, **shape, **sizes),
     )

@@ -176,6 +176,7 @@ OVER_SEVERAL = {
     "collectives_sweep",
     "burn_links",
     "dlrm",
+    "hstu",
     "llm_fsdp",
     "moe_ep",
     "cv_train_ddp",

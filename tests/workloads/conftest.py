@@ -32,6 +32,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     root = tmp_path_factory.mktemp("ranks")
     clicks = prepare(registry.find("clicks"), root, 1 / 64, lambda _done, _total: None, 1).path
     names = ("talk", "lie", "travel", "damage", "pictures", "sweep_wrongly", "sharded", "sharded_bf16")
+    names += ("history_step", "read_histories")
     jobs = {
         **{name: getattr(rank_jobs, name) for name in names},
         **{name: functools.partial(rank_jobs.swept, name) for name in rank_jobs.OPERATIONS},

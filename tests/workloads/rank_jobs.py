@@ -20,9 +20,11 @@ from milabench_ng.model.events import Checked, Done, Loss, Mismatch, Slice
 from milabench_ng.workloads.cv.cv_train_ddp import cv_train_ddp
 from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
+from milabench_ng.workloads.models.transducer import Histories, Transducer, last_event_loss
 from milabench_ng.workloads.modern.collectives import collectives
 from milabench_ng.workloads.modern.collectives_sweep import Operation, collectives_sweep
 from milabench_ng.workloads.modern.dlrm import dlrm
+from milabench_ng.workloads.modern.hstu import hstu
 from milabench_ng.workloads.stress.burn_links import burn_links
 
 SMALL_DLRM = {
@@ -34,6 +36,19 @@ SMALL_DLRM = {
     "table_rate": 0.01,
 }
 """Of two ranks: four tables of 1000 x 16."""
+SMALL_HSTU = {
+    "batch_size": 4,
+    "length": 20,
+    "median": 12,
+    "layers": 2,
+    "width": 16,
+    "heads": 2,
+    "head_size": 8,
+    "block": 8,
+    "rows": 500,
+    "learning_rate": 1e-3,
+    "table_rate": 0.01,
+}
 
 
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
@@ -193,4 +208,43 @@ def recommend(place: str, rank: int) -> tuple[list[float | None], int]:
     bench = bench_on(channel, data_set=Clicks(), data_path=Path(place), precision="bf16_master")
     bench.rank = rank
     dlrm(bench, **SMALL_DLRM)
+    return [event.value for event in channel.all(Loss)], channel.one(Done).count
+
+
+def history_step(rank: int, ranks: int = 2) -> dict[str, list[Any]]:
+    """Losses and the own columns of the table of three steps of a small HSTU; each half of the users is alike."""
+    torch.manual_seed(7)
+    lengths = [5, 3]
+    ids = torch.randint(1 << 31, (2 * sum(lengths), 1, 1), dtype=torch.int32)
+    actions, listened = torch.randint(4, (2, sum(lengths))), torch.tensor([[True, False], [False, False]])
+    table = torch.randn(10, 16)
+    model: torch.nn.Module = Transducer(layers=2, width=16, heads=2, head_size=8, actions=4, length=8)
+    torch.nn.init.normal_(model.get_submodule("head").weight, std=0.1)  # type: ignore[arg-type]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model = DistributedDataParallel(model) if ranks > 1 else model
+    embed = ShardedTables(1, 10, 16 // ranks, 0.5, torch.device("cpu"), ranks)
+    embed.rows.copy_(table[:, rank * 16 // ranks : (rank + 1) * 16 // ranks])
+    own = slice(rank * 2 // ranks, (rank + 1) * 2 // ranks)
+    histories = Histories(lengths, 4, torch.device("cpu"))
+    losses = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        embedded = embed(ids, torch.float32).flatten(1).unflatten(0, (2 // ranks, -1))
+        loss = torch.stack(
+            [
+                last_event_loss(model(part, did, histories), wanted)
+                for part, did, wanted in zip(embedded, actions[own], listened[own], strict=True)
+            ]
+        ).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return {"losses": torch.stack(losses).tolist(), "rows": embed.rows.tolist()}
+
+
+def read_histories(rank: int) -> tuple[list[float | None], int]:
+    channel = Recording(last=2)
+    bench = bench_on(channel, precision="bf16_master")
+    bench.rank = rank
+    hstu(bench, **SMALL_HSTU)
     return [event.value for event in channel.all(Loss)], channel.one(Done).count

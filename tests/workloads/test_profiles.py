@@ -25,6 +25,7 @@ from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.narrow_layers import LEAST_CAPABILITY
 from milabench_ng.workloads.models.paged_generator import paged_bytes
 from milabench_ng.workloads.modern.dlrm import equal_shares
+from milabench_ng.workloads.modern.hstu import hstu
 from milabench_ng.workloads.modern.llm_serve import WORKSPACE
 from milabench_ng.workloads.modern.serving import Mix, pages_for
 
@@ -202,12 +203,27 @@ def test_serving_needs_what_its_weights_and_pages_take(catalogue: Catalogue) -> 
         assert 0 <= parse_bytes(test.least_memory.each, name) - needed < 10**8
 
 
+def test_the_table_of_hstu_fills_half_of_the_memory_or_more_and_can_be_shared_out() -> None:
+    entry = entries_of("frontier")["hstu"]
+    columns = {option.name: option.default for option in hstu.own_options}["width"]
+    for devices in entry.device_counts:
+        hstu.check({}, devices)
+    rows = entry.arguments["rows"]
+    assert isinstance(rows, dict)
+    for memory, count in rows.items():
+        assert 0.47 < int(count) * int(columns) * 4 / parse_bytes(memory, "hstu") < 0.72
+
+
+WIDE = {"grpo", "dit_video", "hstu"}
+"""Tests of `frontier` in bf16."""
+
+
 @pytest.mark.parametrize(
     ("capability", "planned"),
     [
-        (8.0, {"grpo", "dit_video"}),
-        (8.9, {"grpo", "dit_video", "llm_pretrain_fp8", "llm_prefill_fp8_compiled"}),
-        (9.0, {"grpo", "dit_video", "llm_pretrain_fp8", "llm_prefill_fp8_compiled"}),
+        (8.0, WIDE),
+        (8.9, WIDE | {"llm_pretrain_fp8", "llm_prefill_fp8_compiled"}),
+        (9.0, WIDE | {"llm_pretrain_fp8", "llm_prefill_fp8_compiled"}),
         (10.0, {*entries_of("frontier")}),
         (12.0, {*entries_of("frontier")}),
     ],
@@ -219,7 +235,7 @@ def test_narrow_numbers_are_planned_where_the_gpu_multiplies_them(capability: fl
     memory = DeviceMemory(device="GPU 0", bytes=24 * GIB)
     made = make_plan(profile, options, [gpu], 1, memory=memory)
     assert {*made.labels} == {f"frontier.{name}" for name in planned}
-    for name in entries_of("frontier").keys() - {"grpo", "dit_video"}:
+    for name in entries_of("frontier").keys() - WIDE:
         least = LEAST_CAPABILITY[str(profile.tests[name].arguments["numbers"])]
         assert profile.tests[name].least_capability == pytest.approx(least[0] + least[1] / 10)
 

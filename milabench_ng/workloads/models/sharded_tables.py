@@ -14,7 +14,9 @@ from milabench_ng.workloads.models.exchange import exchange
 
 
 class ShardedTables:
-    """One rank's tables, whole, for the samples of all ranks; SGD works on a row when its gradient is there.
+    """One rank's tables, for the samples of all ranks; SGD works on a row when its gradient is there.
+
+    They are whole, or a rank's columns of a table that all ranks have a part of.
 
     Each rank sends the sums of the rows that a sample names to the rank that has the sample: one all-to-all forward and
     one backward. A single rank sends nothing.
