@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import runpy
 from pathlib import Path
 
@@ -196,6 +197,18 @@ def test_a_bundle_holds_its_reference_and_is_verified_with_it(results: Path, tmp
     found = verify(made.path, Rules())
     assert found.facts["score"].endswith("(x paper)")
     assert [ruling for ruling in found.rulings if ruling.id in ("R1", "R3") and ruling.result != "pass"] == []
+
+
+def test_a_claim_holds_though_another_reference_of_its_name_is_shipped_since(results: Path, tmp_path: Path) -> None:
+    weights = written(tmp_path, load(results), {"standard.vae": 1.0}, reference="h200")
+    (tmp_path / "paper.json").rename(tmp_path / "h200.json")
+    made = pack(results, tmp_path / "b.tar.gz", weights=weights)
+    files = tampering.members(made.path)
+    as_then = re.sub(rb'"x h200 \(SHA-256 [0-9a-f]+\)"', b'"x h200"', files["bundle.json"])
+    assert as_then != files["bundle.json"]
+    files["bundle.json"] = as_then
+    found = verify(tampering.repack(made.path, files), Rules())
+    assert [one for one in found.rulings if one.id == "R3" and one.result != "pass"] == []
 
 
 def test_another_reference_in_a_bundle_is_found(results: Path, tmp_path: Path) -> None:

@@ -38,6 +38,11 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
         return f"x {plain(self.name)}{f' (SHA-256 {self.sha256[:12]})' if self.borrows_name else ''}"
 
 
+def bare_unit(unit: str) -> str:
+    """``unit`` without the digest that tells its reference from the shipped one, which changes with the version."""
+    return unit.partition(" (SHA-256 ")[0]
+
+
 def score_unit(reference: Reference | None) -> str:
     return CLASSIC_UNIT if reference is None else reference.unit
 

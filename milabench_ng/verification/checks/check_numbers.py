@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from milabench_ng.analysis.scoring.reference import bare_unit
 from milabench_ng.records.origin import release
 from milabench_ng.records.record import Mnb, Rank, Record, Timing, timing_name
 from milabench_ng.records.window import (
@@ -98,7 +99,10 @@ def _score_difference(suite: str, stated: Claim, found: Claim) -> Iterator[str]:
         return
     bounds = _BOUNDS if stated.statistics == found.statistics else ()
     of = "" if stated.suites is msgspec.UNSET else f"{suite}: "
-    for key in () if one.status is None else ("status", "unit", "per_device", "per_node", *bounds):
+    if one.status is None:
+        return
+    yield from _difference(f"{of}unit", bare_unit(one.unit), bare_unit(other.unit))
+    for key in ("status", "per_device", "per_node", *bounds):
         yield from _difference(f"{of}{key}", getattr(one, key), getattr(other, key))
 
 
