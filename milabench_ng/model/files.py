@@ -248,12 +248,21 @@ def absent(path: Path) -> str:
     missing = next((place for place in (*reversed(path.parents), path) if not os.path.lexists(place)), None)
     if missing is None:
         return "a link to nothing"
-    what = f"the folder {plain(missing)} does not exist" if missing != path else "no such file"
+    if missing == path:
+        return f"no such file{meant_beside(path)}"
+    packed = missing.with_name(f"{missing.name}.tar.gz")
+    instead = f". Unpack it: tar -xzf {quoted(packed)}" if packed.is_file() else meant_beside(missing)
+    return f"the folder {plain(missing)} does not exist{instead}"
+
+
+def meant_beside(path: Path) -> str:
+    """What may have been meant by a name that there is not, of what lies in its folder: its packed form comes first."""
     with suppress(OSError):
-        there = [plain(name) for name in os.listdir(missing.parent)]
-        alike = [name for name in there if did_you_mean(missing.stem, [Path(name).stem])]  # all end in .json
-        return f"{what}{did_you_mean(missing.name, alike)}"
-    return what
+        there = [plain(name) for name in os.listdir(path.parent)]
+        packed = [name for name in there if name == f"{path.name}.tar.gz"]
+        alike = [name for name in there if did_you_mean(path.stem, [Path(name).stem])]  # all end in .json
+        return did_you_mean(path.name, packed or alike)
+    return ""
 
 
 def require_file(path: Path, advice: str, option: str = "") -> None:

@@ -24,7 +24,7 @@ import msgspec
 from milabench_ng.analysis.summary.folder import load, load_baseline, summary_of
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import MIB, in_words, parse_json
+from milabench_ng.model.files import MIB, in_words, meant_beside, parse_json
 from milabench_ng.model.known_files import named
 from milabench_ng.model.plain import plain
 from milabench_ng.records.folder import Bounds, Folder, not_one_node, read_folder
@@ -104,7 +104,8 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
         yield Opened(place=source, folder=folder, summary=summary_of(folder), names=names, foreign=foreign)
         return
     if not os.path.isfile(source):
-        raise InputError(f"{source}: no such folder or bundle. Give a bundle, or the result folder of a run")
+        meant = meant_beside(source) or ". Give a bundle, or the result folder of a run"
+        raise InputError(f"{plain(source)}: no such folder or bundle{meant}")
     if first_name(source) == FLEET_PACKING_LIST:
         raise InputError(not_one_node(plain(source)))
     if not is_bundle(source) and (what := named(source)):

@@ -226,6 +226,9 @@ verify res --nonce wrong | 1 | verdict FAIL: 1
 verify res --profile standard | 1 | verdict FAIL: 1
 verify base.json | 2 | mnb: base.json: this is a summary or a baseline. Give a bundle or a result folder
 verify notes.txt | 2 | mnb: notes.txt: not a bundle made by `mnb bundle`: it is not compressed by gzip
+verify ress | 2 | mnb: ress: no such folder or bundle (did you mean 'res'?)
+report ress | 2 | mnb: ress: no such file or folder (did you mean 'res'?)
+accept res ress | 2 | mnb: ress: no such file or folder, and no shipped baseline has that name (did you mean
 verify nowhere | 2 | mnb: nowhere: no such folder or bundle. Give a bundle, or the
 verify res -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
 accept res again | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the

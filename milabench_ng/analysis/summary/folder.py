@@ -29,7 +29,7 @@ from milabench_ng.analysis.summary.summary import (
 from milabench_ng.model.bounds import Amount
 from milabench_ng.model.builtin import Declared, read_builtin
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, in_words, parse_json, read_content
+from milabench_ng.model.files import LARGE, in_words, meant_beside, parse_json, read_content
 from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import plain, printed_json, short
 from milabench_ng.model.profile import Scheme, suite_of
@@ -53,7 +53,8 @@ def load(source: Path, name: str = "") -> Summary:
     if os.path.isdir(source):
         return summary_of(read_folder(source, name))
     if not os.path.lexists(source):
-        raise InputError(f"{name}: no such file or folder. Give the folder that `mnb jobs` names in its last lines")
+        meant = meant_beside(source) or ". Give the folder that `mnb jobs` names in its last lines"
+        raise InputError(f"{name}: no such file or folder{meant}")
     content = read_content(source, LARGE)
     found = read_record(content, name)
     if isinstance(found, ReadRecord | Read2020):
@@ -81,9 +82,14 @@ def find_results(name: str, option: str = "") -> Path:
         return path
     shipped = find("baselines", path.name.removesuffix(".json"))
     if shipped is None or path.name != name.removeprefix("baselines/"):
-        meant = did_you_mean(name, names("baselines")) or ". mnb baseline list names the shipped ones"
+        meant = (
+            did_you_mean(name, names("baselines")) or meant_beside(path) or ". mnb baseline list names the shipped ones"
+        )
         named = f"{option} {short(name)}".lstrip()
-        raise InputError(f"{named}: no such file or folder, and no shipped baseline has that name{meant}")
+        raise InputError(
+            f"{named}: no such file or folder, and no shipped baseline has that name"
+            f"{meant or '. mnb baseline list names the shipped ones'}"
+        )
     return shipped
 
 
