@@ -23,6 +23,7 @@ from milabench_ng.model.shipped import find
 from milabench_ng.present.html import as_html
 from milabench_ng.present.render.as_json import as_object
 from milabench_ng.present.render.first_screen import first_screen
+from milabench_ng.present.render.next_step import next_step
 from milabench_ng.present.render.statements import details
 from milabench_ng.present.writers import write_report
 from milabench_ng.report.report import Report
@@ -152,6 +153,15 @@ def test_an_edited_profile_of_a_shipped_name_is_told(tmp_path: Path) -> None:
     report = make_report(folder)
     assert facts(report)["profile"] == f"differs from the shipped quick (SHA-256 {sha256[:12]})"
     assert as_object(report)["choices"]["profiles"] == (sha256,)
+
+
+def test_a_record_that_was_run_again_is_compared_with_the_run_it_is_of(tmp_path: Path) -> None:
+    folder = made_of(tmp_path / "run", planned())
+    assert next_step(make_report(folder)).startswith("mnb jobs standard ")
+    manifest = json.loads((folder / "run.json").read_bytes())
+    manifest["profile"]["file"] = "my results/quick.vae.J0.0.20260106-160000-123456.json"
+    (folder / "run.json").write_text(json.dumps(manifest))
+    assert next_step(make_report(folder)).startswith(f"mnb report {folder} --compare 'my results', ")
 
 
 def test_the_profile_of_a_suite_that_is_not_shipped_is_its_own(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.cli import call
+from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Device
+from milabench_ng.model.shipped import find
 from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.run.planning.rerun import profile_of, refuse_other_devices
 
@@ -32,6 +34,26 @@ def test_a_record_of_an_earlier_version_runs_again(old: Path) -> None:
     assert f"{again.suite}.{again.test}" == written["mnb"]["launch"]["test"]
     assert definition["workload"] == written["mnb"]["launch"]["workload"]
     assert again.tenants == written["mnb"]["neighbours"]["planned"] + 1
+
+
+def test_what_ran_as_shipped_runs_again_by_the_shipped_profile(old: Path) -> None:
+    """Its results are then not told to differ from those of the suite."""
+    written = json.loads(old.read_text())
+    launch = written["mnb"]["launch"]
+    launch |= {"test": "quick.toy_reg", "workload": "toy_reg", "overrides": [], "data_scale": 0.02}
+    launch["arguments"] = dict(read_builtin()["toy_reg"].defaults)
+    old.write_text(json.dumps(written))
+    assert profile_of(old).text == find("profiles", "quick").read_text()  # type: ignore[union-attr]
+    for change in ({"data_scale": 0.5}, {"arguments": launch["arguments"] | {"degree": 7}}):
+        old.write_text(json.dumps(written | {"mnb": written["mnb"] | {"launch": launch | change}}))
+        assert json.loads(profile_of(old).text)["toy_reg"]["data_scale"] == (launch | change)["data_scale"]
+
+
+def test_a_folder_that_is_packed_has_to_be_unpacked_first(tmp_path: Path) -> None:
+    """So are the results of the nodes of a fleet."""
+    (tmp_path / "screen.tar.gz").touch()
+    with pytest.raises(InputError, match=r"screen does not exist\. Unpack it: tar -xzf .*/screen\.tar\.gz"):
+        profile_of(tmp_path / "screen" / "standard.vae.J0.0.20260106-160000-123456.json")
 
 
 def test_tenants_that_had_parts_of_caches_have_them_again(old: Path) -> None:

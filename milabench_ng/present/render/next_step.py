@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.model.plain import quoted
 from milabench_ng.model.shipped import baselines_of, names
 from milabench_ng.model.units import counted
+from milabench_ng.records.names import RECORD_NAME
 from milabench_ng.report.report import Report
 
 TENDER = "jobs standard --repeat 5 --sessions 3 --session-gap 6h"
@@ -34,6 +37,8 @@ def next_step(report: Report) -> str:
         return f"find out why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip()
     if report.isolation not in ("full", _asked(report)) and report.summary.units == "true":
         return "mnb doctor, which says why isolation is not complete and what to do"
+    if (before := _repeated(report)) and not report.comparisons:
+        return f"mnb report {source} --compare {quoted(before)}, which holds the record that was run again"
     if suite in _TRIALS:
         return f"mnb {TENDER}, for a score that bids can be ranked by"
     if scores and repeats < RANKED_FROM and suite in names("profiles"):
@@ -41,6 +46,13 @@ def next_step(report: Report) -> str:
     if report.neighbours and not report.comparisons:
         return f"mnb report {source} --layout interference"
     return "" if report.comparisons else f"mnb report {source} --compare {_baseline(report.summary.known_suites)}"
+
+
+def _repeated(report: Report) -> Path | None:
+    """The result folder of the record that `mnb rerun` repeated; None for any other run."""
+    manifest = report.folder.manifest if report.folder else None
+    file = Path(manifest.profile.file) if manifest else Path()
+    return file.parent if RECORD_NAME.fullmatch(file.name) else None
 
 
 def _repeats(report: Report) -> int:

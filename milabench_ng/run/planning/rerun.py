@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from milabench_ng.model.builtin import read_builtin
+from milabench_ng.model.catalogue import normal_name
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, parse_json, read_content, read_json, require_file
+from milabench_ng.model.files import LARGE, parse_json, read_content, read_text, require_file
 from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import plain
-from milabench_ng.model.plan import Device
-from milabench_ng.model.profile import Scheme, name_of, suite_of
+from milabench_ng.model.plan import Device, Launch
+from milabench_ng.model.profile import Scheme, Test, name_of, parse_profile, suite_of
 from milabench_ng.model.shipped import find
 from milabench_ng.model.units import counted
 from milabench_ng.records.names import MANIFEST
@@ -80,7 +82,7 @@ def profile_of(record: Path) -> Again:
     return Again(
         suite=suite_of(launch.test),
         test=test,
-        text=_among_others(suite_of(launch.test), {test: definition}),
+        text=_among_others(suite_of(launch.test), test, definition, launch),
         tenants=tenants,
         devices=tuple(ours.devices),
         classic_data=classic,
@@ -88,11 +90,36 @@ def profile_of(record: Path) -> Again:
     )
 
 
-def _among_others(suite: str, tests: Mapping[str, object]) -> str:
-    """A profile of these tests and the others of a shipped suite: its score then says which of them did not run."""
+def _among_others(suite: str, test: str, definition: object, launch: Launch) -> str:
+    """A profile of the test and the others of a shipped suite: its score then says which of them did not run.
+
+    It is the shipped one, to the letter, if the test ran as that says.
+    """
     shipped = find("profiles", suite)
-    others = {} if shipped is None else read_json(shipped)
-    return json.dumps({**others, **tests})
+    if shipped is None:
+        return json.dumps({test: definition})
+    text = read_text(shipped)
+    made = json.dumps({**json.loads(text), test: definition})
+    as_shipped, as_recorded = (parse_profile(suite, one, str(shipped)).tests.get(test) for one in (text, made))
+    same = isinstance(as_shipped, Test) and _resolved(as_shipped, launch) == as_recorded
+    return text if same else made
+
+
+def _resolved(test: Test, launch: Launch) -> Test:
+    """``test`` as a record states it: with all arguments of its workload, and the class of memory that was taken."""
+    known = read_builtin().get(test.workload)
+    stated = {
+        normal_name(name): value.get(launch.memory_classes.get(name, "")) if isinstance(value, dict) else value
+        for name, value in test.arguments.items()
+    }
+    arguments = {**(known.defaults if known else {}), **stated}
+    return Test(
+        workload=test.workload,
+        arguments={name: value for name, value in arguments.items() if value is not None},
+        partition_scheme=test.partition_scheme,
+        data_scale=test.data_scale,
+        io=test.io,
+    )
 
 
 def refuse_other_devices(record: Path, recorded: Sequence[Device], chosen: Sequence[Device]) -> None:
