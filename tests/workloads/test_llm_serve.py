@@ -111,7 +111,7 @@ def test_attention_over_pages() -> None:
     keys, values = torch.randn(2, 7, 2, 2, 8)
     owner = torch.tensor([2, 0, 0, 1, 0, 1, 0])
     kept = torch.tensor([0, 2, 0, 2, 2, 1, 1])
-    found = attend(query, keys, values, View(table, filled > 0, owner, torch.arange(2) >= kept[:, None]))
+    found = attend(query, keys, values, View(table, filled > 0, owner, torch.arange(2) >= kept[:, None, None]))
     for text, length in ((0, 5), (1, 3)):
         own = [whole[table[text]].transpose(0, 1).flatten(1, 2)[:, :length] for whole in (keys, values)]
         assert torch.allclose(found[text], F.scaled_dot_product_attention(query[text], *own), atol=1e-6)
@@ -126,6 +126,23 @@ def test_a_text_that_says_nothing_keeps_its_token_and_its_pages() -> None:
     assert said[1] == before[0][1]
     changed = (model.keys != before[1]).any(-1).any(0).any(1)
     assert changed.nonzero().tolist() == [[0, 0], [2, 1]]  # nobody's page, and the sixth place of the first text
+
+
+@pytest.mark.parametrize("page", [1, 4, 32])
+def test_several_tokens_of_a_text_in_one_step(page: int) -> None:
+    """Five tokens of each of two texts, after nine and four others: states as of texts that are read anew."""
+    read, length, longest = (9, 4), 5, -(-14 // page)
+    model = generator(texts=2, pages=2 * longest, page=page)
+    texts = torch.randint(TINY.vocabulary, (2, 14), generator=torch.Generator().manual_seed(2))
+    table = torch.arange(1, 2 * longest + 1).view(longest, 2).T
+    with torch.inference_mode():
+        for text, own, count in zip(texts, table, read, strict=True):
+            model.read(text[:count], own, 0)
+        new = torch.stack([text[count:][:length] for text, count in zip(texts, read, strict=True)])
+        states = model.states(new, table, torch.tensor(read), 2 * longest + 1)
+        for text, found, count in zip(texts, states, read, strict=True):
+            anew = model.model.states(text[None, : count + length])[0, count:]
+            assert torch.allclose(found, anew, atol=1e-5)
 
 
 def test_operations_and_bytes_of_a_step() -> None:

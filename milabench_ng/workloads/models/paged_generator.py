@@ -27,7 +27,7 @@ class View(NamedTuple):
     owner: Tensor
     """The text of each page [P]."""
     unseen: Tensor
-    """The places of each page that hold no key of its text [P, page]."""
+    """The places of each page whose key each token of its text may not see [P, T, page]."""
 
 
 def most_probable(logits: Tensor) -> Tensor:
@@ -89,22 +89,32 @@ class PagedGenerator(nn.Module):
         ``table``: the pages of each text [N, L], 0 where there is none, all below ``reach``. ``position``: of these
         tokens [N]; a text at -1 keeps its token.
         """
-        view = self._view(table, position, reach)
-        at = position.clamp(min=0)
-        pages = torch.where(position < 0, 0, table.gather(1, at[:, None] // self.page)[:, 0])
-        turns = rotation(at, self.size.head_size, self.keys.dtype)
-        turns = (turns[0][:, None, None], turns[1][:, None, None])
-        hidden = self.model.embedding(self.tokens)[:, None]
+        logits = self.model.logits(self.states(self.tokens[:, None], table, position, reach)[:, 0])
+        self.tokens.copy_(torch.where(position < 0, self.tokens, self._choose(logits)))
+        return self.tokens
+
+    def states(self, tokens: Tensor, table: Tensor, position: Tensor, reach: int) -> Tensor:
+        """The next tokens of each text [N, T] to normalised states [N, T, D]; their keys and values are kept.
+
+        ``position``: of the first of them [N]; what a text at -1 is given is kept nowhere.
+        """
+        count, length = tokens.shape
+        view = self._view(table, position, length, reach)
+        at = position.clamp(min=0)[:, None] + torch.arange(length, device=position.device)
+        pages = torch.where(position[:, None] < 0, 0, table.gather(1, at // self.page)).flatten()
+        places = at.flatten() % self.page
+        cosine, sine = rotation(at.flatten(), self.size.head_size, self.keys.dtype)
+        turns = cosine.view(count, 1, length, -1), sine.view(count, 1, length, -1)
+        hidden = self.model.embedding(tokens)
         for layer, block in enumerate(self.model.blocks):
             assert isinstance(block, Block)
             query, key, value = block.attention.project(block.before_attention(hidden), turns)
-            self._write(layer, pages, at % self.page, key[:, :, 0], value[:, :, 0])
-            rows = query.reshape(len(query), self.size.kv_heads, -1, self.size.head_size)
+            self._write(layer, pages, places, *(part.transpose(1, 2).flatten(0, 1) for part in (key, value)))
+            rows = query.reshape(count, self.size.kv_heads, -1, self.size.head_size)
             mixed = attend(rows, self.keys[layer, :reach], self.values[layer, :reach], view)
-            hidden = block.onwards(hidden + block.attention.output(mixed.reshape(len(query), 1, -1)))
-        logits = self.model.logits(self.model.norm(hidden[:, 0]))
-        self.tokens.copy_(torch.where(position < 0, self.tokens, self._choose(logits)))
-        return self.tokens
+            hidden = block.onwards(hidden + block.attention.output(mixed.view_as(query).transpose(1, 2).flatten(2)))
+        normalised: Tensor = self.model.norm(hidden)
+        return normalised
 
     def read(self, tokens: Tensor, own: Tensor, start: int) -> Tensor:
         """Read a part of a prompt [L] that begins at ``start``; the most probable token after it [].
@@ -135,23 +145,24 @@ class PagedGenerator(nn.Module):
         joined = pages.transpose(0, 1).flatten(1, 2)[:, :end]
         return joined.repeat_interleave(self.size.heads // self.size.kv_heads, 0)[None]
 
-    def _view(self, table: Tensor, position: Tensor, reach: int) -> View:
+    def _view(self, table: Tensor, position: Tensor, length: int, reach: int) -> View:
         numbers = torch.arange(table.numel(), device=table.device).view_as(table)
-        filled = (position[:, None] + 1 - numbers % table.shape[1] * self.page).clamp(0, self.page)
+        first = position[:, None] + 1 - numbers % table.shape[1] * self.page  # how many keys the first token sees
         owner, keys = torch.zeros(2, reach, dtype=torch.int64, device=table.device)
         owner.scatter_(0, table.flatten(), (numbers // table.shape[1]).flatten())
-        keys.scatter_(0, table.flatten(), filled.flatten())
-        unseen = torch.arange(self.page, device=table.device) >= keys[:, None]
-        return View(table, filled > 0, owner, unseen)
+        keys.scatter_(0, table.flatten(), first.flatten())
+        seen = keys[:, None] + torch.arange(length, device=table.device)
+        unseen = torch.arange(self.page, device=table.device) >= seen[..., None]
+        return View(table, first + length > 1, owner, unseen)
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, view: View) -> Tensor:
-    """Attention of one token of each text [N, kv heads, group, size] to keys and values [P, kv heads, page, size].
+    """Attention of T tokens of each text [N, kv heads, group x T, size] to keys and values [P, kv heads, page, size].
 
     Weights and sums are in fp32.
     """
-    scores = (query * query.shape[-1] ** -0.5)[view.owner] @ keys.transpose(-1, -2)
-    scores = scores.float().masked_fill_(view.unseen[:, None, None], UNSEEN)
+    scores = ((query * query.shape[-1] ** -0.5)[view.owner] @ keys.transpose(-1, -2)).float()
+    scores.unflatten(2, (-1, view.unseen.shape[1])).masked_fill_(view.unseen[:, None, None], UNSEEN)
     most = scores.amax(-1)
     weights = (scores - most[..., None]).exp_()
     mixed = weights.to(values.dtype) @ values
