@@ -11,17 +11,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from milabench_ng.bench import Bench
+from milabench_ng.bench import Bench, Definition
 from milabench_ng.model.units import MIB
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.generator import Generator
 from milabench_ng.workloads.models.narrow_layers import Narrow, calibrating, for_inference
 from milabench_ng.workloads.models.paged_generator import PagedGenerator
+from milabench_ng.workloads.models.speculator import Speculator
 from milabench_ng.workloads.models.transformer import Transformer
 from milabench_ng.workloads.modern.h2d import Direction, h2d
-from milabench_ng.workloads.modern.llm_decode import llm_decode
+from milabench_ng.workloads.modern.llm_decode import captured, llm_decode
 from milabench_ng.workloads.modern.llm_prefill import FirstToken
 from milabench_ng.workloads.modern.llm_serve import Server, Step, llm_serve, steps
+from milabench_ng.workloads.modern.llm_speculate import PAGE, llm_speculate, rounds
 from milabench_ng.workloads.modern.serving import Mix, Schedule, pages_for
 
 GOAL = 0.97
@@ -101,18 +103,8 @@ class Generation:
         with torch.inference_mode():
             for _ in range(WARM_STEPS):
                 model()
-            if device.type != "cuda":
-                return torch.inference_mode()(lambda: len(model().cpu()))
-            torch.cuda.synchronize(device)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                tokens = model()
-
-        def step() -> int:
-            graph.replay()
-            return len(tokens.cpu())
-
-        return step
+            said = captured(model) if device.type == "cuda" else model
+        return torch.inference_mode()(lambda: len(said().cpu()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,6 +179,7 @@ class Serving:
     precision: str = "bf16_master"
     unit: str = "tokens"
     goal: float = GOAL
+    workload: Definition = llm_serve
 
     @property
     def options(self) -> dict[str, Any]:
@@ -196,12 +189,7 @@ class Serving:
 
     def ours(self, bench: Bench) -> None:
         """The workload."""
-        llm_serve(bench, **self.options)
-
-    def shares(self, rate: float, measured: Mapping[str, float]) -> dict[str, float]:
-        """The shares of the device's peaks at ``rate``. ``measured``: these peaks, and the means of what was noted."""
-        units = (each for each in llm_serve.derived if "%" in each.unit)
-        return {each.unit: each.of(rate, self.options, measured) for each in units}
+        self.workload(bench, **self.options)
 
     def step(self, device: torch.device) -> Callable[[], int]:
         """A step as one would write it."""
@@ -226,6 +214,70 @@ class Serving:
             return plan.said
 
         return step
+
+
+@dataclasses.dataclass(frozen=True)
+class Speculation:
+    """One comparison of speculative decoding: the same rounds, each as one CUDA graph, by a loop that times nothing."""
+
+    name: str
+    items: int
+    """Texts at once."""
+    prompt: int
+    answer: int
+    size: Dimensions
+    draft: Dimensions
+    seed: int
+    drafts: int = 4
+    acceptance: float = 0.7
+    precision: str = "bf16_master"
+    unit: str = "tokens"
+    goal: float = GOAL
+    workload: Definition = llm_speculate
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of the workload."""
+        drafting = {f"draft_{name}": size for name, size in sizes_of(self.draft).items() if name != "vocabulary"}
+        given = {name: getattr(self, name) for name in ("drafts", "acceptance", "prompt", "answer")}
+        return {"concurrency": self.items, **given, **sizes_of(self.size), **drafting}
+
+    def ours(self, bench: Bench) -> None:
+        """The workload."""
+        self.workload(bench, **self.options)
+
+    def step(self, device: torch.device) -> Callable[[], int]:
+        """A round as one would write it."""
+        length = self.prompt + self.answer + self.drafts
+        with torch.device("meta"):
+            empty = Speculator(self.size, self.draft, texts=self.items, drafts=self.drafts, length=length, page=PAGE)
+        model: Speculator = built(empty, device, torch.bfloat16)
+        lengths = {"drafts": self.drafts, "prompt": self.prompt, "answer": self.answer}
+        planned = rounds(self.items, acceptance=self.acceptance, seed=self.seed, **lengths)
+
+        def both() -> Tensor:
+            model.propose()
+            return model.verify()
+
+        with torch.inference_mode():
+            for _ in range(WARM_STEPS):
+                both()
+            said = captured(both) if device.type == "cuda" else both
+
+        @torch.inference_mode()
+        def step() -> int:
+            one = next(planned)
+            model.given.copy_(one.given)
+            said().cpu()
+            return one.said
+
+        return step
+
+
+def shares(case: Serving | Speculation, rate: float, measured: Mapping[str, float]) -> dict[str, float]:
+    """The shares of the device's peaks at ``rate``. ``measured``: these peaks, and the means of what was noted."""
+    units = (each for each in case.workload.derived if "%" in each.unit)
+    return {each.unit: each.of(rate, case.options, measured) for each in units}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,7 +317,7 @@ class Copies:
         return step
 
 
-AnyCase = Copies | Case | Generation | Prompt | Serving
+AnyCase = Copies | Case | Generation | Prompt | Serving | Speculation
 
 
 def built(model: Any, device: torch.device, dtype: torch.dtype) -> Any:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from field_cases.case import WARM_STEPS, AnyCase, Case, Generation, Prompt, Serving, sizes_of
-from field_cases.shapes import DENSE_0_8B, LLAMA_8B, ROUTED_0_9B
+from field_cases.case import WARM_STEPS, AnyCase, Case, Generation, Prompt, Serving, Speculation, sizes_of
+from field_cases.shapes import DENSE_0_8B, LLAMA_1B, LLAMA_8B, ROUTED_0_9B
 from milabench_ng.datasets.tables.clicks import COUNTS, HOT
 from milabench_ng.workloads.models.actors import Actors, group_advantages
 from milabench_ng.workloads.models.adapters import AdaptedTransformer
@@ -78,6 +78,9 @@ def _cases(small: bool) -> Iterator[AnyCase]:
         yield Serving(
             f"llm_serve_{concurrency}", concurrency, length // 4, length // 4, 8 if small else 128, large, SEED
         )
+    draft = TINY if small else LLAMA_1B
+    for items in (1, 4) if small else (1, 8, 64):
+        yield Speculation(f"llm_speculate_{items}", items, length // 4, length // 4, large, draft, SEED)
     yield rounds(
         {"prompts": count, "answers": 8, "prompt": length // 16, "answer": length // 16, "page": 8 if small else 128},
         TINY if small else DENSE_0_8B,

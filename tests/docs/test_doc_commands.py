@@ -160,7 +160,7 @@ TABLE: dict[str, Check] = {
     "mnb jobs serve --repeat 3 -o results-serve": PARSE,
     "mnb report results-frontier --full": PARSE,
     "mnb report results-serve --html serve.html": PARSE,
-    "mnb jobs serve -o results-interactive -- --first-limit-s 0.5 --next-limit-s 0.03": PARSE,
+    "mnb jobs serve --name 'serve_*' -o results-interactive -- --first-limit-s 0.5 --next-limit-s 0.03": PARSE,
     "uv run scripts/check-memory-classes --memory 24GiB --memory 40GiB -d /scratch/mnb": Check(
         "script", "takes minutes, and needs a GPU"
     ),

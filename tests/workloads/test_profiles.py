@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 import pytest
-from field_cases.shapes import LLAMA_8B, LLAMA_70B, ROUTED_21B
+from field_cases.shapes import LLAMA_1B, LLAMA_8B, LLAMA_70B, ROUTED_21B
 from msgspec.structs import replace
 
 from milabench_ng.analysis.scoring.weights import read_weights
@@ -27,6 +27,7 @@ from milabench_ng.workloads.models.paged_generator import paged_bytes
 from milabench_ng.workloads.modern.dlrm import equal_shares
 from milabench_ng.workloads.modern.hstu import hstu
 from milabench_ng.workloads.modern.llm_serve import WORKSPACE
+from milabench_ng.workloads.modern.llm_speculate import PAGE
 from milabench_ng.workloads.modern.serving import Mix, pages_for
 
 ROOT = Path(__file__).parents[2]
@@ -172,9 +173,9 @@ def test_models_of_modern_lite_fit_into_8_gib() -> None:
     ("size_gib", "planned"),
     [
         (16, set()),
-        (22.2, {"serve_1k_1k_1", "serve_1k_1k_8", "serve_1k_8k_1", "serve_8k_1k_1"}),
-        (39.4, {"serve_1k_1k_64", "serve_1k_8k_8", "serve_8k_1k_8"}),
-        (79.6, set()),
+        (22.2, {"serve_1k_1k_1", "serve_1k_1k_8", "serve_1k_8k_1", "serve_8k_1k_1", "speculative_1"}),
+        (39.4, {"serve_1k_1k_64", "serve_1k_8k_8", "serve_8k_1k_8", "speculative_8"}),
+        (79.6, {"speculative_64"}),
         (139.8, {"serve_1k_1k_256", "serve_1k_8k_64", "serve_8k_1k_64"}),
         (288, set()),
     ],
@@ -192,13 +193,16 @@ def test_serving_is_planned_where_it_fits(size_gib: float, planned: set[str]) ->
 def test_serving_needs_what_its_weights_and_pages_take(catalogue: Catalogue) -> None:
     """Rounded up to a tenth of a GB."""
     for name, test in entries_of("serve").items():
-        options = resolve(catalogue.workload("llm_serve", name).options, test.arguments, name)
+        options = resolve(catalogue.workload(test.workload, name).options, test.arguments, name)
         sizes = {key: options[key] for key in msgspec.structs.asdict(LLAMA_8B) if key in options}
-        size = msgspec.convert(sizes | {"tied": False}, Dimensions)
-        assert size == LLAMA_8B
-        concurrency, prompt, answer = (int(options[key] or 0) for key in ("concurrency", "prompt", "answer"))
-        pages = concurrency * pages_for(Mix(prompt, answer, 0).kept, int(options["page"] or 0))
-        needed = paged_bytes(size, pages, int(options["page"] or 0)) + WORKSPACE
+        assert msgspec.convert(sizes | {"tied": False}, Dimensions) == LLAMA_8B
+        known = {key: value for key, value in options.items() if isinstance(value, int)}
+        page = known.get("page", PAGE)
+        kept = Mix(known["prompt"], known["answer"], 0).kept + known.get("drafts", -1) + 1
+        models = [LLAMA_8B, LLAMA_1B] if "drafts" in known else [LLAMA_8B]
+        needed = WORKSPACE + sum(
+            paged_bytes(size, known["concurrency"] * pages_for(kept, page), page) for size in models
+        )
         assert test.least_memory is not None
         assert 0 <= parse_bytes(test.least_memory.each, name) - needed < 10**8
 

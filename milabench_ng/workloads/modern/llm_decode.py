@@ -101,12 +101,12 @@ def llm_decode(
         bench.infer(step)
 
 
-def captured(model: Generator) -> Callable[[], Tensor]:
-    """A step of ``model``, which has made some, as one CUDA graph. The capture itself generates nothing."""
+def captured(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """A ``step`` that was made before, as one CUDA graph. The capture itself generates nothing."""
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's watchdog asks for events all the time
-        tokens: Tensor = model()
+        tokens = step()
 
     def replay() -> Tensor:
         graph.replay()
