@@ -17,9 +17,9 @@ import msgspec
 from cyclopts import Parameter
 
 from milabench_ng.cli.doctor import doctor
-from milabench_ng.cli.jobs import jobs_request
 from milabench_ng.cli.node_options import NodeOptions, file_of_profile
 from milabench_ng.cli.options import Switch, Whole
+from milabench_ng.cli.run_options import RunOptions
 from milabench_ng.fleet.manifest import MOST_RETESTS
 from milabench_ng.fleet.rendering.slurm_script import slurm_script
 from milabench_ng.model.builtin import read_builtin
@@ -106,15 +106,16 @@ class OnNodes(msgspec.Struct, frozen=True, kw_only=True):
     """The profile."""
     arguments: tuple[str, ...]
     """Of `mnb jobs`."""
-    given: Mapping[str, Any]
-    """The same by name."""
+    asked: RunOptions
+    node: NodeOptions
+    """The same, read."""
     request: RunRequest
     """What they come to."""
 
     @property
     def checkup(self) -> tuple[str, ...]:
         """Those that `mnb doctor` has, too."""
-        node, usual = self.given.get("node", NodeOptions()), NodeOptions()
+        node, usual = self.node, NodeOptions()
         shared = [name for name in inspect.signature(doctor).parameters if hasattr(usual, name)]
         given = {name: getattr(node, name) for name in shared if getattr(node, name) != getattr(usual, name)}
         return tuple(f"--{name.replace('_', '-')}={value}" for name, value in given.items())
@@ -159,14 +160,10 @@ def on_nodes(profile: Path, jobs: str) -> OnNodes:
     file = file_of_profile(profile)
     arguments = words(jobs, "--jobs")
     given = _given_to_jobs(file, arguments)
-    options = {name: value for name, value in given.items() if name not in _OF_COMMAND}
-    request = jobs_request(file, *given.get("flags", ()), **options)
+    asked, node = given.get("asked", RunOptions()), given.get("node", NodeOptions())
+    request = asked.request(file, node, given.get("flags", ()))
     tests_ahead(request)
-    return OnNodes(file=file, arguments=arguments, given=given, request=request)
-
-
-_OF_COMMAND = ("profile", "flags", "resume", "dry_run", "accept_difference", "weights", "rules")
-"""Parameters of `mnb jobs` that its request is not made of."""
+    return OnNodes(file=file, arguments=arguments, asked=asked, node=node, request=request)
 
 
 def script_of(asked: FleetRequest, nodes: int | None, options: tuple[str, ...]) -> str:
@@ -225,11 +222,10 @@ def launches_over_nodes(request: RunRequest) -> tuple[NodesLaunch, ...]:
 
 def _repeats(asked: OnNodes, burn_in_s: float) -> int:
     """So many repeats that they do not end before the burn-in does: launches of no more than their window and 3 s."""
-    twice = [f"--{name}" for name in ("repeat", "budget", "target_ci", "sessions") if name in asked.given]
+    of_repeats = ("--repeat", "--budget", "--target-ci", "--sessions")
+    twice = [word for word in (one.partition("=")[0] for one in asked.arguments) if word in of_repeats]
     if twice:
-        raise InputError(
-            f"--for says how often the profile is repeated. Leave {twice[0].replace('_', '-')} out of --jobs"
-        )
+        raise InputError(f"--for says how often the profile is repeated. Leave {twice[0]} out of --jobs")
     tests = len(_picked(asked.request))
     return math.ceil(burn_in_s / (max(1, tests) * (asked.request.rule.length_s + 3))) + 1
 

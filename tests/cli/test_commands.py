@@ -475,9 +475,10 @@ def test_the_run_that_is_named_next_is_what_the_shipped_rules_ask() -> None:
     rules = load_rules("standard")
     assert rules.profile
     assert bound.args == (Path(rules.profile.name or ""),)
-    assert bound.kwargs["sessions"] >= (rules.least_sessions or 0)
-    assert parse_seconds(bound.kwargs["session_gap"], "--session-gap") >= 3600 * rules.session_gap_h
-    assert bound.kwargs["repeat"] * bound.kwargs["sessions"] >= (rules.repeat or 0)
+    asked = bound.kwargs["asked"]
+    assert asked.sessions >= (rules.least_sessions or 0)
+    assert parse_seconds(asked.session_gap, "--session-gap") >= 3600 * rules.session_gap_h
+    assert asked.repeat * asked.sessions >= (rules.repeat or 0)
 
 
 @pytest.mark.parametrize("closed", [1, 2])

@@ -14,7 +14,8 @@ import pytest
 
 from milabench_ng.cli import call
 from milabench_ng.cli.fleet_request import launches_over_nodes
-from milabench_ng.cli.jobs import jobs_request
+from milabench_ng.cli.node_options import NodeOptions
+from milabench_ng.cli.run_options import RunOptions
 from milabench_ng.fleet.bundling import opened_fleet, pack_fleet
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers.interface import Ended
@@ -323,7 +324,7 @@ def test_a_report_shows_launches_over_nodes(tmp_path: Path, capsys: pytest.Captu
 def test_options_by_memory_class_are_chosen_on_the_nodes(tmp_path: Path) -> None:
     profile = tmp_path / "tiny.json"
     profile.write_text("""{"wide": {"workload": "scaling", "arguments": {"batch_size": {"16GiB": 8, "80GiB": 64}}}}""")
-    (launch,) = launches_over_nodes(jobs_request(profile))
+    (launch,) = launches_over_nodes(RunOptions().request(profile, NodeOptions()))
     assert (launch.test, launch.arguments["batch_size"]) == ("wide", {"16GiB": 8, "80GiB": 64})
     assert msgspec.json.decode(msgspec.json.encode(launch), type=NodesLaunch) == launch
 
