@@ -12,8 +12,8 @@ import pytest
 from milabench_ng.analysis.summary.folder import encode_summary
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import FLEET_LEDGER, Collected, check_fleet_chain, next_line
+from milabench_ng.fleet.stated_summary import unlike_its_records
 from milabench_ng.fleet.summaries import encoded
-from milabench_ng.fleet.verifying import misstated
 from milabench_ng.records.names import file_digest
 from milabench_ng.verification.opening import opened
 from tests.fleet.conftest import Say
@@ -124,7 +124,7 @@ def test_a_summary_that_its_records_do_not_bear_out_is_told(fleet: Path, say: Sa
 def test_no_summary_stops_the_verifier(fleet: Path, stated: bytes) -> None:
     (first, *_) = FleetFolder.read(fleet).sessions
     with opened(first.path) as there:
-        (told,) = misstated(stated, there.summary)
+        (told,) = unlike_its_records(stated, there.summary)
     assert told.startswith("its summary: ")
 
 
@@ -139,7 +139,7 @@ def test_a_rest_of_rounding_is_no_misstatement(fleet: Path) -> None:
         )
         for size in (0.0, 1e-17)
     )
-    assert list(misstated(encode_summary(rest).encode(), none)) == []
+    assert list(unlike_its_records(encode_summary(rest).encode(), none)) == []
 
 
 def tell_again(fleet: Path, **changed: str) -> None:
