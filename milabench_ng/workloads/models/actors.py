@@ -29,12 +29,12 @@ class Actors(nn.Module):
         """Draw the weights of the policy, which the others begin with."""
         self.generator.reset_parameters()
         self.policy.reset_parameters()
-        send(self.policy, self.reference)
+        copy_weights(self.policy, self.reference)
         self.send()
 
     def send(self) -> None:
         """Give the generator the weights of the policy."""
-        send(self.policy, self.generator.model)
+        copy_weights(self.policy, self.generator.model)
 
     def loss(self, tokens: Tensor, answer: int, advantages: Tensor, divergence: float) -> Tensor:
         """Of texts [N, L] whose last ``answer`` tokens are answers with ``advantages`` [N], as `policy_loss` has it."""
@@ -44,7 +44,7 @@ class Actors(nn.Module):
 
 
 @torch.no_grad()
-def send(source: nn.Module, target: nn.Module) -> None:
+def copy_weights(source: nn.Module, target: nn.Module) -> None:
     """Copy all weights."""
     torch._foreach_copy_([*target.parameters()], [*source.parameters()])
 

@@ -53,7 +53,7 @@ def summed(sizes: list[int], what: str) -> str:
     ),
 )
 def collectives_sweep(bench: Bench, *, operation: Operation = "all_reduce", largest_mib: Count = LARGEST_MIB) -> None:
-    """Send messages from 8 bytes to 8 GiB between all devices by one operation: bound by the links between them.
+    """Send messages from 8 bytes up to 8 GiB between all devices by one operation: bound by the links between them.
 
     NCCL on GPUs, gloo on CPUs, in fp32. A step sends each of eleven sizes, the small ones many times. Sizes mean what
     they do in nccl-tests, rounded up so that each device has as many numbers. All values are known, and each step
@@ -66,12 +66,12 @@ def collectives_sweep(bench: Bench, *, operation: Operation = "all_reduce", larg
         largest_mib: MiB of the largest message; larger sizes are left out.
     """
     ranks = several_ranks("collectives_sweep")
-    sweep = Sweep(bench, operation, ranks, [size for size in TIMES if size <= largest_mib * MIB])
-    for step in bench.measure(count(), count=sweep.mib):
-        sweep.step(step)
+    messages = Messages(bench, operation, ranks, [size for size in TIMES if size <= largest_mib * MIB])
+    for step in bench.measure(count(), count=messages.mib):
+        messages.step(step)
 
 
-class Sweep:
+class Messages:
     """The messages of one rank."""
 
     def __init__(self, bench: Bench, operation: Operation, ranks: int, sizes: list[int]) -> None:
@@ -106,7 +106,7 @@ class Sweep:
                 sent.fill_(own)
             with self._notes.timed(f"b{size}_s"):
                 for message, result in zip(sent, received, strict=True):
-                    send(self._operation, message, result)
+                    communicate(self._operation, message, result)
             every = 1 if received.shape[1] <= EACH else LOOK
             compared = self._parts(received)[..., number % every :: every]
             self._check.note(f"{size} bytes", (compared != self._expected(first)).sum(), compared.nbytes / 1e9)
@@ -143,7 +143,7 @@ class Sweep:
                 return self._ranks * first + self._ranks * (self._ranks - 1) / 2
 
 
-def send(operation: Operation, sent: Tensor, received: Tensor) -> None:
+def communicate(operation: Operation, sent: Tensor, received: Tensor) -> None:
     """One message."""
     match operation:
         case "all_reduce":

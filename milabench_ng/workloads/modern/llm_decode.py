@@ -18,7 +18,7 @@ WARM = 3
 """Steps before the clock, and before the capture of the graph."""
 
 
-def equal_parts(*, batch_size: int, heads: int, kv_heads: int, inner: int, vocabulary: int, devices: int) -> None:
+def divisible_model(*, batch_size: int, heads: int, kv_heads: int, inner: int, vocabulary: int, devices: int) -> None:
     """Raise InputError unless each device has as much of the model, and counts as many of the tokens."""
     shared = {"batch_size": batch_size, "heads": heads, "kv_heads": kv_heads, "inner": inner, "vocabulary": vocabulary}
     for name, number in shared.items():
@@ -45,7 +45,7 @@ def equal_parts(*, batch_size: int, heads: int, kv_heads: int, inner: int, vocab
         ),
         Derived("ms per token", "1000 * batch_size / rate / devices"),
     ),
-    fits=equal_parts,
+    fits=divisible_model,
 )
 def llm_decode(
     bench: Bench,

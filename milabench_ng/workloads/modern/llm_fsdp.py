@@ -19,7 +19,7 @@ from milabench_ng.workloads.modern.windows import windows
 from milabench_ng.workloads.modern.work_formulas import CAUSAL, FIRST_LOSS, WEIGHTS, flop_rates
 
 
-def equal_parts(*, share_texts: bool, length: int, kv_heads: int, devices: int) -> None:
+def divisible_texts(*, share_texts: bool, length: int, kv_heads: int, devices: int) -> None:
     """Raise InputError unless each device can have as much of a text, and while it attends as many heads."""
     if share_texts and (length % devices or kv_heads % devices):
         raise InputError(
@@ -37,7 +37,7 @@ def equal_parts(*, share_texts: bool, length: int, kv_heads: int, devices: int) 
     bound="gpu-compute",
     derived=flop_rates(f"6 * ({WEIGHTS} + {CAUSAL})", f"6 * ({WEIGHTS} + 2 * {CAUSAL})"),
     first_loss=FIRST_LOSS,
-    fits=equal_parts,
+    fits=divisible_texts,
     formerly={"share_texts": False},
 )
 def llm_fsdp(

@@ -24,7 +24,7 @@ CAUSAL = "layers*heads*head_size*length"
 """Six times this are the operations per token of causal attention, forward and backward, of which half counts."""
 
 
-def equal_parts(*, experts: int, active: int, devices: int) -> None:
+def divisible_experts(*, experts: int, active: int, devices: int) -> None:
     """Raise InputError unless each device has as many experts, and a token as many as it goes through."""
     if experts % devices or active > experts:
         raise InputError(
@@ -46,7 +46,7 @@ def equal_parts(*, experts: int, active: int, devices: int) -> None:
         Derived("busiest expert / mean", "expert_load"),
         Derived("busiest device / mean", "device_load"),
     ),
-    fits=equal_parts,
+    fits=divisible_experts,
     first_loss=FIRST_LOSS,
 )
 def moe_ep(
