@@ -232,6 +232,8 @@ def test_bandwidth_and_latency_over_the_size_of_a_message() -> None:
     assert found["GB/s", float(8 * GIB)] == pytest.approx(175, rel=1e-3)
     assert found["GB/s from 1 GiB", msgspec.UNSET] == pytest.approx(175, rel=1e-2)
     assert found["us up to 64 KiB", msgspec.UNSET] == pytest.approx(10, rel=1e-2)
+    cut = {each.unit for each in WORKLOADS["collectives_sweep"].derived if each.fits({"largest_mib": 1024})}
+    assert cut == {"us up to 64 KiB", "GB/s", "us"}, "no plateau where the largest size is left out"
 
 
 def test_a_part_that_comes_from_another_rank_is_found_in_a_sweep(ranks: dict[str, list[Any]]) -> None:

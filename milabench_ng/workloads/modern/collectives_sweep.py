@@ -1,4 +1,4 @@
-"""One collective operation over all devices, at message sizes from 8 bytes to 8 GiB."""
+"""One collective operation over all devices, at message sizes from 8 bytes up."""
 
 from itertools import count
 from typing import Literal
@@ -40,7 +40,11 @@ def summed(sizes: list[int], what: str) -> str:
     bound="links",
     notes=("factor", *(f"b{size}_s" for size in TIMES)),
     derived=(
-        Derived("GB/s from 1 GiB", f"{summed(LONG, '{size}')} * factor / {summed(LONG, 'b{size}_s')} / 1e9"),
+        Derived(
+            "GB/s from 1 GiB",
+            f"{summed(LONG, '{size}')} * factor / {summed(LONG, 'b{size}_s')} / 1e9",
+            {"largest_mib": LARGEST_MIB},
+        ),
         Derived("us up to 64 KiB", f"1e6 * {summed(SHORT, 'b{size}_s')} / {summed(SHORT, '{times}')}"),
         *(
             derived
