@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from typing import Annotated, Literal
 
@@ -264,3 +264,13 @@ def tenant_memory(memory: DeviceMemory | None, rams: Sequence[int]) -> DeviceMem
 def session_of(run: int, repeat: int, sessions: int) -> int:
     """Which of ``sessions``, from 1, makes ``run`` of a plan with ``repeat`` runs, which they divide equally."""
     return run // (repeat // sessions) + 1
+
+
+def unplanned_told(unplanned: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each reason of ``unplanned``, with the labels of all tests that it keeps from the plan."""
+    for why in dict.fromkeys(unplanned.values()):
+        labels = [label for label, reason in unplanned.items() if reason == why]
+        if len(labels) == 1:
+            yield f"{labels[0]} is not planned: {why}"
+        else:
+            yield f"{len(labels)} tests are not planned, each because {why}: {', '.join(labels)}"

@@ -16,7 +16,7 @@ import msgspec
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.grouping import grouped
 from milabench_ng.model.memory_classes import DeviceMemory
-from milabench_ng.model.plan import Batch, Device, Launch, Order, Plan, Resolved, Role, SlotId, slots_of
+from milabench_ng.model.plan import Batch, Device, Launch, Order, Plan, Resolved, Role, SlotId, slots_of, unplanned_told
 from milabench_ng.model.profile import Profile, Test
 from milabench_ng.model.units import parse_bytes
 
@@ -56,7 +56,7 @@ def make_plan(
     }
     planned = {name: test for name, test in chosen.items() if profile.id_of(name) not in unplanned}
     if unplanned and not planned:
-        raise InputError("; ".join(f"{label} is not planned: {why}" for label, why in unplanned.items()))
+        raise InputError("; ".join(unplanned_told(unplanned)))
     places = repeat * sum(_places(test, len(slots)) for test in planned.values())
     if places > most_places:
         raise InputError(

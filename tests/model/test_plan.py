@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plan import Batch, Device, Launch, Order, Plan, ResolvedOptions, tenant_number
+from milabench_ng.model.plan import Batch, Device, Launch, Order, Plan, ResolvedOptions, tenant_number, unplanned_told
 from milabench_ng.model.planner import make_plan
 from milabench_ng.model.profile import PartitionScheme, Profile, Scheme, Test
 
@@ -75,6 +75,11 @@ def test_a_test_that_needs_more_devices_is_not_planned_and_not_left_out(count: i
 def test_a_run_of_nothing_else_is_refused() -> None:
     with pytest.raises(InputError, match=r"suite\.wide is not planned: it needs 2 devices, but the node has 1"):
         make_plan(WIDE, {"wide": ARGUMENTS["whole"]}, gpus(0), 1)
+
+
+def test_what_one_reason_keeps_from_the_plan_is_told_at_once() -> None:
+    told = list(unplanned_told({"s.a": "it is wide", "s.b": "it is large", "s.c": "it is wide"}))
+    assert told == ["2 tests are not planned, each because it is wide: s.a, s.c", "s.b is not planned: it is large"]
 
 
 def test_a_launch_carries_all_that_a_worker_needs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.model.plan import unplanned_told
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.report.report import Report
 
@@ -35,7 +36,7 @@ def _weights(report: Report) -> Iterator[Fact]:
         names = ", ".join(name_of_row(label) for label in report.without_weight)
         parts.append(f"measured but not in the score: {names}")
     chosen = bool(parts)
-    parts += [f"{label} is not planned: {why}" for label, why in report.summary.unplanned.items()]
+    parts += unplanned_told(report.summary.unplanned)
     if report.steps_left_out:
         steps = f"{', '.join(report.steps_left_out)} need more GPUs than this node has"
         parts.append(f"{steps}; their weight is shared equally among the steps that ran")

@@ -21,7 +21,7 @@ from milabench_ng.fence.sharing.shares import Allocation, Policy, allocate
 from milabench_ng.model.builtin import Declared, declared, read_builtin
 from milabench_ng.model.catalogue import Catalogue, Workload
 from milabench_ng.model.memory_classes import DeviceMemory
-from milabench_ng.model.plan import Device, Launch, Plan, SlotId, slots_of, tenant_memory
+from milabench_ng.model.plan import Device, Launch, Plan, SlotId, slots_of, tenant_memory, unplanned_told
 from milabench_ng.model.profile import Profile, Test
 from milabench_ng.model.units import counted, format_bytes, format_seconds, utc_iso, utc_now
 from milabench_ng.node.cgroup_files import format_ids
@@ -115,11 +115,17 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
         """What the user should know about it."""
         readers = {test: io.reason for test, io in self.io.items() if io.reason}
         said = (f"{test}: its readers enforce the I/O limit, not the kernel: {why}" for test, why in readers.items())
-        unplanned = (f"{label} is not planned: {why}" for label, why in self.plan.not_planned.items())
         rule = self.request.stopping
         ends = () if rule is None else (f"up to {self.plan.repeat} repeats: {rule.text}", *self._too_little(rule))
         alone = without_alone(self.profile, self.resolved.tests)
-        return (*self.profile.warnings, *self.sharing_notes, *unplanned, *alone, *said, *ends)
+        return (
+            *self.profile.warnings,
+            *self.sharing_notes,
+            *unplanned_told(self.plan.not_planned),
+            *alone,
+            *said,
+            *ends,
+        )
 
     def _too_little(self, rule: Stopping) -> Iterator[str]:
         """What to say of a budget that is spent before the interval decides."""
