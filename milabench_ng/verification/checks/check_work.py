@@ -96,7 +96,7 @@ def _not_said(evidence: Evidence) -> Iterator[str]:
 
 
 _COLD, _WARM = 0.05, 0.95
-"""Of the set's bytes in the page cache (`orchestrator.execution.caching`)."""
+"""Of the set's bytes in the page cache (`run.execution.caching`)."""
 
 
 def _resident(evidence: Evidence) -> Iterator[str]:

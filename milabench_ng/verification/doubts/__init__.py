@@ -1,1 +1,1 @@
-"""The rules, each a pure function from the evidence to a finding, and their registry."""
+"""What is unusual and proves nothing, a file each with its `DOUBT`, as pure functions from the evidence."""
