@@ -25,6 +25,7 @@ from milabench_ng.cli.summary import summary
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain_lines
 from milabench_ng.model.shipped import find, names
+from milabench_ng.present.render.cells import one_decimal
 from milabench_ng.present.writers import Form, write_report
 from milabench_ng.report.reporting import ReportOptions, make_report
 
@@ -232,6 +233,10 @@ def test_a_ratio_that_the_rates_beside_it_do_not_have_is_explained(quick: Path, 
     stream = io.StringIO()
     write_report(msgspec.structs.replace(made, lines=lines), "table", stream)
     assert ("geometric means of the repeats" in stream.getvalue()) == (ratio != 1.0)
+
+
+def test_a_word_in_place_of_a_number_is_shown() -> None:
+    assert [one_decimal(cell) for cell in (2.34, None, "none")] == ["2.3", "-", "none"]
 
 
 def test_csv_has_units_in_its_header(quick: Path) -> None:

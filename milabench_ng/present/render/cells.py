@@ -78,8 +78,8 @@ def device_word(summary: Summary) -> str:
 
 
 def in_form(form: str) -> Callable[[Cell], str]:
-    """Writes numbers as `format` does in this ``form``."""
-    return lambda cell: format(cell, form) if isinstance(cell, int | float) else NOT_MEASURED
+    """Writes numbers as `format` does in this ``form``, and words in their place as they are."""
+    return lambda cell: format(cell, form) if isinstance(cell, int | float) else text(cell)
 
 
 def toned(tones: Mapping[Cell, Tone], otherwise: Tone = "plain") -> Callable[[Cell], Tone]:

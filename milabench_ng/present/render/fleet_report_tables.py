@@ -187,7 +187,7 @@ def _noticed(report: FleetReport) -> Section:
         "what this fleet's spread lets be found",
         rows,
         "a node is slow in",
-        Heading("nodes differ by", "% (std)", one_decimal, True),
+        Heading("std of nodes", "%", one_decimal, True),
         Heading("found with 95% from", "% slower", one_decimal, True),
     )
 
