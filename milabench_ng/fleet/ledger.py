@@ -213,11 +213,14 @@ Key = tuple[NodeName, SessionName]
 
 
 def standings(entries: Iterable[FleetLine]) -> Mapping[Key, Standing]:
-    """How it stands with each session of each node that was begun or picked, by the last that happened. Pure."""
+    """How it stands with each session of each node that was begun or picked, by the last that happened. Pure.
+
+    What is collected later, or not, changes no state, nor since when it is so.
+    """
     found: dict[Key, Standing] = {}
     for entry in entries:
         for key, standing in _told(entry.what, found):
-            found[key] = msgspec.structs.replace(standing, since_utc=entry.utc)
+            found[key] = msgspec.structs.replace(standing, since_utc=standing.since_utc or entry.utc)
     return found
 
 

@@ -23,6 +23,8 @@ REFUSED = 2
 """The exit status of an `mnb` that was asked for what cannot be."""
 NOT_BEGUN = 125
 """The exit status of a script whose node had no place for the session."""
+NO_RESULTS = 124
+"""That of one whose node has no folder of the session."""
 WIDTH = 760
 """Of lines in base64: Slurm breaks those of 1,024."""
 _REASON = "/^mnb: /h; /^mnb: /!H; ${x; s/^\\n//; p}"
@@ -120,7 +122,7 @@ def pull_script(manifest: FleetManifest, session: SessionName) -> str:
     A run that goes on there without anybody holds the lock, and has no summary yet.
     """
     return f"""\
-cd {shlex.quote(manifest.node_folder)}/{NODE_WORD} && test -d {session} || {{ echo 'no results there' >&2; exit 4; }}
+cd {shlex.quote(manifest.node_folder)}/{NODE_WORD} && test -d {session} || exit {NO_RESULTS}
 ( exec 9>>{LOCK} && flock -n 9 || exit
 {_summarised(manifest, session)}
 )

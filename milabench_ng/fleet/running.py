@@ -27,10 +27,10 @@ from milabench_ng.fleet.ledger import (
     NotCollected,
     Retested,
 )
-from milabench_ng.fleet.manifest import FleetManifest
+from milabench_ng.fleet.manifest import LOCAL, FleetManifest
 from milabench_ng.fleet.network.meetings import MEETINGS, meetings_left
 from milabench_ng.fleet.network.running import hold_meeting
-from milabench_ng.fleet.node_scripts import NOT_BEGUN, REFUSED, checkup_script, pull_script, run_script
+from milabench_ng.fleet.node_scripts import NO_RESULTS, NOT_BEGUN, REFUSED, checkup_script, pull_script, run_script
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
 from milabench_ng.fleet.preflight import (
     LARGEST,
@@ -184,7 +184,8 @@ def _begun(
         except SystemExit as ending:  # a signal, see model.signals
             if isinstance(ending.code, int) and ending.code > 128:
                 writer.tell(FleetInterrupted(by=signal.Signals(ending.code - 128).name))
-                tell(f"ended by a signal; nodes elsewhere may still work. To go on: mnb fleet resume {quoted(folder)}")
+                left = "" if manifest.launcher == LOCAL else "; nodes may still work"
+                tell(f"ended by a signal{left}. To go on: mnb fleet resume {quoted(folder)}")
             raise
         writer.tell(FleetFinished(lost=len(missing_nodes(FleetFolder.read(folder)))))
 
@@ -327,6 +328,8 @@ def _why(one: Ended, command: str) -> str:
         return short_end(one.said)
     if one.status == NOT_BEGUN:
         how = "did not begin"
+    elif one.status == NO_RESULTS:
+        return "it has no results yet"
     elif one.status > 128:
         how = f"was ended by a signal ({_signal(one.status - 128)})"
     else:

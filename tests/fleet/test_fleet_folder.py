@@ -15,6 +15,7 @@ from milabench_ng.fleet.ledger import (
     FLEET_LEDGER,
     AnyFleetEvent,
     Collected,
+    FleetLine,
     NodeEnded,
     NodeLost,
     NodeStarted,
@@ -22,6 +23,7 @@ from milabench_ng.fleet.ledger import (
     Retested,
     Standing,
     check_fleet_chain,
+    standings,
 )
 from milabench_ng.fleet.manifest import encode_fleet_manifest
 from milabench_ng.fleet.nodes import LOCK, NodeName, node_name, retest
@@ -99,6 +101,13 @@ def test_how_it_stands_with_a_node_is_the_last_that_happened(tmp_path: Path) -> 
     fleet = FleetFolder.read(write_fleet(tmp_path / "whole", *events))
     assert fleet.standings["gpu2", "screen"].failed
     assert fleet.standings["gpu2", "retest-1"] == Standing(since_utc=UTC)
+
+
+def test_collecting_changes_no_state_nor_since_when_it_is_so() -> None:
+    screen = {"node": "gpu2", "session": "screen"}
+    events = (NodeStarted(**screen), NodeLost(**screen, reason="no route"), NotCollected(**screen, reason="no results"))
+    lines = [FleetLine(number=n, previous="", utc=f"minute {n}", what=event) for n, event in enumerate(events)]
+    assert standings(lines)["gpu2", "screen"] == Standing(state="lost", reason="no route", since_utc="minute 1")
 
 
 def test_a_node_of_this_machine_works_as_long_as_it_holds_its_lock(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -48,6 +49,21 @@ def test_the_reason_of_a_node_without_a_place_is_told_after_a_banner(stand_in: S
     assert standing.state == "lost"
     assert standing.reason.startswith("mnb jobs did not begin: ...")
     assert "Not a directory" in standing.reason
+    assert told[-1] == "a: not collected: it has no results yet"
+
+
+def test_a_signal_leaves_no_node_of_this_machine_at_work(stand_in: StandIn, tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if "at work" in text:
+            raise SystemExit(128 + signal.SIGINT)
+
+    launcher = Local(("a",))
+    with pytest.raises(SystemExit):
+        run(tmp_path / "fleet", manifest(launcher, tmp_path / "there", (stand_in.command,)), launcher, tell)
+    assert told[-1] == f"ended by a signal. To go on: mnb fleet resume {tmp_path / 'fleet'}"
 
 
 def test_a_refusal_of_several_lines_is_told_whole(stand_in: StandIn, tmp_path: Path) -> None:
