@@ -1,8 +1,8 @@
 """The host pace: how fast the cores of a share did a fixed, short computation at one edge of a batch. Pure.
 
 Tests that are bound by the CPU differ between hosts of one kind, and from minute to minute on one host, because of
-clocks, and neighbours on sibling hardware threads and in caches. No counter shows it: steal is 0. `run.execution.pacing`
-measures.
+clocks, and neighbours on sibling hardware threads and in caches. No counter shows it: steal is 0.
+`run.execution.pacing` measures.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The arithmetic limits that no rate can exceed."""
 
     peak_flops: dict[str, dict[str, Annotated[float, msgspec.Meta(gt=0)]]] = {}
-    """Dense FLOP/s by device name and precision, for devices whose data sheets mnb does not know (`analysis.baselines.peaks`)."""
+    """Dense FLOP/s by device name and precision, for devices that are not in `analysis.baselines.peaks`."""
     flops_per_item: dict[str, float]
     """FLOP by test (``suite.test``): forward and backward pass of one item, as direct algorithms count."""
     slack: float = 1.0

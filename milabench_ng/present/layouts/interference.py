@@ -1,4 +1,4 @@
-"""The matrix of slowdowns: victims by antagonists, and what presses on what. Pure. See `analysis.scoring.neighbours`."""
+"""The matrix of slowdowns: victims by antagonists, and what presses on what. See `analysis.scoring.neighbours`."""
 
 from __future__ import annotations
 
