@@ -68,10 +68,11 @@ class TraceRecorder:
 
         The mean magnitude of all floating-point outputs takes the place of a loss; the digest is that of their bits.
         """
-        floating = [tensor.flatten() for tensor in tensors(outputs) if tensor.is_floating_point()]
         self._steps += 1
-        if self._steps in self._probed and floating:
-            self._losses[self._steps] = torch.cat(floating).abs().mean()
+        if self._steps in self._probed:
+            floating = [tensor.flatten() for tensor in tensors(outputs) if tensor.is_floating_point()]
+            if floating:
+                self._losses[self._steps] = torch.cat(floating).abs().mean()
         if self._steps == DIGEST_STEP:
             self._keep(bit_sums(tensors(outputs)))
 
