@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import repeat
 
 import msgspec
@@ -43,6 +44,26 @@ def test_each_slice_has_the_latencies_of_its_items_without_those_of_warming_up()
         bench.notes.latency("TTFT", 0.001)
         bench.notes.latency("TPOT", 0.01, 2)
     assert [event.item_latency for event in channel.all(Slice)] == 2 * [{"TTFT": ((348, 1),), "TPOT": ((465, 2),)}]
+
+
+def test_what_is_postponed_belongs_to_its_slice() -> None:
+    """Whether the workload catches up or not, each note is called once, in order."""
+    channel, called = Recording(last=4), list[int]()
+    bench = bench_on(channel)
+
+    def note(step: int) -> None:
+        called.append(step)
+        bench.notes.add("steps", 1.0)
+        bench.notes.latency("TTFT", 0.001)
+
+    for step, _ in enumerate(bench.measure(repeat([torch.zeros(1)]))):
+        bench.notes.postpone(partial(note, step))
+        if step % 2:
+            bench.notes.catch_up()
+    assert called == [0, 1, 2, 3]
+    assert [(event.notes, event.item_latency) for event in channel.all(Slice)] == 4 * [
+        ({"steps": 1.0}, {"TTFT": ((348, 1),)})
+    ]
 
 
 def test_the_mean_is_per_step_over_the_slices_inside_the_window_and_all_ranks() -> None:
