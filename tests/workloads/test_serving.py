@@ -153,7 +153,7 @@ def test_what_is_under_way_from_the_start_is_spread_over_the_answers() -> None:
 
 
 def step(times: TokenTimes, now_s: float, position: list[int], **more: object) -> tuple[object, ...]:
-    plan = Plan(
+    plan = Plan.of(
         np.zeros((len(position), 1), np.int64),
         np.array(position),
         more.get("reading"),  # type: ignore[arg-type]
@@ -184,5 +184,5 @@ def test_a_text_whose_first_token_was_late_is_late_to_its_end() -> None:
     assert step(times, 0.0, [4], arriving=(Request(3, 5, 9), Request(4, 5, 9))) == (None, (), 1)
     assert step(times, 1.5, [-1], reading=reads(3, 0)) == (1.5, (), 0)
     assert step(times, 1.6, [5])[2] == 0
-    times.step(Plan(np.zeros((1, 1), np.int64), np.array([-1]), reads(4, 0), (), ()), 1.0)
+    times.step(Plan.of(np.zeros((1, 1), np.int64), np.array([-1]), reads(4, 0)), 1.0)
     assert step(times, 1.6, [5]) == (None, ((pytest.approx(0.6), 1),), 1)

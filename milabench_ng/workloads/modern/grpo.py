@@ -190,4 +190,4 @@ def plans_of(texts: int, prompt: int, answer: int, page: int) -> Iterator[Plan]:
     column = np.arange(pages_for(Mix(prompt, answer, 0).kept, page))
     table: Integers = 1 + column * texts + np.arange(texts)[:, None]
     for position in range(prompt - 1, prompt + answer - 1):
-        yield Plan(table * (column <= position // page), np.full(texts, position), None, (), ())
+        yield Plan.of(table * (column <= position // page), np.full(texts, position))

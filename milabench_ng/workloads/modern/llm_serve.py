@@ -1,6 +1,8 @@
 """Serving under load: requests come and go, and their texts share the GPU and its memory."""
 
+from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -11,7 +13,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.paged_generator import PagedGenerator, paged_bytes
 from milabench_ng.workloads.modern.serving import Integers, Mix, Plan, Schedule, pages_for
-from milabench_ng.workloads.modern.token_times import Said, TokenTimes
+from milabench_ng.workloads.modern.token_times import TokenTimes
 from milabench_ng.workloads.modern.work_formulas import BF16, STEP_FLOP, WEIGHTS
 
 WARM = 3
@@ -119,14 +121,20 @@ def llm_serve(
     schedule.begin_midway()
     times = TokenTimes(concurrency, first_limit_s=first_limit_s, next_limit_s=next_limit_s)
 
-    def served(step: Step) -> Tensor:
+    plans = steps(schedule, mix, vocabulary)
+    ahead = deque([bench.to_device(next(plans))])
+
+    def served() -> Tensor:
+        step = ahead.popleft()
         tokens = server.step(step)
         note_work(bench, step.plan)  # while the device works
+        bench.notes.catch_up()
+        ahead.append(bench.to_device(next(plans)))
         return tokens
 
-    for step in bench.measure(steps(schedule, mix, vocabulary), count=lambda step: step.plan.said):
-        bench.infer(served, step)
-        note_times(bench, times.step(step.plan, bench.notes.now_s()))
+    for plan in bench.measure(iter(lambda: ahead[0].plan, None), count=lambda plan: plan.said):
+        bench.infer(served)
+        bench.notes.postpone(partial(note_times, bench, times, plan, bench.notes.now_s()))
 
 
 def refuse_too_many(needed: int, free: int) -> None:
@@ -182,7 +190,7 @@ class Server:
     def step(self, step: Step) -> Tensor:
         """Take a step: the last token of each text."""
         reading = step.plan.reading
-        if (step.plan.position >= 0).any():
+        if step.plan.speaking:
             self._say(step)
         if reading is not None:
             token = self.model.read(step.prompt, step.table[reading.slot], reading.start)
@@ -221,20 +229,20 @@ class Server:
 def note_work(bench: Bench, plan: Plan) -> None:
     """Note what a step works on."""
     reading, seen = plan.reading, int((plan.position + 1).sum())
-    speaking = int((plan.position >= 0).sum())
     read = 0 if reading is None else reading.count
     for name, value in (
         ("said", plan.said),
-        ("fed", speaking + read),
+        ("fed", plan.speaking + read),
         ("attended", seen + (0 if reading is None else read * reading.start + read * (read + 1) // 2)),
         ("seen", seen),
-        ("passes", (speaking > 0) + (read > 0)),
+        ("passes", (plan.speaking > 0) + (read > 0)),
     ):
         bench.notes.add(name, value)
 
 
-def note_times(bench: Bench, said: Said) -> None:
-    """Note when the tokens of a step came."""
+def note_times(bench: Bench, times: TokenTimes, plan: Plan, now_s: float) -> None:
+    """Note when the tokens of a step came, which ended at ``now_s``."""
+    said = times.step(plan, now_s)
     bench.notes.add("in_time", said.in_time)
     if said.first_s is not None:
         bench.notes.latency("TTFT", said.first_s)

@@ -1,5 +1,6 @@
 """Serving: a small language model drafts tokens, and a large one verifies them in one step."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -110,6 +111,9 @@ def llm_speculate(
             parts = tuple(map(captured, parts))
     propose, verify = parts
 
+    plans = rounds(concurrency, drafts=drafts, acceptance=acceptance, prompt=prompt, answer=answer, seed=bench.seed)
+    ahead = deque([next(plans)])
+
     def spoken(planned: Round) -> Tensor:
         model.given.copy_(planned.given)
         with bench.notes.timed("draft_s"):
@@ -118,10 +122,10 @@ def llm_speculate(
             said = verify()
         for name, value in work(target, draft, planned, drafts).items():  # while the device works
             bench.notes.add(name, value)
+        ahead.append(bench.to_device(next(plans)))
         return said
 
-    plans = rounds(concurrency, drafts=drafts, acceptance=acceptance, prompt=prompt, answer=answer, seed=bench.seed)
-    for planned in bench.measure(plans, count=lambda planned: planned.said):
+    for planned in bench.measure(iter(ahead.popleft, None), count=lambda planned: planned.said):
         bench.infer(spoken, planned)
 
 

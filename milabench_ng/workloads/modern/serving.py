@@ -125,21 +125,32 @@ class Plan(msgspec.Struct, frozen=True):
     """Whose last token this step says."""
     arriving: tuple[Request, ...]
     """That come when the step ends, each in place of one that ended."""
+    speaking: int
+    """Slots that feed a token."""
+    reach: int
+    """All pages in use are before this one."""
+
+    @classmethod
+    def of(
+        cls,
+        table: Integers,
+        position: Integers,
+        reading: Reading | None = None,
+        ended: tuple[Request, ...] = (),
+        arriving: tuple[Request, ...] = (),
+    ) -> Plan:
+        """Counted once, so that a device need not wait for it."""
+        return cls(table, position, reading, ended, arriving, int((position >= 0).sum()), int(table.max()) + 1)
 
     @property
     def said(self) -> int:
         """Tokens of answers that the step makes: of those that speak, and the first of one that has read."""
-        return int((self.position >= 0).sum()) + self.first
+        return self.speaking + self.first
 
     @property
     def first(self) -> bool:
         """Whether a text says its first token."""
         return self.reading is not None and self.reading.last
-
-    @property
-    def reach(self) -> int:
-        """All pages in use are before this one."""
-        return int(self.table.max()) + 1
 
 
 class Schedule:
@@ -201,7 +212,7 @@ class Schedule:
         arriving = tuple(map(self._mix.request, range(self._coming, self._coming + len(ended))))
         self._coming += len(ended)
         self._waiting += arriving
-        return Plan(table, position, reading, ended, arriving)
+        return Plan.of(table, position, reading, ended, arriving)
 
     def _admit(self) -> None:
         while self._waiting and self._slots and self._needs(self._waiting[0]) <= self._unpromised:
