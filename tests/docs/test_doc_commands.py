@@ -153,6 +153,13 @@ TABLE: dict[str, Check] = {
     "mnb jobs procurement --repeat 5 --sessions 3 --session-gap 6h -o results": PARSE,
     "uv run scripts/check-memory-classes -d /scratch/mnb": Check("script", "takes minutes, and needs a GPU"),
     "mnb jobs modern-lite --dry-run": RUN,
+    "mnb jobs modern2": PARSE,
+    "mnb jobs modern2 --repeat 3 -d /scratch/mnb -o results-modern2": PARSE,
+    "mnb report results-modern2 --full": PARSE,
+    "mnb jobs modern2 --name llm_fsdp_3b --name moe_ep_2l --name llm_tp_decode_8b --repeat 3 -d /scratch/mnb "
+    "-o results-smaller": PARSE,
+    "mnb baseline build results-modern2 --again results-smaller -o my-node.json": PARSE,
+    "mnb report results-modern2 --weights my-weights.json": PARSE,
     "mnb jobs parallel": PARSE,
     "mnb jobs parallel --repeat 3 -d /scratch/mnb -o results-parallel": PARSE,
     "mnb report results-parallel --html parallel.html": PARSE,
@@ -165,14 +172,12 @@ TABLE: dict[str, Check] = {
         "script", "takes minutes, and needs a GPU"
     ),
     "mnb jobs modern --name llm_fsdp_3b --repeat 3 -d /scratch/mnb -o results-fsdp-3b": PARSE,
-    "mnb baseline build results-modern --again results-fsdp-3b -o my-node.json": PARSE,
     "uv run scripts/simulate-decisions --only days": Check("script", "takes half a minute"),
     "uv run scripts/simulate-decisions --only slow-devices": Check("script", "takes two minutes"),
     "scripts/simulate-decisions --only fleet": Check("script", "takes minutes"),
     "scripts/simulate-decisions --only network": Check("script", "takes a minute"),
     "uv run scripts/simulate-decisions --only slow-repeats": Check("script", "takes half a minute"),
     "uv run scripts/weigh my-node.json -o my-weights.json": Check("script", "needs a baseline"),
-    "mnb report results-modern --weights my-weights.json": PARSE,
     "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
     "--inner 128 --vocabulary 512 --length 64": PARSE,
     "mnb report results-modern --compare modern-h200": PARSE,

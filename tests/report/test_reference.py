@@ -23,7 +23,7 @@ from milabench_ng.analysis.scoring.weights import read_weights
 from milabench_ng.analysis.summary.folder import encode_summary, load
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.profile import Scheme
+from milabench_ng.model.profile import Scheme, read_profile
 from milabench_ng.model.stats import weighted_geometric_mean
 from milabench_ng.present.render import as_json
 from milabench_ng.present.render.first_screen import first_screen
@@ -296,39 +296,43 @@ def test_a_group_needs_a_name(tmp_path: Path) -> None:
         read_weights(file, "s")
 
 
-def of_modern(*tests: str, rate: float = 10.0) -> Summary:
-    return msgspec.structs.replace(summary({f"modern.{test}": row(rate) for test in tests}), suite="modern")
+def of_modern2(*tests: str, rate: float = 10.0) -> Summary:
+    return msgspec.structs.replace(summary({f"modern2.{test}": row(rate) for test in tests}), suite="modern2")
 
 
-def test_the_weights_of_modern_are_made_of_a_measured_baseline(tmp_path: Path) -> None:
-    """In one step, with the groups of the specification: 48, 23, 20 and 9 of 100; the fallback is planned instead."""
-    script = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "weigh"))
-    tests = [test for group in script["MODERN"].values() for test in group]
-    file = tmp_path / "modern-one.json"
-    file.write_text(encode_summary(of_modern(*tests)))
-    (tmp_path / "modern.json").write_text(json.dumps(script["weigh"](file)))
-    scale = load_scale(read_weights(tmp_path / "modern.json", "modern"))
+def test_the_weights_of_modern2_are_made_of_a_measured_baseline(tmp_path: Path) -> None:
+    """In one step, with its groups: 40, 30, 22 and 8 of 100; what stands in is planned instead."""
+    root = Path(__file__).parents[2]
+    script = runpy.run_path(str(root / "scripts" / "weigh"))
+    tests = read_profile(root / "profiles" / "modern2.json").tests
+    file = tmp_path / "modern2-one.json"
+    file.write_text(encode_summary(of_modern2(*tests)))
+    (tmp_path / "modern2.json").write_text(json.dumps(script["weigh"](file)))
+    scale = load_scale(read_weights(tmp_path / "modern2.json", "modern2"))
     weights, groups = scale.weights or {}, scale.groups
-    planned = {label: weight for label, weight in weights.items() if label != "modern.llm_fsdp_3b"}
+    assert weights.keys() == {f"modern2.{test}" for test in tests}
+    stands_in = {f"modern2.{test}": f"modern2.{one.instead_of}" for test, one in tests.items() if one.instead_of}
+    assert all(weights[small] == weights[large] for small, large in stands_in.items())
+    planned = {label: weight for label, weight in weights.items() if label not in stands_in}
     shares = {
         group: sum(weight for label, weight in planned.items() if groups[label] == group)
         for group in dict.fromkeys(groups.values())
     }
-    assert shares == {"training on one GPU": 48, "whole node": 23, "inference": 20, "host paths": 9}
+    assert shares == {"train": 40, "serve": 30, "whole node": 22, "move data": 8}
     assert scale.reference is not None
-    run = of_modern(*(label.removeprefix("modern.") for label in planned), rate=20.0)
-    twice = msgspec.structs.replace(run, unplanned={"modern.llm_fsdp_3b": "this node can run llm_fsdp"})
+    run = of_modern2(*(label.removeprefix("modern2.") for label in planned), rate=20.0)
+    twice = msgspec.structs.replace(run, unplanned=dict.fromkeys(stands_in, "this node can run the larger one"))
     made = build_report(twice, "run", scale=Scale(weights=weights, reference=scale.reference, groups=groups))
     assert made.score is not None
-    assert (made.score.status, made.score.unit) == ("complete", "x modern-one")
+    assert (made.score.status, made.score.unit) == ("complete", "x modern2-one")
     assert made.score.per_device == pytest.approx(2.0)
     assert [part.per_device for part in made.sub_scores if part.name.startswith("group ")] == pytest.approx([2.0] * 4)
-    file.write_text(encode_summary(of_modern("moe")))
-    with pytest.raises(InputError, match=r"without a rate of modern\.llm_pretrain"):
+    file.write_text(encode_summary(of_modern2("moe")))
+    with pytest.raises(InputError, match=r"without a rate of modern2\.llm_pretrain"):
         script["weigh"](file)
 
 
-@pytest.mark.parametrize(("suite", "gpu"), [("cv", "h100"), ("modern", "h200"), ("unet3d", "h100")])
+@pytest.mark.parametrize(("suite", "gpu"), [("cv", "h100"), ("unet3d", "h100")])
 def test_shipped_weights_are_made_of_the_shipped_baselines(suite: str, gpu: str) -> None:
     root = Path(__file__).parents[2]
     made = runpy.run_path(str(root / "scripts" / "weigh"))["weigh"](root / "baselines" / f"{suite}-{gpu}.json")
@@ -337,5 +341,5 @@ def test_shipped_weights_are_made_of_the_shipped_baselines(suite: str, gpu: str)
 
 def test_a_suite_with_weights_of_another_kind_is_refused() -> None:
     root = Path(__file__).parents[2]
-    with pytest.raises(InputError, match="a baseline of standard; weights are known of cv, lambda, modern, unet3d"):
+    with pytest.raises(InputError, match="a baseline of standard; weights are known of cv, lambda, modern2, unet3d"):
         runpy.run_path(str(root / "scripts" / "weigh"))["weigh"](root / "baselines" / "h200.json")

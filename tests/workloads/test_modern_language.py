@@ -46,7 +46,7 @@ from milabench_ng.workloads.modern.moe_ep import moe_ep
 
 PROFILE: dict[str, Any] = {
     name: test
-    for suite in ("modern", "parallel")
+    for suite in ("modern", "modern2", "parallel")
     for name, test in json.loads((Path(__file__).parents[2] / "profiles" / f"{suite}.json").read_text()).items()
 }
 SIZES: dict[str, Any] = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "inner": 128, "vocabulary": 512}

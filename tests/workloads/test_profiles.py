@@ -18,7 +18,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.model.plan import Device, ResolvedOptions
 from milabench_ng.model.planner import make_plan
-from milabench_ng.model.profile import Test, read_profile
+from milabench_ng.model.profile import Profile, Test, read_profile
 from milabench_ng.model.units import GIB, parse_bytes
 from milabench_ng.worker.discovery import describe
 from milabench_ng.workloads.models.dimensions import Dimensions
@@ -49,6 +49,7 @@ FIELD_SUITES = (
     "mixed",
     "modern",
     "modern-lite",
+    "modern2",
     "parallel",
     "procurement",
     "serve",
@@ -77,7 +78,7 @@ def entries_of(name: str) -> dict[str, Test]:
 def test_workloads_and_options_exist(name: str, catalogue: Catalogue) -> None:
     for test, entry in entries_of(name).items():
         workload = catalogue.workload(entry.workload, f"{name}.{test}")
-        for memory in LARGE if name in ("modern", "procurement", "frontier") else MEMORIES:
+        for memory in LARGE if name in ("modern", "modern2", "procurement", "frontier") else MEMORIES:
             arguments, _ = choose_entries(entry.arguments, memory, f"{name}.{test}")
             resolve(workload.options, arguments, f"{name}.{test}")
         assert (entry.partition_scheme.type == "gpu-progression") == (entry.workload == "scaling")
@@ -208,7 +209,7 @@ def test_serving_needs_what_its_weights_and_pages_take(catalogue: Catalogue) -> 
 
 
 def test_the_table_of_hstu_fills_half_of_the_memory_or_more_and_can_be_shared_out() -> None:
-    entry = entries_of("frontier")["hstu"]
+    entry = entries_of("modern2")["hstu"]
     columns = {option.name: option.default for option in hstu.own_options}["width"]
     for devices in entry.device_counts:
         hstu.check({}, devices)
@@ -218,30 +219,32 @@ def test_the_table_of_hstu_fills_half_of_the_memory_or_more_and_can_be_shared_ou
         assert 0.47 < int(count) * int(columns) * 4 / parse_bytes(memory, "hstu") < 0.72
 
 
-WIDE = {"grpo", "dit_video", "hstu"}
-"""Tests of `frontier` in bf16."""
-
-
 @pytest.mark.parametrize(
     ("capability", "planned"),
     [
-        (8.0, WIDE),
-        (8.9, WIDE | {"llm_pretrain_fp8", "llm_prefill_fp8_compiled"}),
-        (9.0, WIDE | {"llm_pretrain_fp8", "llm_prefill_fp8_compiled"}),
-        (10.0, {*entries_of("frontier")}),
-        (12.0, {*entries_of("frontier")}),
+        (8.0, ""),
+        (8.9, "llm_pretrain_fp8 llm_prefill_fp8_compiled"),
+        (9.0, "llm_pretrain_fp8 llm_prefill_fp8_compiled"),
+        (10.0, "llm_pretrain_fp8 llm_prefill_fp8_compiled llm_pretrain_mxfp8 llm_prefill_mxfp8 llm_prefill_nvfp4"),
+        (12.0, "llm_pretrain_fp8 llm_prefill_fp8_compiled llm_pretrain_mxfp8 llm_prefill_mxfp8 llm_prefill_nvfp4"),
     ],
 )
-def test_narrow_numbers_are_planned_where_the_gpu_multiplies_them(capability: float, planned: set[str]) -> None:
-    profile = read_profile(ROOT / "profiles" / "frontier.json")
-    options = {name: ResolvedOptions({}) for name in profile.tests}
-    gpu = Device(index=0, kind="gpu", uuid="GPU-0", capability=capability)
-    memory = DeviceMemory(device="GPU 0", bytes=24 * GIB)
-    made = make_plan(profile, options, [gpu], 1, memory=memory)
-    assert {*made.labels} == {f"frontier.{name}" for name in planned}
-    for name in entries_of("frontier").keys() - WIDE:
-        least = LEAST_CAPABILITY[str(profile.tests[name].arguments["numbers"])]
-        assert profile.tests[name].least_capability == pytest.approx(least[0] + least[1] / 10)
+def test_narrow_numbers_are_planned_where_the_gpu_multiplies_them(capability: float, planned: str) -> None:
+    tests = entries_of("modern2") | entries_of("frontier")
+    narrow = {name: test for name, test in tests.items() if test.least_capability}
+    assert planned_of(tests, 24, 1, capability) & {*narrow} == {*planned.split()}
+    for test in narrow.values():
+        least = LEAST_CAPABILITY[str(test.arguments["numbers"])]
+        assert test.least_capability == pytest.approx(least[0] + least[1] / 10)
+
+
+def planned_of(tests: dict[str, Test], size_gib: float, count: int, capability: float = 9.0) -> set[str]:
+    """Those that ``count`` GPUs of that memory and compute capability run."""
+    profile = Profile("s", tests, "", "")
+    options = {name: ResolvedOptions({}) for name in tests}
+    devices = [Device(index=at, kind="gpu", uuid=f"GPU-{at}", capability=capability) for at in range(count)]
+    made = make_plan(profile, options, devices, 1, memory=DeviceMemory("device 0", int(size_gib * GIB)))
+    return {label.removeprefix("s.") for label in made.labels}
 
 
 @pytest.mark.parametrize(
@@ -249,35 +252,39 @@ def test_narrow_numbers_are_planned_where_the_gpu_multiplies_them(capability: fl
     [
         (79.1, 1, ""),
         (23.6, 2, "llm_tp_decode_8b"),
-        (39.4, 2, "moe_ep_2l llm_tp_decode_8b llm_cp"),
-        (39.4, 4, "moe_ep_2l llm_tp_decode_8b llm_cp"),
-        (23.6, 8, "moe_ep_2l llm_tp_decode llm_cp"),
-        (79.1, 2, "moe_ep_6l llm_tp_decode llm_cp"),
-        (79.1, 8, "moe_ep llm_tp_decode llm_cp"),
-        (139.8, 2, "moe_ep_6l llm_tp_decode llm_cp"),
-        (139.8, 4, "moe_ep llm_tp_decode llm_cp"),
-        (79.1, 3, ""),
-        (288, 8, "moe_ep llm_tp_decode llm_cp"),
+        (39.4, 2, "llm_fsdp_3b moe_ep_2l llm_tp_decode_8b llm_cp"),
+        (39.4, 4, "llm_fsdp_3b moe_ep_2l llm_tp_decode_8b llm_cp"),
+        (23.6, 8, "llm_fsdp_3b moe_ep_2l llm_tp_decode llm_cp"),
+        (79.1, 2, "llm_fsdp_3b moe_ep_6l llm_tp_decode llm_cp"),
+        (79.1, 8, "llm_fsdp moe_ep_6l llm_tp_decode llm_cp moe_ep"),
+        (139.8, 2, "llm_fsdp moe_ep_6l llm_tp_decode llm_cp"),
+        (139.8, 4, "llm_fsdp moe_ep_6l llm_tp_decode llm_cp moe_ep"),
+        (79.1, 3, "llm_fsdp"),
+        (288, 8, "llm_fsdp moe_ep_6l llm_tp_decode llm_cp moe_ep"),
     ],
 )
-def test_parallel_has_the_largest_model_that_fits(size_gib: float, count: int, planned: str) -> None:
-    """Beside the copies, and the sweeps where there are two."""
-    profile = read_profile(ROOT / "profiles" / "parallel.json")
-    options = {name: ResolvedOptions({}) for name in profile.tests}
-    devices = [Device(index=at, kind="gpu", uuid=f"GPU-{at}") for at in range(count)]
-    memory = DeviceMemory("device 0", int(size_gib * GIB))
-    made = make_plan(profile, options, devices, 1, memory=memory)
-    always = ("h2d_in", "h2d_out", "h2d_both")
-    expected = (*(SWEEPS if count > 1 else ()), *always, *planned.split())
-    assert made.labels == tuple(f"parallel.{name}" for name in expected)
+def test_a_node_runs_the_largest_model_of_each_kind_that_fits(size_gib: float, count: int, planned: str) -> None:
+    """Beside `hstu`, and the sweeps where there are two GPUs."""
+    tests = entries_of("modern2") | entries_of("parallel")
+    spread = {name for name, test in tests.items() if test.partition_scheme.type.spreads}
+    assert planned_of(tests, size_gib, count) & spread - {"hstu"} == {*(SWEEPS if count > 1 else ()), *planned.split()}
 
 
-def test_parallel_needs_what_its_weights_take(catalogue: Catalogue) -> None:
+def test_modern2_has_the_serving_tests_of_the_curve() -> None:
+    curve = entries_of("serve")
+    assert [name for name, test in entries_of("modern2").items() if curve.get(name) == test] == [
+        "serve_1k_1k_8",
+        "serve_1k_1k_64",
+        "serve_8k_1k_8",
+    ]
+
+
+def test_models_over_devices_need_what_their_weights_take(catalogue: Catalogue) -> None:
     """Rounded up to a tenth of a GB: 16 bytes a parameter in training, and two in decoding, beside keys and values."""
-    for name, test in entries_of("parallel").items():
-        options = resolve(catalogue.workload(test.workload, name).options, test.arguments, name)
-        if test.workload not in ("moe_ep", "llm_decode"):
+    for name, test in (entries_of("modern2") | entries_of("parallel")).items():
+        if not test.partition_scheme.type.spreads or test.workload not in ("moe_ep", "llm_decode"):
             continue
+        options = resolve(catalogue.workload(test.workload, name).options, test.arguments, name)
         names = {one.name for one in msgspec.structs.fields(Dimensions)}
         known = {key: value for key, value in options.items() if key in names} | {"tied": False}
         size = msgspec.convert(known | {"head_width": options.get("head_size", 0)}, Dimensions)
