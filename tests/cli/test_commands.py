@@ -375,7 +375,7 @@ def expand(text: str) -> list[int]:
 
 
 def test_prepare_knows_tests_that_need_several_devices(here: Here, tmp_path: Path) -> None:
-    code, stdout, stderr = here("prepare", "modern-lite", "--name", "collectives", "-d", str(tmp_path))
+    code, stdout, stderr = here("prepare", "modern-lite", "--name", "all_reduce", "-d", str(tmp_path))
     assert (code, stdout) == (0, "no dataset is needed\n"), stderr
 
 
