@@ -339,6 +339,12 @@ def test_a_dry_run_says_what_will_be_marked(here: Here, planned: str) -> None:
     )
 
 
+def test_only_a_batch_size_is_found_by_trial(here: Here, tmp_path: Path) -> None:
+    """``moe`` also has the products of its experts chosen."""
+    _, shown, _ = here("jobs", "modern-lite", "--name", "moe", "--dry-run", "-d", str(tmp_path))
+    assert "expected warnings none\n" in re.sub(" +", " ", shown)
+
+
 def test_a_dry_run_names_a_library_that_was_changed(tmp_path: Path) -> None:
     """One that mnb requires, as an earlier folder of the import path has it."""
     info = tmp_path / "threadpoolctl-9.0.dist-info"

@@ -56,7 +56,7 @@ def foreseen(planned: PlannedRun, tier: Tier, dataroot: Storage) -> Iterator[Mar
     request, classic = planned.request, {one.classic for one in planned.catalogue.data_sets.values() if one.classic}
     for launch in planned.plan.measured:
         yield from _of_options(launch)
-        if AUTO in launch.arguments.values():
+        if launch.auto_batch:
             yield Mark(kind="automatic batch size", what=AUTO)
         data = planned.workload(launch).data_set(launch.arguments)
         if request.classic_data and data in classic:
