@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from milabench_ng.model.profile import read_profile
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "check-memory-classes"
 
 
@@ -31,6 +33,12 @@ def test_tests_of_one_device_run_with_the_batch_of_their_class(script: dict[str,
     assert [each["batch_size"] for each in found] == [8, 32, 96]
     assert found[0]["ring"] == 4096
     assert script["options_of"]("dlrm", tests["dlrm"], "40GiB")["rows"] == 2_000_000
+
+
+def test_models_over_several_devices_are_left_out(script: dict[str, Any]) -> None:
+    tests = read_profile(Path(__file__).parents[2] / "profiles" / "modern2.json").tests
+    spread = {name for name, test in tests.items() if test.partition_scheme.type.spreads}
+    assert {*script["entries"]("modern2", [])} == {*tests} - spread
 
 
 def test_what_fits_and_what_fails_has_a_line_each() -> None:
