@@ -26,6 +26,9 @@ class Ahead:
     def step(self) -> None:
         """Note that the host has finished a step."""
 
+    def waited(self) -> None:
+        """Note that the host has waited for what the device was given: for a while, no mark is needed."""
+
     def synchronize(self) -> None:
         """Return when the device has finished all its work."""
 
@@ -50,6 +53,10 @@ class CudaAhead(Ahead):
         mark.synchronize()  # returns at once if the mark was never set
         mark.record()
         self._next = (self._next + 1) % MARKS
+
+    def waited(self) -> None:
+        """Have the next mark be due an interval from now."""
+        self._marked_s = time.monotonic()
 
     def synchronize(self) -> None:
         """Wait for the whole device."""

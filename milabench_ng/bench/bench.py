@@ -85,7 +85,6 @@ class Bench:
         self._data_path = data_path
         self._file_errors = FileErrors(data_set, data_path)
         self._tenants = tenants
-        self._mark_interval_s = mark_interval_s
         self._close_in_children = close_in_children
         self._budget = Budget(read_bytes_per_s) if read_bytes_per_s else None
         self._precision = MODES[options.precision](device)
@@ -93,6 +92,7 @@ class Bench:
         self._layer_type = LayerType()
         self._kernels = LibraryKernels()
         self._meter: Meter | None = None
+        self._ahead = Ahead.on(device, mark_interval_s)
         self._trace = TraceRecorder(channel, rank, self._precision.scale, late_steps)
         self._feeds: list[feeding.Feed] = []
         self.notes = Notes(device)
@@ -265,12 +265,11 @@ class Bench:
         requested, and waits for the common start.
         """
         items = count if callable(count) else (lambda _: count) if count is not None else feeding.length
-        ahead = Ahead.on(self.device, self._mark_interval_s)
         meter = self._meter = Meter(
             self._channel,
             rank=self.rank,
             clock=time.monotonic,
-            synchronize=ahead.synchronize,
+            synchronize=self._ahead.synchronize,
             on_slice=self._report,
             sample_duration=self._options.sample_duration,
             max_count=self._options.max_count,
@@ -297,9 +296,9 @@ class Bench:
             waited = time.monotonic() - asked
             with self._precision.context():
                 yield batch
-            ahead.step()
+            self._ahead.step()
             meter.step(items(batch), waited, backlog)
-        ahead.synchronize()
+        self._ahead.synchronize()
         self._report()
         self._channel.send(
             done_event(self._precision, self._trace, self._layer_type, self._kernels, meter, self._budget)
@@ -324,6 +323,7 @@ class Bench:
         called_s = time.monotonic()
         with torch.inference_mode():
             outputs = to_host(model(*inputs))
+        self._ahead.waited()
         if self._meter is not None:
             self._meter.note_latency(time.monotonic() - called_s)
         self._trace.outputs(outputs)
