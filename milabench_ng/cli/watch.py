@@ -12,6 +12,7 @@ from rich.console import Console
 from milabench_ng.cli.options import Positive
 from milabench_ng.fleet.folder import is_fleet
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import require_folder
 from milabench_ng.model.plain import names_of, plain, quoted
 from milabench_ng.model.units import counted
 from milabench_ng.records.names import MANIFEST
@@ -53,9 +54,7 @@ def watch(
     prometheus
         Keep this file up to date, for the textfile collector of node_exporter, such as mnb.prom.
     """
-    if not folder.is_dir():
-        what = "a file, not a folder" if folder.is_file() else "no such folder"
-        raise InputError(f"{plain(folder)}: {what}. Name the result folder of a run: mnb jobs ... -o FOLDER")
+    require_folder(folder, "Name the result folder of a run: mnb jobs ... -o FOLDER")
     if is_fleet(folder):
         return _fleet(folder, {"--speed": speed, "--html": html, "--prometheus": prometheus})
     if prometheus is not None and prometheus.suffix != ".prom":

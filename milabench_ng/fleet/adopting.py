@@ -22,7 +22,7 @@ from milabench_ng.fleet.nodes import SCREEN, NodeName
 from milabench_ng.fleet.summaries import encoded, workers
 from milabench_ng.fleet.writer import FleetWriter
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, read_content
+from milabench_ng.model.files import LARGE, read_content, require_folder
 from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.records.ledger import check_chain
@@ -41,9 +41,8 @@ def adopt(folder: Path, expected: tuple[NodeName, ...], command_line: tuple[str,
         raise InputError(f"{folder}: it is a fleet folder already. See mnb fleet status {quoted(folder)}")
     sessions = [one for one in listed_sessions(folder) if one.session == SCREEN]
     first = next(filter(None, map(_manifest_of, sessions)), None)
-    if first is None and not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
     if first is None:
+        require_folder(folder, "Name the folder that has the results of nodes")
         where = f"{folder}/nodes/NODE/{SCREEN}{_elsewhere(folder, sessions)}"
         raise InputError(f"{folder}: no results of nodes. They must lie in {where}")
     nodes = tuple(dict.fromkeys((*expected, *sorted(one.node for one in sessions))))

@@ -11,7 +11,7 @@ import msgspec
 
 from milabench_ng.fleet.nodes import NodeName
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, convert_json, read_json
+from milabench_ng.model.files import LARGE, convert_json, read_json, refuse, require_folder
 from milabench_ng.model.plain import plain, short, whole_json
 from milabench_ng.model.units import utc_now
 from milabench_ng.records.links import NodesLaunch
@@ -97,11 +97,12 @@ def encode_fleet_manifest(manifest: FleetManifest) -> bytes:
 def read_fleet_manifest(folder: Path) -> FleetManifest:
     """The untrusted manifest of the fleet folder ``folder``. Raises InputError if there is none."""
     source = folder / FLEET_MANIFEST
+    give = "Give the folder that `mnb fleet run` wrote"
+    if folder.is_file():
+        refuse(folder, f"a file. The bundle of a fleet is for mnb report, mnb verify and mnb accept. {give}")
+    require_folder(folder, give)
     if not source.is_file():
-        missing = f"not a fleet folder: it has no {FLEET_MANIFEST}" if folder.is_dir() else "no such folder"
-        if folder.is_file():
-            missing = "a file. The bundle of a fleet is for mnb report, mnb verify and mnb accept"
-        raise InputError(f"{plain(folder)}: {missing}. Give the folder that `mnb fleet run` wrote")
+        refuse(folder, f"not a fleet folder: it has no {FLEET_MANIFEST}. {give}")
     raw: Any = read_json(source, LARGE)
     if isinstance(raw, dict):
         require_schema(raw.get("schema"), "fleet", FLEET_SCHEMA, str(source))

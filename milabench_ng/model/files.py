@@ -279,6 +279,13 @@ def require_file(path: Path, advice: str, option: str = "") -> None:
         refuse(f"{option} {plain(path)}".lstrip(), f"{why}. {advice}")
 
 
+def require_folder(path: Path, advice: str) -> None:
+    """Raise an InputError if ``path`` is no folder: what is there, or was meant, and what to do."""
+    if not os.path.isdir(path):  # which no name makes raise
+        there = os.path.exists(path)
+        refuse(path, f"{'a file, not a folder' if there else f'no such folder{meant_beside(path)}'}. {advice}")
+
+
 def nearest(path: Path) -> Path:
     """The path, or the nearest folder above it that exists."""
     return next(place for place in (path.absolute(), *path.absolute().parents) if os.path.exists(place))

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, MIB, read_content
+from milabench_ng.model.files import LARGE, MIB, read_content, require_folder
 from milabench_ng.model.plain import plain
 from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import Manifest
@@ -114,9 +114,7 @@ def _why_unread(source: str, folder: Path, manifest: Problem) -> str:
 
 
 def _read_files(folder: Path, within: Bounds, changed: Collection[str]) -> Iterator[Found]:
-    if not os.path.isdir(folder):
-        what = "not a folder" if os.path.exists(folder) else "no such folder"
-        raise InputError(f"{plain(folder)}: {what}. Give the result folder of a run")
+    require_folder(folder, "Give the result folder of a run")
     paths, unseen = _json_files(str(folder))
     yield from unseen
     files = decoded = 0

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import require_folder
 from milabench_ng.model.plain import plain
 from milabench_ng.records.names import EVENTS, is_result_file
 
@@ -19,9 +20,7 @@ def result_files(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     list: no result depends on it, so it is not packed, but it is not foreign either. Raises InputError for a folder
     that may not be read.
     """
-    if not os.path.isdir(folder):
-        why = "not a folder" if os.path.exists(folder) else "no such folder"
-        raise InputError(f"{folder}: {why}. Give the result folder of a run")
+    require_folder(folder, "Give the result folder of a run")
     own: list[str] = []
     foreign: list[str] = []
     for name, regular in _walk(folder):

@@ -205,10 +205,13 @@ bundle res -o res.tar.gz | 2 | mnb: --output res.tar.gz: the file exists. Name a
 bundle res -o res.tar.gz --force | 0 | bundle: res.tar.gz
 bundle res -o res/run.json --force | 2 | mnb: --output res/run.json: files of a run are never overwritten.
 bundle cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
+bundle ress | 2 | mnb: ress: no such folder (did you mean 'res'?). Give the result folder of a run
+fleet status ress | 2 | mnb: ress: no such folder (did you mean 'res'?). Give the folder that `mnb
+watch ress | 2 | mnb: ress: no such folder (did you mean 'res'?). Name the result folder of a run
 bundle nowhere | 2 | mnb: nowhere: no such folder
 bundle empty | 2 | mnb: empty: no run.json in it. Give the folder that `mnb jobs` wrote
 bundle res.tar.gz | 2 | mnb: res.tar.gz: a bundle already. To check it, run mnb verify res.tar.gz
-bundle base.json | 2 | mnb: base.json: not a folder. Give the result folder of a run
+bundle base.json | 2 | mnb: base.json: a file, not a folder. Give the result folder of a run
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file. Make a key with ssh-keygen -t ed25519
 verify res | 0 | verdict PASS: 16
 verify res.tar.gz | 0 | verdict PASS: 17
