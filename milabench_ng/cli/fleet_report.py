@@ -17,14 +17,13 @@ from milabench_ng.fleet.report import FleetReport, Judging, build_fleet_report
 from milabench_ng.fleet.summaries import summaries
 from milabench_ng.fleet.verdicts.limits import Strictness
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.units import parse_share
 from milabench_ng.present.render.fleet_report_tables import fleet_document
 from milabench_ng.present.render.sections import Form
 from milabench_ng.present.writers import open_output, write, write_fleet_page
 
 
 def make_fleet_report(
-    folder: Path, *, weights: Path | None, price: float | None, groups: Path | None, margin: str | None
+    folder: Path, *, weights: Path | None, price: float | None, groups: Path | None, margin: float | None
 ) -> FleetReport:
     with opened_fleet(folder) as there:
         fleet = there.fleet
@@ -47,14 +46,9 @@ def print_fleet_report(report: FleetReport, *, form: Form, html: Path | None, ou
     return report.exit_code
 
 
-def _strictness(manifest: FleetManifest, margin: str | None) -> Strictness:
+def _strictness(manifest: FleetManifest, margin: float | None) -> Strictness:
     """As many retests as the fleet was asked for; of one that was asked for none, as many as usual would decide."""
-    usual = Strictness() if margin is None else Strictness(margin=_margin(margin))
+    if margin == 1:
+        raise InputError("--margin 100%: no node would be too slow. Try --margin 3%")
+    usual = Strictness() if margin is None else Strictness(margin=margin)
     return msgspec.structs.replace(usual, retests=manifest.retests or usual.retests)
-
-
-def _margin(text: str) -> float:
-    share = parse_share(text, "--margin")
-    if not 0 < share < 1:
-        raise InputError(f"--margin {100 * share:.4g}%: it must be above 0 and below 100%, for example 3%")
-    return share

@@ -20,6 +20,7 @@ from milabench_ng.cli.options import (
     RULES,
     Force,
     FormOption,
+    Fraction,
     Html,
     Money,
     Output,
@@ -31,7 +32,6 @@ from milabench_ng.fleet.bundling import is_fleet_source
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.shipped import names
-from milabench_ng.model.units import parse_share
 from milabench_ng.present.render.alarms import alarms, alarms_of_launches
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.writers import (
@@ -78,7 +78,7 @@ def report(
     nonce: Annotated[str | None, RULES] = None,
     allowed_signers: Annotated[SignersFile, RULES] = None,
     tsa_certs: Annotated[CertificatesFile, RULES] = None,
-    margin: Annotated[str | None, RATIOS] = None,
+    margin: Annotated[Fraction | None, RATIOS] = None,
     per_gpu: Annotated[Switch, RATIOS, Parameter(alias="--compare-gpus")] = False,
     price_per: Annotated[PricePer | None, RATIOS] = None,
     penalize_variance: Annotated[bool, RATIOS] = True,
@@ -161,7 +161,7 @@ def report(
         price_per=price_per or "node",
         tariff=tariff,
         penalize_variance=penalize_variance,
-        margin=MARGIN if margin is None else parse_share(margin, "--margin"),
+        margin=MARGIN if margin is None else margin,
         per_gpu=per_gpu,
         series=html is not None,
     )
