@@ -29,10 +29,10 @@ def explained(error: CycloptsError) -> str:
         return f"{command}: {_unknown(error, command)}"
     if isinstance(error, MissingArgumentError) and error.keyword is None and error.argument is not None:
         name = error.argument.field_info.name if error.argument.field_info.is_positional else error.argument.name
-        return (
-            f"{command}: {name.upper() if name.isidentifier() else name} is missing. See the example in "
-            f"{command} --help"
-        )
+        said = f"{name.upper()} is missing"
+        if not name.isidentifier():
+            said = f"{name} is missing. {error.argument.parameter.help or ''}".rstrip(". ")
+        return f"{command}: {said}. See the example in {command} --help"
     if isinstance(error, MissingArgumentError) and error.keyword is not None:
         return f"{command}: {_valueless(error.keyword, error.root_input_tokens or (), command)}"
     if isinstance(error, CoercionError) and error.token and error.token.keyword and error.target_type is float:
@@ -50,7 +50,7 @@ def explained(error: CycloptsError) -> str:
             meant = _flag_meant(word, known) or f". See {command} --help"
             return f"{command}: {plain(word)}: expected a command first{meant}"
         commands = [each for each in known if not each.startswith("-")]
-        meant = did_you_mean(word, commands)  # the error's own text would import all commands
+        meant = did_you_mean(word, commands) or did_you_mean(f"--{word}", known)  # its own text would import all
         return f"{command}: unknown command {short(repr(word))}{meant}. See {command} --help"
     return f"{command}: {plain(error)}"
 

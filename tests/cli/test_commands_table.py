@@ -114,6 +114,7 @@ report res --allowed-signers vendors.txt | 2 | mnb: --allowed-signers vendors.tx
 report res --tsa-certs tsa.pem | 2 | mnb: --tsa-certs tsa.pem: no such file. It should hold certificates (PEM)
 report res --html page -o page | 2 | mnb: --html page --output page: the same file
 report h200 | 2 | mnb: h200: no such file or folder. For the shipped baseline, use mnb
+report res --compare a,b | 2 | mnb: --compare a,b: no such file or folder, and no shipped baseline has that name. One
 report res --compare h20 | 2 | mnb: --compare h20: no such file or folder, and no shipped baseline has that name (did
 report res --compare nowhere.json | 2 | mnb: --compare nowhere.json: no such file or folder, and no shipped baseline
 baseline show nosuch | 2 | mnb: nosuch: no such file or folder, and no shipped baseline has that name. mnb baseline list
@@ -372,7 +373,10 @@ fleet render slurm quick -o f --isolation=full | 2 | mnb fleet render slurm: --i
 fleet report acceptance | 2 | mnb fleet: report is a command of its own. Write mnb report acceptance
 fleet run quck --launcher local --nodes 2 -o f | 2 | mnb: quck: no such file, and no shipped profile has that name
 fleet run quick --launcher local --nodes 2 -o res | 2 | mnb: -o res: already contains 'ledger.jsonl'. Name a new folder
+fleet run quick | 2 | mnb fleet run: --launcher is missing. How nodes are reached: local, slurm, ssh. See
 fleet plan | 2 | mnb fleet plan: --nodes is missing
+help | 2 | mnb: unknown command 'help' (did you mean '--help'?)
+version | 2 | mnb: unknown command 'version' (did you mean '--version'?)
 fleet plan --nodes 3 | 2 | mnb: --nodes 3 --devices 8: expected 4 to 100,000 nodes of 1 to 1,000 devices
 fleet plan --nodes 512 --slow 500% | 2 | mnb: --slow: expected a share above 0% and up to 100%, got '500%'
 fleet plan quck --nodes 512 | 2 | mnb: quck: no such file, and no shipped profile has that name
@@ -435,7 +439,6 @@ doctor --gpus nobody | 2 | mnb: --gpus nobody: this node has no GPU. Without it,
 -x | 2 | mnb: -x: expected a command first. See mnb --help
 tender --init | 2 | mnb tender: --init: expected a command first (did you mean 'init'?)
 --repeat 3 jobs quick | 2 | mnb: --repeat: expected a command first. See mnb --help
-help | 2 | mnb: unknown command 'help'. See mnb --help
 reprt res | 2 | mnb: unknown command 'reprt' (did you mean 'report'?). See mnb --help
 interference | 2 | mnb: interference is a profile. Run it with: mnb jobs interference
 baseline standard | 2 | mnb baseline: unknown command 'standard'. See mnb baseline --help

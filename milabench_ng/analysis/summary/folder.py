@@ -82,9 +82,9 @@ def find_results(name: str, option: str = "") -> Path:
         return path
     shipped = find("baselines", path.name.removesuffix(".json"))
     if shipped is None or path.name != name.removeprefix("baselines/"):
-        meant = (
-            did_you_mean(name, names("baselines")) or meant_beside(path) or ". mnb baseline list names the shipped ones"
-        )
+        meant = did_you_mean(name, names("baselines")) or meant_beside(path)
+        if option and "," in name:
+            meant = f". One at a time: {' '.join(f'{option} {short(one)}' for one in name.split(','))}"
         named = f"{option} {short(name)}".lstrip()
         raise InputError(
             f"{named}: no such file or folder, and no shipped baseline has that name"
