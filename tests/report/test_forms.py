@@ -101,7 +101,7 @@ def test_colours_only_on_a_terminal_that_wants_them(
 
 def test_one_record_is_a_report_too(quick: Path) -> None:
     text = printed(next(quick.glob("quick.vae.J0.1.*")), "table")
-    assert "1 launches (no plan recorded)" in squeezed(text)
+    assert "1 launch (no plan recorded)" in squeezed(text)
 
 
 def test_the_last_line_says_not_isolated(quick: Path) -> None:

@@ -111,6 +111,12 @@ def test_what_changed_over_a_batch_is_counted(tmp_path: Path) -> None:
     assert told(report)[1][-1] == "CPU speed changed by more than 5% in 1 of 3 launch groups"
 
 
+def test_a_single_launch_group_has_no_range_of_paces_to_print(tmp_path: Path) -> None:
+    report = make_report(folder(tmp_path, lambda _: (80.0, 70.0), 1))
+    (cores,) = [each for each in first_screen(report).look if each.name == "cores"]
+    assert cores.text == "CPU speed changed by more than 5% in 1 of 1 launch group"
+
+
 def test_sessions_are_told_apart() -> None:
     found = paces([seen(80.0, 80.0), seen(70.0, 70.0, session=2), seen(72.0, 72.0, session=2, batch=1)])
     assert found is not None

@@ -11,6 +11,7 @@ from milabench_ng.model.bounds import LARGEST, Amount
 from milabench_ng.model.grouping import grouped
 from milabench_ng.model.plain import short
 from milabench_ng.model.stats import median
+from milabench_ng.model.units import counted
 from milabench_ng.records.host_pace import PACE_LIMIT, HostPace, moved
 from milabench_ng.records.record import Mnb
 
@@ -88,6 +89,12 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
         return self.changed > 0 or differ(min(middles), max(middles))
 
     @property
+    def changes(self) -> str:
+        """In how many launch groups the pace changed."""
+        groups = counted(self.run.n, "launch group")
+        return f"CPU speed changed by more than {100 * PACE_LIMIT:.0f}% in {self.changed} of {groups}"
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """What its numbers alone do not say."""
         said = [f"computed by {self.library}"]
@@ -95,10 +102,7 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
             named = ", ".join(f"device {device} ({100 * change:+.1f}%)" for device, change in self.slow.items())
             said.append(f"slow cores: {named}")
         if self.changed:
-            said.append(
-                f"CPU speed changed by more than {100 * PACE_LIMIT:.0f}% in {self.changed} of {self.run.n} "
-                "launch groups"
-            )
+            said.append(self.changes)
         if 1 - self.on_cpu > _FOREIGN:
             said.append(f"other programs had {100 * (1 - self.on_cpu):.0f}% of the cores")
         return tuple(said)

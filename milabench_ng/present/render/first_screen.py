@@ -278,7 +278,7 @@ def _valid(report: Report) -> Answer:
     n, planned = rate.n, sum(row.planned or 0 for row in rows)
     lacking = sum(row.missing + row.pending for row in rows)
     good = sum(row.n - row.failures for row in rows)
-    done = f"{good} of {planned} launches" if summary.has_plan else f"{n} launches (no plan recorded)"
+    done = f"{good} of {planned} launches" if summary.has_plan else f"{counted(n, 'launch')} (no plan recorded)"
     isolation = f"isolation {report.isolation}"
     if summary.units == "classic" and report.isolation == NOT_RECORDED:
         isolation = "isolation not recorded (milabench 2020)"
