@@ -13,7 +13,7 @@ from pages import ROOT, blocks
 
 from milabench_ng.fleet.burn_in import BurnIn
 from milabench_ng.fleet.folder import FleetFolder
-from tests.fleet.stand_in import PROFILE, SPREAD, make_stand_in
+from tests.fleet.stand_in import PROFILE, make_stand_in
 
 GUIDE = ROOT / "docs" / "how-to" / "accept-a-cluster.md"
 SMALL = {
@@ -28,6 +28,12 @@ SMALL = {
     "--for 12h": "--jobs '--isolation none --tenants 1 --window 0.5' --for 10s",
 }
 """What a run of seconds on this machine has instead of what the guide says."""
+SPREAD = """\
+{"toy_reg": {"workload": "toy_reg"},
+ "spread": {"workload": "collectives", "least_devices": 2,
+            "arguments": {"small_kib": 1, "large_mib": 1, "block_mib": 1, "exchange_mib": 1}}}
+"""
+"""With a launch of two ranks whose steps take no time; `tests/fleet/test_ssh_launcher.py` trains over nodes."""
 BRIEFER = ("-o under-slurm", "-o together", "-o with-network", "-o over-nodes", "-o burn-in")
 """Fleets whose nodes have a stand-in for mnb: another real run would show nothing more."""
 
