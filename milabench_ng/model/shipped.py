@@ -48,11 +48,11 @@ def bundle_file(name: str) -> Path:
 
 
 def profile_file(profile: Path) -> Path:
-    """``profile`` itself if it exists, otherwise the shipped profile of that name.
+    """``profile`` itself if it exists and is no folder, otherwise the shipped profile of that name.
 
     Raises InputError, with the names of the shipped ones, if there is none.
     """
-    return profile if os.path.lexists(profile) else shipped_profile(profile)
+    return profile if os.path.lexists(profile) and not os.path.isdir(profile) else shipped_profile(profile)
 
 
 def shipped_profile(name: Path) -> Path:
@@ -61,8 +61,9 @@ def shipped_profile(name: Path) -> Path:
     found = find("profiles", name.name) if bare else None
     if found is None:
         shipped = names("profiles")
+        what = "a folder, which mnb report or mnb resume may take" if os.path.isdir(name) else "no such file"
         raise InputError(
-            f"{short(name)}: no such file, and no shipped profile has that name{meant_or_all(name.stem, shipped)}"
+            f"{short(name)}: {what}, and no shipped profile has that name{meant_or_all(name.stem, shipped)}"
         )
     return found
 

@@ -164,7 +164,7 @@ def load_rules(source: str | Path | None) -> Rules:
     if source is None:
         return Rules()
     path = Path(source)
-    if len(path.parts) == 1 and not os.path.exists(path):
+    if len(path.parts) == 1 and (not os.path.exists(path) or os.path.isdir(path)):  # such as results of that name
         path = find("rules", path.name.removesuffix(".json")) or path
     if not os.path.lexists(path):
         raise InputError(f"--rules {plain(source)}: no such file. Shipped rules: {', '.join(names('rules'))}")

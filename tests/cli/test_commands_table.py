@@ -162,7 +162,7 @@ report res --forma json | 2 | mnb report: unknown option --forma (did you mean '
 report nowhere | 2 | mnb: nowhere: no such file or folder. Give the folder that
 report empty | 2 | mnb: empty: not a result folder: it has no record and no run.json.
 report notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1). Is it
-report res/run.json | 2 | mnb: res/run.json: this is the manifest of a run. Give its folder
+report res/run.json | 2 | mnb: res/run.json: this is the manifest of a run. Give its folder to mnb report or mnb
 report res -o new.txt | 0 |
 report res -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
 report res -o old.txt --force | 0 |
@@ -277,7 +277,7 @@ jobs nowhere.json | 2 | mnb: nowhere.json: no such file, and no shipped profile 
 jobs profiles/standrad.json | 2 | mnb: profiles/standrad.json: no such file, and no shipped profile has
 rerun res/run.json | 2 | mnb: res/run.json: this is the manifest of a run, not a record. Give a record in res
 jobs list.json | 2 | mnb: list.json: must be an object of tests, not list
-jobs empty | 2 | mnb: empty: a folder, not a file
+jobs empty | 2 | mnb: empty: a folder, which mnb report or mnb resume may take, and no shipped profile has that
 jobs quick --ram-total 1PiB | 2 | mnb: --ram-total: expected a size, got '1PiB'. Try 512MiB or 256GiB
 jobs notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 jobs quick --repeat 2.7 | 2 | mnb: --repeat: expected a whole number, got '2.7'. Try --repeat 5
@@ -338,6 +338,7 @@ jobs quick --price 3 | 2 | mnb jobs: unknown option --price, which is an option 
 jobs --profile quick | 2 | mnb jobs: --profile: PROFILE is named without an option. Write mnb jobs quick
 report --folder=res | 2 | mnb report: --folder: FOLDER is named without an option. Write mnb report res
 jobs vae | 2 | mnb: vae is a workload, not a profile. Run it with: mnb run vae
+list res | 2 | mnb: res: a folder, which mnb report or mnb resume may take, and no shipped profile has that
 list toy_reg | 2 | mnb: toy_reg is a workload, not a profile. Run it with: mnb run toy_reg
 jobs quick --name vae,loader | 2 | mnb: --name vae,loader: one test at a time. Write --name vae --name loader
 run vae quick | 2 | mnb: quick: unexpected word. One workload at a time. Put workload options after --
@@ -416,7 +417,6 @@ list res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb repo
 jobs res.tar.gz --dry-run | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report
 verify res --rules res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report
 report res --weights res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report
-list res | 2 | mnb: res: a folder, not a file
 report res --compare h100 | 2 | mnb: --compare h100: no such file or folder, and no shipped baseline has that name
 report res --compare V100 | 2 | mnb: --compare V100: no such file or folder, and no shipped baseline has that name
 bids res | 2 | mnb: res: a folder, not a file

@@ -14,7 +14,8 @@ from cyclopts import App
 
 from milabench_ng.cli import app, call
 from milabench_ng.cli.named_files import Reads, Writes
-from milabench_ng.model.shipped import bundle_file
+from milabench_ng.model.shipped import bundle_file, find, profile_file
+from milabench_ng.verification.rules import load_rules
 
 READ_LATER = "nothing-here"
 """No command finds it: all look at their other files before."""
@@ -129,6 +130,17 @@ def test_a_full_disk(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 OF_FILES = {"output", "html", "tables", "weights", "rules", "allowed_signers", "tsa_certs", "groups", "sign"}
+
+
+def test_results_that_bear_the_name_of_a_shipped_file_do_not_hide_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "standard").mkdir()
+    assert profile_file(Path("standard")) == find("profiles", "standard")
+    assert load_rules("standard").name == "standard"
+
+
 OF_RUNS = {"jobs", "run", "rerun", "check", "watch", "fleet"}
 """Their output is a result folder, or a page that is written again and again."""
 
