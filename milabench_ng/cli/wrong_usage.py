@@ -74,6 +74,8 @@ def _valueless(option: str, tokens: Sequence[str], command: str) -> str:
     follows = next((after for before, after in pairwise(tokens) if before == option), "")
     if re.match(r"-\d", follows):
         return f"{option}: expected a value of at least 0, got {plain(follows)}"
+    if follows == "-":
+        return f"{option}: expected a name, got -. To write to the terminal, leave {option} out"
     return f"{option}: value missing. See {command} --help"
 
 

@@ -130,7 +130,8 @@ report res --price 1 --price-per rack | 2 | mnb report: Invalid value "rack" for
 accept a100.json res --guarantee 150% | 2 | mnb: --guarantee: expected a share above 0% and up to 100%, got '150%'. Try
 report res --tariff 0,20 | 2 | mnb: --tariff: expected a number above 0, got '0,20'. Try --tariff 0.20
 report res --margin 2 | 2 | mnb: --margin: expected a share above 0% and up to 100%, got '2'. Did you mean 2%?
-report res --margin 0 | 2 | mnb: --margin: expected a share above 0% and up to 100%, got '0'. Try
+report res --margin 0 | 2 | mnb: --margin: expected a share above 0% and up to 100%, got '0'. Try 97%, 2.5%
+report res -o - | 2 | mnb report: -o: expected a name, got -. To write to the terminal, leave -o out
 report res --margin 5% | 0 | mnb · quick · res
 report res --margin two | 2 | mnb: --margin: expected a percentage, got 'two'. Try 2%
 report res --format jsn | 2 | mnb report: Invalid value "jsn" for --format. Choose from: "table", "json", "csv",
