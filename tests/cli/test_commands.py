@@ -407,58 +407,41 @@ def test_prepare_generates_once_and_says_where(here: Here, tmp_path: Path) -> No
     assert [row["data set"] for row in csv.DictReader(stdout.splitlines())] == ["imagenet"]
 
 
-def test_a_missing_package_is_exit_2_before_anything_is_made(tmp_path: Path) -> None:
-    """The message names the extra; a test that does not need it runs on."""
-    (tmp_path / "mnb_needy.py").write_text(
-        "from milabench_ng.bench import workload\n\n\n"
-        "@workload(unit='grains', requires=('mnb_absent',), extra='dig')\n"
-        "def needy(bench, *, size: int = 1):\n"
-        '    """Needs."""\n'
-    )
-    profile = tmp_path / "needy.json"
-    profile.write_text('{"hard": {"workload": "mnb_needy:needy"}, "easy": {"workload": "toy_reg"}}')
-
-    def jobs(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "milabench_ng", "jobs", str(profile), "-o", str(tmp_path / "out"), *arguments]
-        paths = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
-        return subprocess.run(
-            command, cwd=tmp_path, env=paths, capture_output=True, text=True, check=False, timeout=120
-        )
-
-    refused = jobs()
-    assert refused.returncode == 2
-    assert "test 'hard'" in refused.stderr
-    assert "needs mnb_absent" in refused.stderr
-    assert 'pip install "mnb_needy[dig]"' in refused.stderr
-    assert "Traceback" not in refused.stderr
-    assert not (tmp_path / "out").exists()
-    assert jobs("--name", "easy", "--dry-run").returncode == 0
-
-
-def test_a_broken_package_stops_neither_list_nor_what_does_not_use_it(tmp_path: Path) -> None:
+def test_a_broken_or_missing_package_stops_neither_list_nor_what_does_not_use_it(tmp_path: Path) -> None:
+    """What does use it is exit 2 before anything is made, and names the extra to install."""
     package = tmp_path / "bad-0.1.dist-info"
     package.mkdir()
     (tmp_path / "mnb_bad.py").write_text("raise SystemExit(3)")
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 0.1\n")
     lines = ["[milabench_ng.workloads]", "worse = mnb_bad:worse", "[milabench_ng.datasets]", "worst = mnb_bad:Worst"]
     (package / "entry_points.txt").write_text("\n".join(lines))
-    profile = tmp_path / "bad.json"
-    profile.write_text('{"hard": {"workload": "worse"}, "easy": {"workload": "toy_reg"}}')
+    (tmp_path / "mnb_needy.py").write_text(
+        "from milabench_ng.bench import workload\n\n\n"
+        "@workload(unit='grains', requires=('mnb_absent',), extra='dig')\n"
+        "def needy(bench, *, size: int = 1):\n"
+        '    """Needs."""\n'
+    )
+    tests = {"broken": "worse", "needy": "mnb_needy:needy", "easy": "toy_reg"}
+    profile = tmp_path / "odd.json"
+    profile.write_text(json.dumps({name: {"workload": workload} for name, workload in tests.items()}))
 
     def mnb(*words: str) -> tuple[int, str, str]:
         command = [sys.executable, "-m", "milabench_ng", *words]
         paths = {**os.environ, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
         done = subprocess.run(command, cwd=tmp_path, env=paths, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout, " ".join(done.stderr.split())
+        return done.returncode, done.stdout, done.stderr
 
     code, listed, said = mnb("list")
     assert (code, "toy_reg" in listed, "worse" in listed) == (0, True, False)
     for what in ("workload 'worse' (mnb_bad:worse of bad 0.1)", "dataset 'worst' (mnb_bad:Worst of bad 0.1)"):
-        assert f"left out: {what} ends the process that imports it (status 3)" in said
-    code, _, said = mnb("jobs", str(profile), "-o", "out")
-    assert code == 2
-    assert "test 'hard': workload 'worse' (mnb_bad:worse of bad 0.1) ends the process that imports it" in said
-    assert not (tmp_path / "out").exists()
+        assert f"left out: {what} ends the process that imports it (status 3)" in " ".join(said.split())
+    for picked, *told in (
+        ((), "test 'broken': workload 'worse' (mnb_bad:worse of bad 0.1) ends the process that imports it"),
+        (("--name", "needy"), "test 'needy'", "needs mnb_absent", 'pip install "mnb_needy[dig]"'),
+    ):
+        code, _, said = mnb("jobs", str(profile), *picked, "-o", "out")
+        assert (code, "Traceback" in said, (tmp_path / "out").exists()) == (2, False, False)
+        assert [one for one in told if one not in " ".join(said.split())] == []
     assert mnb("jobs", str(profile), "--name", "easy", "--dry-run")[0] == 0
 
 
