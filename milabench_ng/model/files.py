@@ -155,6 +155,8 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
     try:
         value = json.loads(text, object_pairs_hook=unique, **hooks)
     except json.JSONDecodeError as error:
+        if source.endswith(".jsonl"):
+            refuse(source, "a JSON value in each line, as in a ledger, not one. Give the folder that it is in")
         other = "" if error.pos else f". {_RIGHT_FILE}"
         refuse(source, f"not JSON: {error.msg} (line {error.lineno}, column {error.colno}){other}")
     except RecursionError:

@@ -62,9 +62,8 @@ def shipped_profile(name: Path) -> Path:
     if found is None:
         shipped = names("profiles")
         what = "a folder, which mnb report or mnb resume may take" if os.path.isdir(name) else "no such file"
-        raise InputError(
-            f"{short(name)}: {what}, and no shipped profile has that name{meant_or_all(name.stem, shipped)}"
-        )
+        meant = ". Run one profile at a time" if "," in name.name else meant_or_all(name.stem, shipped)
+        raise InputError(f"{short(name)}: {what}, and no shipped profile has that name{meant}")
     return found
 
 

@@ -339,6 +339,8 @@ jobs quick --price 3 | 2 | mnb jobs: unknown option --price, which is an option 
 jobs --profile quick | 2 | mnb jobs: --profile: PROFILE is named without an option. Write mnb jobs quick
 report --folder=res | 2 | mnb report: --folder: FOLDER is named without an option. Write mnb report res
 jobs vae | 2 | mnb: vae is a workload, not a profile. Run it with: mnb run vae
+report res/ledger.jsonl | 2 | mnb: res/ledger.jsonl: a JSON value in each line, as in a ledger, not one. Give
+jobs quick,vae --dry-run | 2 | mnb: quick,vae: no such file, and no shipped profile has that name. Run one profile at a
 list res | 2 | mnb: res: a folder, which mnb report or mnb resume may take, and no shipped profile has that
 list toy_reg | 2 | mnb: toy_reg is a workload, not a profile. Run it with: mnb run toy_reg
 jobs quick --name vae,loader | 2 | mnb: --name vae,loader: one test at a time. Write --name vae --name loader
