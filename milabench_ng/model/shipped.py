@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import short
+from milabench_ng.model.plain import quoted, short
 from milabench_ng.model.similar import meant_or_all
 
 ShippedKind = Literal["profiles", "weights", "baselines", "baselines/rates", "baselines/traces", "rules"]
@@ -61,9 +61,12 @@ def shipped_profile(name: Path) -> Path:
     found = find("profiles", name.name) if bare else None
     if found is None:
         shipped = names("profiles")
-        what = "a folder, which mnb report or mnb resume may take" if os.path.isdir(name) else "no such file"
         meant = ". Run one profile at a time" if "," in name.name else meant_or_all(name.stem, shipped)
-        raise InputError(f"{short(name)}: {what}, and no shipped profile has that name{meant}")
+        if os.path.isdir(name):
+            raise InputError(
+                f"{short(name)}: a folder, and no shipped profile has that name. For results: mnb report {quoted(name)}"
+            )
+        raise InputError(f"{short(name)}: no such file, and no shipped profile has that name{meant}")
     return found
 
 

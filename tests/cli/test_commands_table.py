@@ -278,7 +278,7 @@ jobs nowhere.json | 2 | mnb: nowhere.json: no such file, and no shipped profile 
 jobs profiles/standrad.json | 2 | mnb: profiles/standrad.json: no such file, and no shipped profile has
 rerun res/run.json | 2 | mnb: res/run.json: this is the manifest of a run, not a record. Give a record in res
 jobs list.json | 2 | mnb: list.json: must be an object of tests, not list
-jobs empty | 2 | mnb: empty: a folder, which mnb report or mnb resume may take, and no shipped profile has that
+jobs empty | 2 | mnb: empty: a folder, and no shipped profile has that name. For results: mnb report
 jobs quick --ram-total 1PiB | 2 | mnb: --ram-total: expected a size, got '1PiB'. Try 512MiB or 256GiB
 jobs notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
 jobs quick --repeat 2.7 | 2 | mnb: --repeat: expected a whole number, got '2.7'. Try --repeat 5
@@ -341,7 +341,7 @@ report --folder=res | 2 | mnb report: --folder: FOLDER is named without an optio
 jobs vae | 2 | mnb: vae is a workload, not a profile. Run it with: mnb run vae
 report res/ledger.jsonl | 2 | mnb: res/ledger.jsonl: a JSON value in each line, as in a ledger, not one. Give
 jobs quick,vae --dry-run | 2 | mnb: quick,vae: no such file, and no shipped profile has that name. Run one profile at a
-list res | 2 | mnb: res: a folder, which mnb report or mnb resume may take, and no shipped profile has that
+list res | 2 | mnb: res: a folder, and no shipped profile has that name. For results: mnb report
 list toy_reg | 2 | mnb: toy_reg is a workload, not a profile. Run it with: mnb run toy_reg
 jobs quick --name vae,loader | 2 | mnb: --name vae,loader: one test at a time. Write --name vae --name loader
 run vae quick | 2 | mnb: quick: unexpected word. One workload at a time. Put workload options after --
