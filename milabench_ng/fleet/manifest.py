@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,10 +99,10 @@ def read_fleet_manifest(folder: Path) -> FleetManifest:
     """The untrusted manifest of the fleet folder ``folder``. Raises InputError if there is none."""
     source = folder / FLEET_MANIFEST
     give = "Give the folder that `mnb fleet run` wrote"
-    if folder.is_file():
+    if os.path.isfile(folder):  # which no name makes raise
         refuse(folder, f"a file. The bundle of a fleet is for mnb report, mnb verify and mnb accept. {give}")
     require_folder(folder, give)
-    if not source.is_file():
+    if not os.path.isfile(source):
         refuse(folder, f"not a fleet folder: it has no {FLEET_MANIFEST}. {give}")
     raw: Any = read_json(source, LARGE)
     if isinstance(raw, dict):

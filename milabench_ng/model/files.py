@@ -253,7 +253,7 @@ def absent(path: Path) -> str:
     if missing == path:
         return f"no such file{meant_beside(path)}"
     packed = missing.with_name(f"{missing.name}.tar.gz")
-    instead = f". Unpack it: tar -xzf {quoted(packed)}" if packed.is_file() else meant_beside(missing)
+    instead = f". Unpack it: tar -xzf {quoted(packed)}" if os.path.isfile(packed) else meant_beside(missing)
     return f"the folder {plain(missing)} does not exist{instead}"
 
 

@@ -118,6 +118,8 @@ def test_help_has_a_summary_and_an_example(here: Here, command: str) -> None:
         (["accept", "v100", LONG], "xxx"),
         (["bundle", LONG, "--sign", LONG], "xxx"),
         (["resume", LONG], "xxx"),
+        (["fleet", "status", LONG], "xxx"),
+        (["rerun", f"{LONG}/r.json"], "xxx"),
         (["stamp", "request", LONG], "xxx"),
         (["run", "toy_reg", "-o", f"{LONG}/r.json"], "xxx"),
     ],

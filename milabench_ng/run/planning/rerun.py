@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,8 +45,8 @@ class Again(msgspec.Struct, frozen=True):
 
 def profile_of(record: Path) -> Again:
     """The profile that repeats the launch of ``record``. A launch over K devices again uses K devices."""
-    folder, what = (record, "a folder") if record.is_dir() else (record.parent, "the manifest of a run")
-    if record.is_dir() or (record.name == MANIFEST and record.exists()):
+    folder, what = (record, "a folder") if os.path.isdir(record) else (record.parent, "the manifest of a run")
+    if os.path.isdir(record) or (record.name == MANIFEST and os.path.exists(record)):
         known = next((path for path in sorted(folder.glob("*.J*.json"))), None)
         instead = f"Give a record in {plain(folder)}, such as {plain(known)}" if known else _WANTED
         raise InputError(f"{plain(record)}: this is {what}, not a record. {instead}")
