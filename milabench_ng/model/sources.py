@@ -6,11 +6,12 @@ The worker finds modules through Python's import system, the verifier only by th
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -70,8 +71,10 @@ def loaded_elsewhere(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(name for name, file in files.items() if file.suffix != ".py" or folder not in file.parents))
 
 
-def _imports(source: bytes, package: str) -> Iterator[str]:
+@functools.cache  # workloads share modules
+def _imports(source: bytes, package: str) -> frozenset[str]:
     """The modules of ``package`` that the import statements in ``source`` may refer to."""
+    found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -80,4 +83,5 @@ def _imports(source: bytes, package: str) -> Iterator[str]:
             names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
         else:
             continue
-        yield from (name for name in names if name.startswith(f"{package}."))
+        found.update(name for name in names if name.startswith(f"{package}."))
+    return frozenset(found)
