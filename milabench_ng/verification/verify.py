@@ -204,7 +204,7 @@ def demanded(pin: Pin | None, given: Path | None, kind: ShippedKind) -> str | No
         )
     if own is not None and own != stated.lower():
         raise InputError(
-            f"--{kind.removesuffix('s')} {given}: its SHA-256 is {own[:12]}, the rules pin {stated[:12]}. Give the "
+            f"--{kind.removesuffix('s')} {given}: its SHA-256 is {own[:12]}, but the rules pin {stated[:12]}. Give the "
             "file that they name, or leave it out"
         )
     return stated.lower()

@@ -117,7 +117,7 @@ def test_it_is_checked_like_a_built_in_workload(results: Path, tmp_path: Path) -
     assert declared["pace_only"] == ["pinned"]
     assert [ruling.id for ruling in verify(results, Rules()).having("fail")] == ["R35"]  # its window is short
     for edit, why in (
-        (twice_the_items, "counts 512 vectors a step, its options allow 256"),
+        (twice_the_items, "counts 512 vectors a step, but its options allow 256"),
         (
             lambda record: record["mnb"].update(unit="numbers"),
             "probe:probe has vectors",

@@ -323,7 +323,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         record(host_settings(command_line="quiet mitigations=off")),
         "the kernel was started with mitigations=off",
     ),
-    "dataset renamed": ("R19", record(renamed_data), "it says that it read mnist2, vae reads mnist"),
+    "dataset renamed": ("R19", record(renamed_data), "it says that it read mnist2, but vae reads mnist"),
     "data on a file in memory": ("R20", manifest(ram_disk("rests_on")), "/dev/shm/disk is on tmpfs (memory)"),
     "memory mounted inside": ("R20", manifest(ram_disk("inside")), "/dev/shm/disk is on tmpfs (memory)"),
     "scheduling without its mark": (

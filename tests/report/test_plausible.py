@@ -59,7 +59,7 @@ def test_items_follow_from_steps_and_options(folder: Path) -> None:
     """Counts x 1.45 with steps, latencies and losses as they were, of a run of an older version."""
     tampering.records(more_a_step)(folder)
     told = found(folder)["R37"]
-    for reason in ("93 images a step, its options allow 64", "tokens a step, its options allow 2240"):
+    for reason in ("93 images a step, but its options allow 64", "tokens a step, but its options allow 2240"):
         assert reason in told
 
 

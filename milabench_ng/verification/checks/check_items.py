@@ -83,7 +83,7 @@ def _too_many(evidence: Evidence) -> Iterator[str]:
         for rank in record.mnb.ranks:
             worst = max((row.count / max(1, row.steps) for row in rank.slices), default=0.0)
             if most is not None and worst > most:
-                yield f"{name}: rank {rank.rank} counts {worst:.6g} {unit} a step, its options allow {most:g}"
+                yield f"{name}: rank {rank.rank} counts {worst:.6g} {unit} a step, but its options allow {most:g}"
 
 
 def _most_items(mnb: Mnb, own: Declared | None) -> float | None:

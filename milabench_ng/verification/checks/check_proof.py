@@ -242,7 +242,7 @@ def _unknown(evidence: Evidence, sessions: tuple[SessionProofs, ...]) -> Iterato
     for (_, key), read in (pair for session in sessions for pair in session.data.items()):
         expected = known.get((*key, read.generator, tuple(sorted(read.libraries.items()))))
         if expected not in (None, read.checksum):
-            yield f"{key[0]} has SHA-256 {read.checksum[:12]}, its generator makes {expected[:12]}"
+            yield f"{key[0]} has SHA-256 {read.checksum[:12]}, but its generator makes {expected[:12]}"
 
 
 def twins_fact(evidence: Evidence) -> str:

@@ -119,7 +119,7 @@ def _renamed(evidence: Evidence) -> Iterator[str]:
         if own is not None and found is not None:
             reads = data_set_of(own.data, record.mnb.launch.arguments)
             if reads is not None and found.name != reads:
-                yield f"{name}: it says that it read {found.name}, {record.mnb.launch.workload} reads {reads}"
+                yield f"{name}: it says that it read {found.name}, but {record.mnb.launch.workload} reads {reads}"
 
 
 def _all_data(evidence: Evidence) -> Iterator[tuple[str, Data]]:
