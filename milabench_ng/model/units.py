@@ -72,7 +72,7 @@ def parse_share(text: str, what: str) -> float:
     try:
         return float(number) * factor
     except ValueError:
-        raise InputError(f"{what}: expected a percentage, got {text!r}. Try 2%") from None
+        raise InputError(f"{what}: expected a percentage, got {text!r}, not one such as 97% or 2.5%") from None
 
 
 def parse_seconds(text: str, what: str) -> float:

@@ -129,11 +129,11 @@ report res --price-per gpu | 2 | mnb: --price-per needs a price. Add --price
 report res --price 1 --price-per rack | 2 | mnb report: Invalid value "rack" for --price-per. Choose from: "node",
 accept a100.json res --guarantee 150% | 2 | mnb: --guarantee: expected a share above 0% and up to 100%, got '150%'. Try
 report res --tariff 0,20 | 2 | mnb: --tariff: expected a number above 0, got '0,20'. Try --tariff 0.20
-report res --margin 2 | 2 | mnb: --margin: expected a share above 0% and up to 100%, got '2'. Did you mean 2%?
+report res --margin 2 | 2 | mnb: --margin: expected a share above 0% and up to 100%, got '2'. 2% is 0.02
 report res --margin 0 | 2 | mnb: --margin: expected a share above 0% and up to 100%, got '0'. Try 97%, 2.5%
 report res -o - | 2 | mnb report: -o: expected a name, got -. To write to the terminal, leave -o out
 report res --margin 5% | 0 | mnb · quick · res
-report res --margin two | 2 | mnb: --margin: expected a percentage, got 'two'. Try 2%
+report res --margin two | 2 | mnb: --margin: expected a percentage, got 'two', not one such as 97%
 report res --format jsn | 2 | mnb report: Invalid value "jsn" for --format. Choose from: "table", "json", "csv",
 report res --format json | 0 | {
 report res --format csv | 0 | test,unit,weight,n,fail,perf (unit/s),+-95 % (%),std (%),devices
@@ -240,7 +240,7 @@ accept res again | 4 | verdict INCONCLUSIVE: cannot tell whether the node reache
 accept res again --guarantee 97% | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
 accept res again --guarantee 0.97 | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
 accept res again --guarantee 97 | 2 | mnb: --guarantee: expected a share above 0% and up to 100%, got '97'
-accept res again --guarantee much | 2 | mnb: --guarantee: expected a percentage, got 'much'. Try 2%
+accept res again --guarantee much | 2 | mnb: --guarantee: expected a percentage, got 'much', not one such as 97%
 accept res ./res | 2 | mnb: res: given as the bid and as the delivery. Each needs its own measurement
 accept res nowhere | 2 | mnb: nowhere: no such file or folder, and no shipped baseline has
 accept res.tar.gz base.json | 2 | mnb: delivered is the same run as bid: they have the run id
@@ -323,9 +323,9 @@ jobs quick --dataroot notes.txt | 2 | mnb: data root
 jobs quick --nonce x --order file | 2 | mnb: --nonce: must not be empty, and needs --order random
 jobs quick --target-ci 2% | 2 | mnb: --target-ci needs more than 6 repeats, and --repeat 1 is the
 jobs quick --repeat 8 --target-ci 0% | 2 | mnb: --target-ci: expected a share above 0% and up to 100%, got
-jobs quick --repeat 8 --target-ci 2 | 2 | mnb: --target-ci: expected a share above 0% and up to 100%, got '2'. Did
+jobs quick --repeat 8 --target-ci 2 | 2 | mnb: --target-ci: expected a share above 0% and up to 100%, got '2'. 2%
 jobs quick --repeat 8 --target-ci -2% | 2 | mnb jobs: --target-ci: expected a value of at least 0, got -2%
-jobs quick --repeat 8 --target-ci wide | 2 | mnb: --target-ci: expected a percentage, got 'wide'. Try 2%
+jobs quick --repeat 8 --target-ci wide | 2 | mnb: --target-ci: expected a percentage, got 'wide', not one such as 97%
 jobs quick --budget 30min | 2 | mnb: --budget needs several repeats, and --repeat is the upper limit. Try --repeat 10
 jobs quick --repeat 8 --budget 30 | 2 | mnb: --budget: expected a duration with its unit (s, min or h), got
 jobs quick --repeat 8 --target-ci 2% --order file | 2 | mnb: --target-ci cannot be combined with --order file. Leave
