@@ -67,8 +67,8 @@ def check(
 ) -> int:
     """Check in at most three minutes whether this node is as fast as it was, for cron and the prologs of Slurm.
 
-    Runs the profile check: five repeats of three short tests on all devices. The node is held against the result that
-    --store kept of this kind of node (model of GPU, processors), and its devices against each other.
+    Runs the profile check: up to five repeats of three short tests on all devices. The node is held against the result
+    that --store kept of this kind of node (model of GPU, processors), and its devices against each other.
 
     Exit code: 0 healthy, 1 slow or faulty, 3 not decided, 2 for bad input, 130 after Ctrl-C.
 
@@ -196,7 +196,7 @@ def _store(found: Summary) -> str:
 def _told(line: Mapping[str, object], made: Health, *, store: bool) -> Iterator[tuple[str, str]]:
     yield "verdict", made.verdict
     if made.devices:
-        yield "devices", ", ".join(made.devices)
+        yield "devices", ", ".join(f"device {one}" for one in made.devices)
     if made.tests:
         yield "tests", ", ".join(made.tests)
     if made.ratio is not None:

@@ -106,9 +106,7 @@ def _require_any(checked: Checked, mnb: tuple[str, ...]) -> None:
                 advice = "Change --jobs, or the nodes"
             case _:
                 advice = f"Look whether {' '.join(map(plain, mnb))} starts there, or name another command with --mnb"
-        raise InputError(
-            f"none of {counted(len(checked.lost), 'node')} can take part. {node}: {why.rstrip('.')}. {advice}"
-        )
+        raise InputError(f"no node can take part. {node}: {why.rstrip('.')}. {advice}")
 
 
 def resume(fleet: FleetFolder, launcher: Launcher, command_line: tuple[str, ...], tell: Tell) -> FleetFolder:
