@@ -103,7 +103,7 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     assert [cell.value for cell in found] == pytest.approx([1.25, 2.0], rel=1e-3)
     assert [(cell.pairs, cell.stat.n) for cell in found] == [(3, 3), (6, 6)], "packed launches share their moment"
     assert [cell.effect.verdict for cell in found] == ["not judged", "better"]
-    assert next_step(report) == f"mnb report {tmp_path} --layout interference"
+    assert next_step(report).startswith(f"mnb report {tmp_path} --layout interference, ")
     matrix, blame, pressed = tables(report)
     assert matrix.notes[0].startswith("cost of neighbors: 1.25, the geometric mean of 1 test")
     assert [heading.title for heading in matrix.headings] == ["victim", "all tenants at once", "noise"]

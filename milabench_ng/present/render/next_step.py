@@ -44,7 +44,7 @@ def next_step(report: Report) -> str:
     if scores and repeats < RANKED_FROM and suite in names("profiles"):
         return f"mnb jobs {suite} --repeat {_repeats(report)}, for a verdict"
     if report.neighbours and not report.comparisons:
-        return f"mnb report {source} --layout interference"
+        return f"mnb report {source} --layout interference, for the cost to each victim of each neighbor"
     return "" if report.comparisons else f"mnb report {source} --compare {_baseline(report.summary.known_suites)}"
 
 
