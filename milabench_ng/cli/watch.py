@@ -83,7 +83,9 @@ def watch(
 def _fleet(folder: Path, of_runs: Mapping[str, object]) -> int:
     given = [option for option, value in of_runs.items() if value is not None]
     if given:
-        raise InputError(f"{' '.join(given)}: for the run of one node, and {plain(folder)} is a fleet. Leave it out")
+        raise InputError(
+            f"{' '.join(given)}: only for the run of one node, but {plain(folder)} is a fleet. Leave it out"
+        )
     from milabench_ng.cli.fleet_standing import watch_fleet
 
     return watch_fleet(folder)
@@ -94,7 +96,7 @@ def _nothing_to_watch(folder: Path) -> str:
     place = plain(folder)
     below = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}"))
     advice = f"Name one of the folders in it: {names_of(below)}" if below else "Start mnb jobs ... -o FOLDER first"
-    return f"{place}: no run goes on in it, and none has left events. {advice}"
+    return f"{place}: no run is active here, and none has left events. {advice}"
 
 
 def _sinks(console: Console, known: RunView, html: Path | None, prometheus: Path | None) -> Iterator[Sink]:

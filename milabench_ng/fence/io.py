@@ -197,7 +197,7 @@ def rate_of(text: str | None, what: str) -> int | None:
         return None
     rate = parse_bytes_per_second(text, what)
     if rate < LEAST_BYTES_PER_S:
-        raise InputError(f"{what}: {text!r} is too little to work with; at least 1 MiB/s")
+        raise InputError(f"{what}: expected at least 1 MiB/s, got {text!r}")
     return rate
 
 

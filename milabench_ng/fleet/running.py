@@ -70,7 +70,7 @@ class Checked(msgspec.Struct, frozen=True):
     lost: Mapping[NodeName, str]
     """Why a node does not answer."""
     ended: Mapping[NodeName, int | None] = {}
-    """With which status the check ended on these; None where nothing ran."""
+    """The exit status of the check on these; None if nothing ran."""
     asked: Mapping[NodeName, Asked] = {}
     """When each of them was asked."""
 
@@ -101,11 +101,11 @@ def _require_any(checked: Checked, mnb: tuple[str, ...]) -> None:
         node, why = next(iter(checked.lost.items()))
         match checked.ended.get(node):
             case None:
-                advice = "Look whether that is its name, and whether you can log in there without a password"
+                advice = "Check its name, and that you can log in there without a password"
             case status if status == REFUSED:
                 advice = "Change --jobs, or the nodes"
             case _:
-                advice = f"Look whether {' '.join(map(plain, mnb))} starts there, or name another command with --mnb"
+                advice = f"Check that {' '.join(map(plain, mnb))} starts there, or name another command with --mnb"
         raise InputError(f"no node can take part. {node}: {why.rstrip('.')}. {advice}")
 
 

@@ -85,7 +85,7 @@ LIMITS: dict[ConditionKind, Limit] = {
     "rows to be remapped": Limit(
         0.0,
         "",
-        "{value} rows of GPU memory wait for a remapping or failed it",
+        "{value} rows of GPU memory await remapping, or could not be remapped",
         "NVIDIA: reset the GPU before its next use",
     ),
     "XID": Limit(0.0, "", "XID {what}", "the driver reports no error of a GPU that works"),

@@ -59,7 +59,7 @@ def sign(content: bytes, key: Path) -> bytes:
     done = _ssh_keygen(["-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
     if b"passphrase" in done.stderr:
         raise InputError(
-            f"--sign {plain(key)}: its passphrase was not given, or is another one. Load the key into your ssh-agent "
+            f"--sign {plain(key)}: its passphrase is missing or wrong. Load the key into your ssh-agent "
             f"and run this again: ssh-add {quoted(key)}"
         )
     if b"UNPROTECTED PRIVATE KEY" in done.stderr:

@@ -164,7 +164,7 @@ def _of_signer(path: Path, allowed: Path | None) -> Stamp:
     if found is None or found["head"] != head:
         return Stamp(head=head, problem="the signed text is not a request for a stamp")
     if allowed is None:
-        return Stamp(head=head, problem="who may sign was not given (--allowed-signers)")
+        return Stamp(head=head, problem="--allowed-signers FILE was not given")
     if not fits(asked.read_bytes(), path, NAMESPACE):
         return Stamp(head=head, problem="the signature does not match its text")
     signer = check(asked.read_bytes(), read_content(path), allowed, NAMESPACE)

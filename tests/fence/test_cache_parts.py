@@ -99,8 +99,8 @@ def test_bandwidth_that_is_not_given_in_percent_stays_shared_and_that_is_said() 
         ({"cache_mask": None, "caches": ()}, 1, "divides no last-level cache here"),
         ({}, 8, "each of 8 tenants needs a group, and 7 are left: the processor has 8, one is the root's, 0 are taken"),
         ({"groups": 5}, 3, "each of 3 tenants needs a group, and 2 are left"),
-        ({"classes": 16}, 12, "cache 0 has 11 parts (7ff) for 12 tenants, each of which needs 1 at least"),
-        ({"least_cache_parts": 4}, 3, "cache 0 has 11 parts (7ff) for 3 tenants, each of which needs 4 at least"),
+        ({"classes": 16}, 12, "cache 0 has 11 parts (7ff) for 12 tenants, each of which needs at least 1"),
+        ({"least_cache_parts": 4}, 3, "cache 0 has 11 parts (7ff) for 3 tenants, each of which needs at least 4"),
         ({"caches": (LastLevelCache(0, (0, 1)),)}, 3, "CPUs 2 of device 2 are behind no cache that resctrl names"),
     ],
 )
@@ -108,7 +108,7 @@ def test_what_cannot_be_had_is_refused_with_the_reason(changes: dict[str, Any], 
     with pytest.raises(IsolationError) as caught:
         parts(msgspec.structs.replace(ONE_SOCKET, **changes), *([cpu] for cpu in range(tenants)))
     assert why in str(caught.value)
-    assert str(caught.value).endswith("(docs/isolation.md)") or "have fewer tenants" in str(caught.value), "what to do"
+    assert str(caught.value).endswith("(docs/isolation.md)") or "Use fewer tenants" in str(caught.value), "what to do"
 
 
 @pytest.mark.parametrize("isolation", ["auto", "affinity", "none"])

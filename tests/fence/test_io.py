@@ -91,7 +91,7 @@ def test_what_the_kernel_cannot_hold_the_readers_do(
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (IoShare(read="1KiB/s"), "io.read: '1KiB/s' is too little to work with"),
+        (IoShare(read="1KiB/s"), "io.read: expected at least 1 MiB/s, got '1KiB/s'"),
         (IoShare(write="fast"), "io.write: expected a bandwidth, got 'fast'"),
     ],
 )

@@ -120,7 +120,7 @@ def test_where_no_node_has_mnb_nothing_is_begun_and_the_shell_says_why(tmp_path:
     with pytest.raises(InputError, match=r"local-\d: mnb: --gpus 99: .*Change --jobs, or the nodes"):
         run(tmp_path / "fleet", asked, launcher, str)
     away = WithoutRoute(("away",))
-    with pytest.raises(InputError, match=r"away: its process was killed \(SIGKILL\). Look whether that is its name"):
+    with pytest.raises(InputError, match=r"away: its process was killed \(SIGKILL\). Check its name"):
         run(tmp_path / "fleet", manifest(away, tmp_path / "there"), away, str)
     assert not (tmp_path / "fleet").exists()
 

@@ -104,4 +104,4 @@ def test_a_fleet_that_nobody_works_on_is_shown_as_it_stands(tmp_path: Path, caps
     assert call(["fleet", "status", folder]) == 1
     assert watched == capsys.readouterr().out
     assert call(["watch", folder, "--speed", "4", "--html", "x.html"]) == 2
-    assert "--speed --html: for the run of one node, and" in capsys.readouterr().err
+    assert "--speed --html: only for the run of one node, but" in capsys.readouterr().err

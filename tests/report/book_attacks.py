@@ -272,7 +272,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "test that the node is said to be too small for": (
         "R8",
         manifest(too_small_for_one),
-        "run.json lists standard.toy_reg as not planned, but by the profile it is none",
+        "run.json lists standard.toy_reg as not planned, but the profile gives none",
     ),
     "batches in another order": ("R9", manifest(backwards), "not in the order that follows from the nonce"),
     "batch size changed everywhere": ("R10", everywhere(smaller_batch), "batch_size is 32, but the rules require 64"),

@@ -87,12 +87,12 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "bench/meter.py patched": (
         "R21",
         proof("code", "after", patched_meter),
-        "not the one here in bench after the work",
+        "differed from the one here in bench after the work",
     ),
     "patched during the imports and put back": (
         "R21",
         proof("code", "before", patched_meter),
-        "session 1: milabench_ng was not the one here in bench before the work",
+        "session 1: milabench_ng differed from the one here in bench before the work",
     ),
     "a module put in by a .pth file": (
         "R21",
@@ -107,7 +107,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "a library of NVIDIA replaced while it was loaded": (
         "R21",
         proof("code", "after", stray),
-        "files were loaded that no installed package has: /site/nvidia/cublas/lib/libcublas.so.13 (deleted)",
+        "files were loaded that belong to no installed package: /site/nvidia/cublas/lib/libcublas.so.13 (deleted)",
     ),
     "another torch in another session": (
         "R21",
@@ -118,7 +118,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "another torch than was recorded": (
         "R21",
         proof("code", "after", wheel(version="9.9.9")),
-        "torch 9.9.9 was read, run.json says",
+        "torch 9.9.9 was read, but run.json says",
     ),
     "no file of the data read": ("R19", proof("data", "after", data_proof(files=0)), "imagenet after the work had no"),
     "data of the future": (
@@ -205,7 +205,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "another GPU": (
         "R31",
         record(environment(CUDA_VISIBLE_DEVICES="GPU-9")),
-        "the environment has CUDA_VISIBLE_DEVICES=GPU-9, its devices are GPU-1",
+        "the environment has CUDA_VISIBLE_DEVICES=GPU-9, but its devices are GPU-1",
     ),
     "compiled modules elsewhere": (
         "R31",

@@ -134,7 +134,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "parameters in fp8": (
         "R18",
         record(typed("float8_e4m3fn")),
-        "fp32 was asked for, and parameters are float8_e4m3fn",
+        "fp32 was requested, but parameters are float8_e4m3fn",
     ),
     "parameters in a wide type": ("R18", record(typed("float64")), "of its parameters are float32"),
 }

@@ -282,7 +282,11 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "whole slices only": ("R35", whole_slices, "slices across a boundary of the window count nothing"),
     "slices of another device": ("copied-slices", copied, "slices of the same lengths as"),
     "counts x 1.45, steps as they were": ("R37", records(more_a_step), "images a step, but its options allow 64"),
-    "counts of one launch": ("unlike-steps", record(more_in_one), "items a step, others of the same batches have"),
+    "counts of one launch": (
+        "unlike-steps",
+        record(more_in_one),
+        "items per step, but others with the same batches have",
+    ),
     "steps that the loss scale did not see": ("R37", record(skipping), "steps, its loss scale saw 200"),
     "steps without a latency": ("R37", record(without_a_latency), "steps and the latencies of 96 batches"),
     "more first tokens than tokens": ("R4", record(more_first_tokens), "latencies (TTFT) of"),

@@ -74,7 +74,7 @@ def dated(content: dict[str, Any]) -> None:
             "unlike-steps",
             padded,
             "*.gnmt_tf32.*",
-            "lambda.gnmt_tf32 J0.0: .* items a step, others of the same batches have",
+            "lambda.gnmt_tf32 J0.0: .* items per step, but others with the same batches have",
         ),
         ("beyond-baseline", thrifty, "*.txl_large_amp.*", "lambda.txl_large_amp: 2,048 MiB at most, 112,"),
         (

@@ -141,7 +141,7 @@ def test_one_gpu_of_several_does_not_stand_for_the_node(tmp_path: Path, manifest
     shown = visible(both)
     run(tmp_path / "first", "a", both)
     run(tmp_path / "second", "b", both[:1], gpus=shown, manifest=manifest)
-    with pytest.raises(InputError, match=r"they worked on 2 devices \(0, 1\) and on device 0\. Report"):
+    with pytest.raises(InputError, match=r"they used 2 devices \(0, 1\) and device 0\. Report"):
         load(tmp_path)
 
 
@@ -153,7 +153,7 @@ def test_nor_do_single_gpus_together(tmp_path: Path) -> None:
         made = json.loads((tmp_path / name / "run.json").read_text())
         made["plan"]["devices"] = made["plan"]["devices"][index : index + 1]
         (tmp_path / name / "run.json").write_text(json.dumps(made))
-    with pytest.raises(InputError, match="they worked on device 0 and on device 1"):
+    with pytest.raises(InputError, match="they used device 0 and device 1"):
         load(tmp_path)
 
 

@@ -128,7 +128,7 @@ def test_cores_that_others_use_too_are_told() -> None:
     found = paces([seen(80.0, 80.0, "0"), seen(edge(80.0, on_cpu=0.5), 80.0, "1")])
     assert found is not None
     assert found.on_cpu == 0.75
-    assert found.remarks[-1] == "other programs had 25% of the cores"
+    assert found.remarks[-1] == "other programs used 25% of the cores"
 
 
 def test_what_was_not_measured_has_its_reason_and_no_figure(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_only_weights_that_a_workload_converts_are_narrow(folder: Path, workload
         seen["requested"], seen["dtypes"] = "bf16_master", {"bfloat16": 10, dtype: 90}
 
     tampering.record(converted, "*.convnet.J0.1.*")(folder)
-    told = f"bf16_master was asked for, and parameters are {dtype}"
+    told = f"bf16_master was requested, but parameters are {dtype}"
     assert (told in found(folder)["R18"]) == odd  # the probe ran in fp32, which breaks the rule in any case
 
 

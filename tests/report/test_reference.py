@@ -61,7 +61,7 @@ def test_a_reference_that_did_other_work_in_an_option_that_came_later_does_not_c
     assert score(trained(RUN, autotune=True), WEIGHTS, reference).status == "complete"
     found = score(trained(RUN, autotune=False), WEIGHTS, reference)
     assert found.status == "partial"
-    assert "counts other work than the reference: autotune False, there True" in found.reasons[0]
+    assert "does other work than the reference: autotune is False, there True" in found.reasons[0]
 
 
 def test_the_score_is_the_weighted_geometric_mean_of_the_ratios_per_device() -> None:
@@ -102,7 +102,7 @@ def test_a_test_of_other_items_than_the_reference_does_not_count() -> None:
     made = score(RUN, WEIGHTS, against(other))
     assert made.status == "partial"
     assert made.per_device == pytest.approx(2.0, rel=1e-12)
-    assert made.reasons == ("s.b counts voxels, the reference images",)
+    assert made.reasons == ("s.b counts voxels, but the reference counts images",)
 
 
 def report(*baselines: tuple[str, Summary], options: ReportOptions = AS_USUAL) -> Report:

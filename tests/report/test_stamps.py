@@ -239,7 +239,7 @@ def test_stamps_by_nobody_who_counts(folder: Path, keys: Keys, tmp_path: Path) -
     assert problems == {f"the key of the signature is not in {allowed}", f"no authority in {tmp_path / 'c'} made it"}
     unknown = {one.problem for one in read_stamps(folder, names, None, None)}
     assert unknown == {
-        "who may sign was not given (--allowed-signers)",
+        "--allowed-signers FILE was not given",
         "the certificate of its authority was not given (--tsa-certs)",
     }
 

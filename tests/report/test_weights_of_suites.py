@@ -69,7 +69,7 @@ def test_a_suite_by_a_name_that_looks_like_another_is_told_apart(tmp_path: Path)
     [
         (["mine.moe"], "w.json: mine.moe: the suites are modern and standard; correct its name"),
         (["standard.vae", "standart.toy_reg"], "standart.toy_reg: the suites are modern and standard"),
-        (["left.out"], "the suites are modern and standard, and it weighs no test of them"),
+        (["left.out"], "the suites are modern and standard, but the file has no weights for its tests"),
     ],
 )
 def test_a_file_that_weighs_other_tests_is_refused(tmp_path: Path, labels: list[str], message: str) -> None:
@@ -91,7 +91,7 @@ def test_a_run_asks_for_weights_of_the_suites_of_its_tests(tmp_path: Path, capsy
     assert call([*given, str(written(tmp_path, "procurement.moe"))]) == 2
     assert "procurement.moe: the suite is modern; correct its name" in capsys.readouterr().err
     assert call([*given, str(written(tmp_path, "standard.vae"))]) == 2
-    assert "the suite is modern, and it weighs no test of them" in capsys.readouterr().err
+    assert "the suite is modern, but the file has no weights for its tests" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

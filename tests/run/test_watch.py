@@ -81,7 +81,7 @@ def test_a_run_is_followed_to_its_end(tmp_path: Path) -> None:
 @pytest.mark.timeout(60)
 def test_where_no_run_is_nothing_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["watch", str(tmp_path)]) == 2
-    assert "no run goes on in it, and none has left events. Start mnb jobs" in capsys.readouterr().err
+    assert "no run is active here, and none has left events. Start mnb jobs" in capsys.readouterr().err
     (tmp_path / "first").mkdir()
     (tmp_path / "first" / MANIFEST).touch()
     assert call(["watch", str(tmp_path)]) == 2

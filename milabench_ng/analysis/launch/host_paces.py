@@ -104,7 +104,7 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
         if self.changed:
             said.append(self.changes)
         if 1 - self.on_cpu > _FOREIGN:
-            said.append(f"other programs had {100 * (1 - self.on_cpu):.0f}% of the cores")
+            said.append(f"other programs used {100 * (1 - self.on_cpu):.0f}% of the cores")
         return tuple(said)
 
 

@@ -24,7 +24,7 @@ STALL_S = 0.8
 """A slice that took so much longer than usual for its items is a stall, whatever its rate: a second less the noise
 of its own items."""
 STALL_NOISE = 6.0
-"""The same, in robust standard deviations of what the others took longer."""
+"""The same, in robust standard deviations of how much longer the other slices took."""
 _FEWEST = 4
 """Fewest slices for which there is a usual rate."""
 

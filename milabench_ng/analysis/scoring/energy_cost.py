@@ -50,7 +50,7 @@ def energy_costs(
 ) -> tuple[EnergyCost, ...]:
     """By boundary, for rows with their weights. Raises InputError for a tariff that is none."""
     if tariff is not None and not (tariff > 0 and math.isfinite(tariff)):
-        raise InputError(f"--tariff {tariff:g}: it must be a number above 0")
+        raise InputError(f"--tariff: expected a number above 0, got {tariff:g}")
     made = []
     for boundary in get_args(Boundary):
         watts = node_watts(rows, devices, boundary)

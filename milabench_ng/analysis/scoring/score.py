@@ -94,7 +94,7 @@ def score(
     counting = [label for label in counting if label not in others]
     reasons = _reasons(summary, missing, omitted, len(effective))
     reasons += tuple(f"{label} has {rows[label].why_not}" for label in unlike)
-    reasons += tuple(f"{label} counts {why}" for label, why in others.items())
+    reasons += tuple(f"{label} {why}" for label, why in others.items())
     status: Literal["complete", "partial", "invalid"] = "complete"
     if missing or not counting:
         status = "invalid"
@@ -180,15 +180,15 @@ def other_items(summary: Summary, reference: Reference | None, labels: Sequence[
 def _other_item(ours: TestSummary, theirs: TestSummary, known: Mapping[str, Declared]) -> str:
     """How an item differs from that of the reference; empty if it does not."""
     if ours.work.unit != theirs.work.unit:
-        return f"{ours.work.unit}, the reference {theirs.work.unit}"
+        return f"counts {ours.work.unit}, but the reference counts {theirs.work.unit}"
     changed = {each.what for each in theirs.departures if each.decides} - {each.what for each in ours.departures}
     if changed:
-        return f"other work than the reference, in which {' and '.join(sorted(changed))}"
+        return f"does other work than the reference, in which {' and '.join(sorted(changed))}"
     declared = known.get(ours.work.workload)
     for name, formerly in declared.formerly.items() if declared else ():
         values = [row.work.options.get(name, formerly) for row in (ours, theirs)]
         if values[0] != values[1] and name not in ours.work.pace_only:
-            return f"other work than the reference: {name} {values[0]}, there {values[1]}"
+            return f"does other work than the reference: {name} is {values[0]}, there {values[1]}"
     return ""
 
 
@@ -213,7 +213,7 @@ def _reasons(summary: Summary, missing: tuple[str, ...], omitted: tuple[str, ...
     if omitted:
         reasons.append(f"{len(omitted)} of {of} weighted tests were not selected")
     if not summary.has_plan and summary.units == "true":
-        reasons.append("without run.json it is not known what was planned")
+        reasons.append("without run.json, the plan is unknown")
     return tuple(reasons)
 
 

@@ -29,7 +29,7 @@ from milabench_ng.analysis.summary.summary import Summary, TestSummary
 from milabench_ng.model.grouping import grouped
 
 SOUGHT = 0.05
-"""How much slower a device is of which a report says how likely it would be noticed."""
+"""The slowdown of a device for which a report says how likely it would be found."""
 
 MOST_REPEATS = 100
 """The most that a report asks for."""

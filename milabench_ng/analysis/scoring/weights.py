@@ -103,7 +103,7 @@ def weighed_suites(file: WeightsFile, suites: Collection[str], left_out: Collect
         raise InputError(f"{where}: {short(foreign[0])}: {asked}; correct its name, or leave it out")
     found = frozenset(of.values()) & frozenset(suites)
     if not found:
-        raise InputError(f"{where}: {asked}, and it weighs no test of them; name a file that does")
+        raise InputError(f"{where}: {asked}, but the file has no weights for its tests. Name a file that has")
     return found
 
 

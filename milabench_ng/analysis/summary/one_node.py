@@ -155,7 +155,7 @@ def _unlike(known: MadeOn, other: MadeOn) -> Iterator[str]:
     if known.models and other.models and known.models != other.models:
         yield f"they ran on {_listed(known.models)} and on {_listed(other.models)}"
     if known.worked and other.worked and known.worked != other.worked:
-        yield f"they worked on {_indices(known.worked)} and on {_indices(other.worked)}"
+        yield f"they used {_indices(known.worked)} and {_indices(other.worked)}"
     for suite in sorted(known.profiles.keys() & other.profiles.keys()):
         if known.profiles[suite] != other.profiles[suite]:
             yield f"profile {suite} was {known.profiles[suite][:12]} and {other.profiles[suite][:12]}"

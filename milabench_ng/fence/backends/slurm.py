@@ -161,7 +161,7 @@ class SlurmGroup:
             return share.cpus
         self._step.close(patience_s=10.0)
         raise IsolationError(
-            f"isolation: {self.name} asked Slurm for {len(share.cpus)} CPUs and its step has {len(given)}. Ask for "
+            f"isolation: {self.name} asked Slurm for {len(share.cpus)} CPUs, but its step has {len(given)}. Ask for "
             "whole cores (sbatch --exclusive), or for a number of CPUs that the tenants can share equally."
         )
 

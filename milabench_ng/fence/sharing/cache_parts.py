@@ -58,7 +58,7 @@ def _refusals(shares: Mapping[str, Share], offer: Resctrl) -> Iterator[str]:
     if len(shares) > free:
         yield (
             f"each of {counted(len(shares), 'tenant')} needs a group, and {max(free, 0)} are left: the processor has "
-            f"{offer.classes or 0}, one is the root's, {offer.groups} are taken; have fewer tenants, or remove groups"
+            f"{offer.classes or 0}, one is the root's, {offer.groups} are taken. Use fewer tenants, or remove groups"
         )
     known = {cpu for cache in offer.caches for cpu in cache.cpus}
     for slot, share in shares.items():
@@ -76,7 +76,7 @@ def _masks(offer: Resctrl, cache: int, count: int) -> list[int]:
             return [(1 << length) - 1 << start for start in starts[:count]]
     raise IsolationError(
         f"{_NONE}: cache {cache} has {free.bit_count()} parts "
-        f"({free:x}) for {count} tenants, each of which needs {offer.least_cache_parts} at least; have fewer tenants"
+        f"({free:x}) for {count} tenants, each of which needs at least {offer.least_cache_parts}. Use fewer tenants"
     )
 
 

@@ -242,7 +242,7 @@ class WorkerServer:
         try:
             socket.send_fds(self._link.connection, [whole_json(request)], descriptors)
         except (BlockingIOError, ConnectionError) as error:
-            raise self._lose(f"the worker server takes no requests ({error.strerror})") from None
+            raise self._lose(f"the worker server does not accept requests ({error.strerror})") from None
 
     def _receive(self) -> None:
         """Take all packets that are there. The server's death is seen by its process, not by its connection, of which

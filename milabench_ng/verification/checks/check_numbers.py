@@ -108,7 +108,7 @@ def _score_difference(suite: str, stated: Claim, found: Claim) -> Iterator[str]:
 
 def _test_difference(test: str, stated: Claim, found: Claim) -> Iterator[str]:
     if test not in stated.tests or test not in found.tests:
-        yield f"{test}: {'claimed, and without a record' if test in stated.tests else 'not claimed'}"
+        yield f"{test}: {'claimed, but without a record' if test in stated.tests else 'not claimed'}"
         return
     was, now = (msgspec.structs.asdict(claim.tests[test]) for claim in (stated, found))
     for key, value in was.items():

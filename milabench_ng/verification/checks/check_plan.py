@@ -100,10 +100,10 @@ def _plan_differences(stated: Profile, manifest: Manifest, *, all_of_it: bool) -
         yield f"the plan runs {_shown(batch)} at the same time, but the profile does not ({launches} times)"
     if planned.not_planned.keys() != expected.not_planned.keys():
         ours, theirs = _named(planned.not_planned), _named(expected.not_planned)
-        yield f"run.json lists {ours} as not planned, but by the profile it is {theirs}"
+        yield f"run.json lists {ours} as not planned, but the profile gives {theirs}"
     if planned.omitted != expected.omitted:
         ours, theirs = _named(planned.omitted), _named(expected.omitted)
-        yield f"run.json lists {ours} as left out, but by its plan it is {theirs}"
+        yield f"run.json lists {ours} as left out, but its plan leaves out {theirs}"
 
 
 def left_out(stated: Profile, planned: Plan) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ def _other_rooms(evidence: Evidence, code: CodeProof) -> list[str]:
 def _changed(evidence: Evidence, code: CodeProof) -> Iterator[str]:
     changed = _other_rooms(evidence, code)
     if changed:
-        yield f"milabench_ng was not the one here in {', '.join(changed)}"
+        yield f"milabench_ng differed from the one here in {', '.join(changed)}"
     if code.elsewhere:
         yield f"modules of milabench_ng came from elsewhere ({', '.join(code.elsewhere)})"
 
@@ -125,9 +125,9 @@ def _wheels(evidence: Evidence, code: CodeProof) -> Iterator[str]:
             yield f"none of the files of {name} {wheel.version} was read"
         stated = evidence.manifest.software.get(name, wheel.version)
         if stated != wheel.version:
-            yield f"{name} {wheel.version} was read, run.json says {stated}"
+            yield f"{name} {wheel.version} was read, but run.json says {stated}"
     if code.strays:
-        yield f"files were loaded that no installed package has: {', '.join(code.strays)}"
+        yield f"files were loaded that belong to no installed package: {', '.join(code.strays)}"
     if demanded and code.libraries not in demanded:
         yield f"the libraries have SHA-256 {code.libraries[:12]}, which is not among those demanded"
 

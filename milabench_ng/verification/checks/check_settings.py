@@ -50,7 +50,7 @@ def _odd_values(record: Record) -> Iterator[tuple[str, str]]:
     devices = ",".join(one.uuid for one in mnb.devices if one.uuid) or "CPUs"
     for name, value in visible(mnb.devices).items():
         if environment.get(name, value) != value:
-            yield name, f"{name}={environment[name]}, its devices are {devices}"
+            yield name, f"{name}={environment[name]}, but its devices are {devices}"
     compiled = environment.get("PYTHONPYCACHEPREFIX")
     if compiled is not None and not PurePath(compiled).is_relative_to(environment.get("TMPDIR", "/nowhere")):
         yield "PYTHONPYCACHEPREFIX", f"PYTHONPYCACHEPREFIX={compiled}, which is not a folder of the session"

@@ -26,7 +26,9 @@ def version(evidence: Evidence) -> Finding:
         return unknown(f"run.json does not say what the workload {undeclared[0]} declares: its items cannot be checked")
     if reasons or why is None:
         return judged(reasons)
-    return unknown(f"older version: {why}; what only later ones write is not asked (least_version demands it)")
+    return unknown(
+        f"older version: {why}. Evidence that only later versions write is not required (least_version requires it)"
+    )
 
 
 def _newer(evidence: Evidence) -> Iterator[str]:

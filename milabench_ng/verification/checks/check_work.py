@@ -328,8 +328,8 @@ def _odd(record: Record, declared: Declared) -> Iterator[str]:
     own = {name for name in found if name == wanted or name.startswith(converted)}
     narrow = sorted(name for name in found.keys() - own if _BYTES.get(name, 1) < _BYTES[wanted])
     if narrow:
-        yield f"{seen.requested} was asked for, and parameters are {', '.join(narrow)}"
+        yield f"{seen.requested} was requested, but parameters are {', '.join(narrow)}"
         return
     part = sum(found[name] for name in own) / sum(found.values())
     if part < _NEARLY_ALL:
-        yield f"{seen.requested} was asked for, and {part:.0%} of its parameters are {wanted}"
+        yield f"{seen.requested} was requested, but only {part:.0%} of its parameters are {wanted}"

@@ -58,6 +58,6 @@ def _tuned(evidence: Evidence) -> Iterator[str]:
 DOUBT = Doubt(
     name="tuned-kernel",
     title="unusual kernel settings",
-    ask="ask whether the nodes are sold with it; `listed` in the rules accepts it",
+    ask="ask whether the nodes are sold with them; `listed` in the rules accepts them",
     look=_tuned,
 )

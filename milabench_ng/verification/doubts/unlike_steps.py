@@ -41,7 +41,7 @@ def _more_than(
         usual = usual_of(items for _, items in launches)
         for kept, items in launches:
             if items > usual * most:
-                yield f"{kept.name}: {items:.6g} items a step, others of the same batches have {usual:.6g}"
+                yield f"{kept.name}: {items:.6g} items per step, but others with the same batches have {usual:.6g}"
 
 
 DOUBT = Doubt(

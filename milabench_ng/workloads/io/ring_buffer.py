@@ -103,7 +103,7 @@ class RingBuffer:
             if status != _runtime().cudaError.success or not tensor.is_pinned():
                 raise InputError(
                     f"--strategy ring_buffer: the driver did not page-lock {format_bytes(tensor.nbytes)} of shared "
-                    f"memory (cudaHostRegister: {status}). Look at the limit on locked memory (ulimit -l), or take "
+                    f"memory (cudaHostRegister: {status}). Raise the limit on locked memory (ulimit -l), or use "
                     "another strategy"
                 )
 
