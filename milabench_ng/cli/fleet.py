@@ -167,7 +167,7 @@ def collect(folder: Path, /) -> int:
 
 @fleet.command
 def status(folder: Path, /, *, form: FormOption = "table") -> int:
-    """Show how it stands with every node.
+    """Show the state of every node.
 
     Exit code: 0 if the results of all nodes are here and no launch failed, 1 if not, 2 for bad input.
 
@@ -176,7 +176,7 @@ def status(folder: Path, /, *, form: FormOption = "table") -> int:
     Parameters
     ----------
     folder
-        A fleet folder, also of a fleet that is at work.
+        A fleet folder, even while nodes work.
     """
     return print_standing(FleetFolder.read(folder), form)
 

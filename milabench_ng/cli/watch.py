@@ -35,11 +35,11 @@ def watch(
 ) -> int:
     """Show a run or a fleet from another terminal, or replay a run that has ended.
 
-    Reads what the run writes into its result folder, and takes nothing from the run. Ends with the session, and on a
-    fleet folder when nobody works on it any more.
+    Only reads what the run writes into its result folder. Ends when the session ends, or with a fleet folder, when no
+    node works any more.
 
-    Exit code: 0 if the session ended by itself, 1 if it was killed, 2 for bad input and where no run is, 130 after
-    Ctrl-C. On a fleet folder as `mnb fleet status`.
+    Exit code: 0 if the session ended by itself, 1 if it was killed, 2 for bad input or if there is no run, 130 after
+    Ctrl-C. With a fleet folder, as `mnb fleet status`.
 
     Example: mnb watch results --speed 60
 

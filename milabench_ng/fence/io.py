@@ -179,7 +179,7 @@ def excess(seen: IoEvidence) -> str | None:
         if limit is not None and rate is not None and rate > limit * (1 + TOLERANCE):
             return (
                 f"isolation: requested at most {format_limit(limit)} of {what}s on {seen.disk or 'the data root'} "
-                f"({seen.method}), {who} had {format_bytes(rate)}/s"
+                f"({seen.method}), but {who} had {format_bytes(rate)}/s"
             )
     return None
 

@@ -77,7 +77,7 @@ def verdict(
     if _rose(before.host_oom_kill, after.host_oom_kill) and returncode == -signal.SIGKILL and not timed_out:
         return Death("host_oom", "the whole node ran out of memory and the kernel killed it")
     if _rose(before.pids_max, after.pids_max):
-        return Death("pids_limit", "it reached its number of processes and threads, and a fork failed")
+        return Death("pids_limit", "it reached its limit of processes and threads, and a fork failed")
     if timed_out or returncode is None:
         return Death("timeout", "it did not end in its time")
     if returncode < 0:
@@ -172,7 +172,7 @@ def _memory_figures(limit_bytes: int, usage: Usage) -> str:
     limit = f"limit {limit_bytes / GIB:.1f} GiB"
     if sum(sizes) < _SEEN_COMING * limit_bytes:
         peak = "unknown" if usage.memory_peak_bytes is None else f"{usage.memory_peak_bytes / GIB:.1f} GiB"
-        return f"{limit}, peak {peak}; it grew too fast to see of what. Pinned buffers and /dev/shm count."
+        return f"{limit}, peak {peak}; it grew too fast to see which kind. Pinned buffers and /dev/shm count."
     return (
         f"{limit}, anon {anon}, shmem+pinned {shmem}, page cache {cache} GiB at death. "
         "Pinned buffers and /dev/shm count."

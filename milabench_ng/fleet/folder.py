@@ -45,8 +45,8 @@ NODES = "nodes"
 PACKED = ".tar.gz"
 _ASIDE = re.compile(SESSION.removesuffix(r"\Z") + r"\.aside-[1-9][0-9]*")
 
-UNWATCHED = "it may still work: mnb fleet resume goes on with it"
-GONE = "it ended with the command that started it: mnb fleet resume goes on with it"
+UNWATCHED = "it may still work: mnb fleet resume continues it"
+GONE = "it ended with the command that started it: mnb fleet resume continues it"
 """What is known of a node whose command ended before it had told its end."""
 
 

@@ -140,7 +140,7 @@ def clock_difference(clocks: Sequence[Clock]) -> Iterator[Differed]:
 def loose_clocks(nodes: Iterable[NodeName], clocks: Iterable[Clock]) -> tuple[str, ...]:
     """The nodes whose clock is not known to be close enough for a common start, each with the reason."""
     known = {one.node: one for one in clocks}
-    reasons = {node: _why_loose(known[node]) if node in known else "it does not tell its clock" for node in nodes}
+    reasons = {node: _why_loose(known[node]) if node in known else "it does not report its clock" for node in nodes}
     return tuple(f"{node}: {why}" for node, why in reasons.items() if why)
 
 

@@ -74,7 +74,7 @@ LIMITS: dict[ConditionKind, Limit] = {
     "CPU steal": Limit(
         0.05, "%", "the hypervisor took {value} of the CPU time", "fully loaded virtual machines have up to 4.8%"
     ),
-    "swap": Limit(64.0, "MiB", "{value} swapped in", "what daemons of a node read back now and then is less"),
+    "swap": Limit(64.0, "MiB", "{value} swapped in", "daemons of a node read back less now and then"),
     "host pace": Limit(
         0.05, "%", "CPU speed changed by {value}", "on idle virtual machines, 2 of 122 launch groups are beyond it"
     ),

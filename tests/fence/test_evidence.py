@@ -94,7 +94,7 @@ def test_sentence_of_an_out_of_memory_death() -> None:
 
 def test_a_death_between_two_samples_shows_no_made_up_figures() -> None:
     text = detail(Usage(memory_peak_bytes=2 * GIB, anon_bytes=0), 2 * GIB)
-    assert "limit 2.0 GiB, peak 2.0 GiB; it grew too fast to see of what." in text
+    assert "limit 2.0 GiB, peak 2.0 GiB; it grew too fast to see which kind." in text
 
 
 def test_maxima_over_readings() -> None:

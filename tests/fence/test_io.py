@@ -108,7 +108,7 @@ def test_what_the_readers_had_is_told_and_checked() -> None:
     assert io.excess(seen) is None
     finding = io.excess(io.achieved(asked, 36 * MIB, 3.0))
     assert finding is not None
-    assert finding.endswith("reads on the data root (readers), the readers of the dataset had 12.0 MiB/s")
+    assert finding.endswith("reads on the data root (readers), but the readers of the dataset had 12.0 MiB/s")
     kernel = IoEvidence(method="io.max", device="254:0", disk="vda", read_bytes_per_s=10 * MIB)
     assert io.achieved(kernel, 36 * MIB, 3.0) == kernel
 
@@ -126,7 +126,7 @@ def test_a_probe_that_reads_more_than_a_tenth_too_much_is_a_finding() -> None:
     assert io.excess(msgspec.structs.replace(asked, probed_read_bytes_per_s=11.0 * MIB)) is None
     finding = io.excess(msgspec.structs.replace(asked, probed_read_bytes_per_s=11.5 * MIB))
     assert finding is not None
-    assert finding.endswith("reads on vda (io.max), a probe in the tenant's group had 11.5 MiB/s")
+    assert finding.endswith("reads on vda (io.max), but a probe in the tenant's group had 11.5 MiB/s")
 
 
 @pytest.mark.root

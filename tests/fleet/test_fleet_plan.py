@@ -55,7 +55,7 @@ def test_the_command_prints_what_to_choose(capsys: pytest.CaptureFixture[str]) -
     assert call(["fleet", "plan", "--nodes", "8", "--slow", "3.1%", "--format", "csv"]) == 0
     told = capsys.readouterr()
     assert "missed, slow in all tests" in told.out.splitlines()[0]
-    assert "none of these keeps the risk. With a risk of 1%, a slow node is found from --slow " in told.err
+    assert "none of these is within the risk. With a risk of 1%, a slow node is found from --slow " in told.err
 
 
 def test_the_smallest_slowness_is_the_one_from_which_the_risk_is_kept() -> None:

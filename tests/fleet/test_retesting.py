@@ -115,7 +115,7 @@ def test_clocks_that_may_be_off_are_named() -> None:
         "b: its clock may be off by 1.2 s",
         "c: no NTP client sets its clock",
         "d: by the clock here, its own is 300 s behind",
-        "e: it does not tell its clock",
+        "e: it does not report its clock",
     )
     (found,) = clock_difference((good, late))
     assert in_words(found) == "clock: as here on 1 node, 300 s behind on d"

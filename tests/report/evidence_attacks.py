@@ -92,11 +92,15 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "CPU speed check": ("R33", records(emptied("host_pace", {})), "it has no CPU speed check of device 1 before it"),
     "usage left out": ("R33", records(fence(usage=None)), "it has no CPU time that the kernel counted for device 1"),
     "confinement left out": ("R33", records(process_not_said), "it has no confinement or scheduling of the process"),
-    "throttling left out": ("R33", record(throttling_not_told), "does not tell hw_power_brake, hw_thermal, sw_thermal"),
+    "throttling left out": (
+        "R33",
+        record(throttling_not_told),
+        "does not report hw_power_brake, hw_thermal, sw_thermal",
+    ),
     "throttling excused by another read": (
         "R33",
         record(throttling_excused),
-        "does not tell hw_power_brake, hw_thermal, sw_thermal",
+        "does not report hw_power_brake, hw_thermal, sw_thermal",
     ),
     "type of the layers left out": ("R33", records(layers_not_said), "it has no type in which its layers computed"),
     "counters of an earlier run": ("R27", record(counters_fall), "machinery_cpu_s is 0, and was"),

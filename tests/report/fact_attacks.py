@@ -107,12 +107,12 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "RAM above its limit": ("R16", record(MORE_RAM), "bytes of RAM, its limit was"),
     "files in memory": ("R31", record(environment(MNB_STORAGE="/dev/shm/files")), "which is not below the data root"),
     "power halved": ("gpu-counters", after_measuring(halved), "W in the"),
-    "GPUs not sampled": ("R33", after_measuring(without_gpus), "which the GPU told before it"),
+    "GPUs not sampled": ("R33", after_measuring(without_gpus), "which the GPU reported before it"),
     "throttling told by no launch": ("R33", records(throttling_not_told), "and nothing says why"),
     "throttling that no GPU can tell": (
         "R25",
         records(held_down_unsupported),
-        "does not tell for how long hw_thermal held its clocks down",
+        "does not report for how long hw_thermal held its clocks down",
     ),
 }
 """By name: the rule that finds it, what is done, and part of the reason."""

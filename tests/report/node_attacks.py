@@ -307,7 +307,11 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "ECC not read": ("R24", record(without_after), "vae J1.1: its conditions were not read after it"),
     "clocks read too soon": ("R25", record(read_too_soon), "not read before its start and after its stop"),
     "GPU not read": ("R26", record(gpu_not_read), "the state after it of its GPU GPU-1 was not read"),
-    "processes not told": ("R26", record(gpu_state(foreign_pids=None)), "GPU-1 told processes before it and not after"),
+    "processes not told": (
+        "R26",
+        record(gpu_state(foreign_pids=None)),
+        "GPU-1 reported processes before it, but not after",
+    ),
     "another node": ("R27", record(hostname), "it was made on 'faster-node', the run on 'node'"),
     "more CPU time than CPUs": ("R16", record(cpu_time(1e6)), "s of CPU time, 2 CPUs had"),
     "stretched dates": ("clock-steps", record(stretched), "s more than the monotonic clock, from its first conditions"),

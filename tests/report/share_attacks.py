@@ -123,7 +123,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
         record(by_a_new_back_end(limits(pids=50))),
         "its limit was 50 processes",
     ),
-    "an I/O limit of nobody": ("R16", record(limits(io=LIMIT)), "a limit of I/O on 254:0 that nobody asked for"),
+    "an I/O limit of nobody": ("R16", record(limits(io=LIMIT)), "an I/O limit on 254:0 that was not requested"),
     "an I/O limit asked for by nobody": (
         "R16",
         record(of_shares(lambda share, _: [share[edge].update(io=LIMIT) for edge in EDGES] and None)),

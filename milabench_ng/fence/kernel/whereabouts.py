@@ -70,4 +70,4 @@ def _wider(thread: int, cpus: set[int]) -> Iterator[str]:
     except ProcessLookupError:
         return
     if cpus and not allowed <= cpus:
-        yield f"may run on CPUs {format_ids(allowed)}, its share has {format_ids(cpus)}"
+        yield f"may run on CPUs {format_ids(allowed)}, but its allocation has {format_ids(cpus)}"

@@ -67,8 +67,8 @@ class Step:
                 complaints.seek(0)
                 said = " ".join(complaints.read().split()) or f"nothing in {_START_S:.0f} s"
                 raise IsolationError(
-                    f"isolation: Slurm does not start {what}: {said}. What mnb itself runs in may not hold what its "
-                    "tenants need: start it from the batch script, or with srun --overlap."
+                    f"isolation: Slurm does not start {what}: {said}. The step of mnb itself must not hold the "
+                    "resources of its tenants: start it from the batch script, or with srun --overlap."
                 )
         self._control, pid = step_program.connect(self.socket)
         holder = identify(pid)

@@ -22,9 +22,9 @@ def _facts(made: FleetPlan) -> list[Fact]:
     best = made.cheapest
     choice = (
         f"--repeat {best.repeats}, then {counted(best.retests, 'retest')}: {_hours(best.node_hours)} node-hours, the "
-        "least that keeps the risk"
+        "fewest within the risk"
         if best
-        else f"none of these keeps the risk. {found_in_words(wanted, made.smallest, made.more_nodes)}"
+        else f"none of these is within the risk. {found_in_words(wanted, made.smallest, made.more_nodes)}"
     )
     tests = ", ".join(f"{count} {WORDS[kind]}" for kind, count in wanted.kinds.items())
     return [

@@ -184,7 +184,7 @@ def _noticed(report: FleetReport) -> Section:
         for one in report.verdict.noticed
     ]
     return table(
-        "what this fleet's spread lets be found",
+        "what can be found with this fleet's spread",
         rows,
         "a node is slow in",
         Heading("std of nodes", "%", one_decimal, True),

@@ -141,7 +141,7 @@ class PrometheusText(Collector):
         yield info
         planned = begins.batches if begins else 0
         for name, text, value in (
-            ("mnb_run_in_progress", "1 while the session goes on and is watched.", int(not self._ended)),
+            ("mnb_run_in_progress", "1 while the session runs and is watched.", int(not self._ended)),
             ("mnb_run_launch_groups", "Launch groups of the plan.", planned),
             ("mnb_run_launch_groups_done", "Launch groups that have ended.", view.batches_done),
             ("mnb_run_launches_failed", "Launches whose last attempt failed.", len(view.failed)),

@@ -121,7 +121,7 @@ def _unread(evidence: Evidence) -> Iterator[str]:
                 yield f"{kept.name}: the {what} of its GPU {uuid} was not read"
             else:
                 yield from (
-                    f"{kept.name}: {uuid} told {what} before it and not after it"
+                    f"{kept.name}: {uuid} reported {what} before it, but not after it"
                     for what in _told(before.gpus[uuid]) - _told(after.gpus[uuid])
                 )
 
@@ -194,7 +194,7 @@ def _throttled(evidence: Evidence) -> Iterator[str]:
         for uuid, reasons in throttled_fraction(before, after).items():
             for reason in FAULTS if uuid in own else ():
                 if reason not in reasons:
-                    yield f"{name}: {uuid} does not tell for how long {reason} held its clocks down"
+                    yield f"{name}: {uuid} does not report for how long {reason} held its clocks down"
                 elif reasons[reason] > cap:
                     yield f"{name}: {reason} held the clocks of {uuid} down {reasons[reason]:.1%} of the time"
 

@@ -71,7 +71,7 @@ def _of_gpus(evidence: Evidence) -> Iterator[str]:
             excused |= {*THROTTLE_REASONS, "memory_temperature_c"}
         silent = sorted(_ALL - _told(state) - excused)
         if silent:
-            yield f"{name}: {uuid} does not tell {', '.join(silent)} {edge} it, and nothing says why"
+            yield f"{name}: {uuid} does not report {', '.join(silent)} {edge} it, and nothing says why"
     for kept in evidence.good:
         yield from (f"{kept.name}: {why}" for why in _unsampled(evidence, kept.record.mnb))
 
@@ -94,7 +94,8 @@ def _unsampled(evidence: Evidence, mnb: Mnb) -> Iterator[str]:
         names = {_SAMPLED.get(name, f"{name}_s") for name in told & {*_SAMPLED, *_HELD_DOWN}}
         lacking = sorted(names - telemetry.keys())
         if lacking:
-            yield f"it has no telemetry of gpu:{device.uuid} with {', '.join(lacking)}, which the GPU told before it"
+            silent = ", ".join(lacking)
+            yield f"it has no telemetry of gpu:{device.uuid} with {silent}, which the GPU reported before it"
 
 
 _HELD_DOWN = {*THROTTLE_REASONS} - {"sync_boost"}

@@ -71,7 +71,7 @@ def _not_asked(mnb: Mnb, held: Isolation) -> Iterator[str]:
             yield f"at its {edge} its limit was {seen.pids} processes, but it requested {asked.pids}"
         more = () if seen is None else tuple(limit for limit in seen.io if limit not in asked.io)
         if more:
-            yield f"at its {edge} its group had a limit of I/O on {_disks(more)} that nobody asked for"
+            yield f"at its {edge} its group had an I/O limit on {_disks(more)} that was not requested"
     throttled = held.usage.throttled_usec if held.usage else None
     if throttled and not _below_a_quota(mnb):
         yield f"a quota held its CPUs back for {throttled / 1e6:.3g} s, and nothing gave its group one"
