@@ -62,7 +62,8 @@ def _all_commands(app: App) -> Sections:
 
 
 def _subcommands(command: App) -> Sections:
-    yield "Commands", [(each, _paragraphs(command[each])[0]) for each in command if not each.startswith("-")]
+    shown = [each for each in command if not each.startswith("-") and command[each].show]
+    yield "Commands", [(each, _paragraphs(command[each])[0]) for each in shown]
 
 
 def _commands_page(what: str, sections: Sections, name: str, width: int) -> Iterator[str]:

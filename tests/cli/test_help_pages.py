@@ -114,6 +114,12 @@ def test_a_command_of_commands_alone_prints_its_page(page, command: str) -> None
     assert page(command) == page(f"{command} --help")
 
 
+def test_a_command_that_only_mnb_starts_is_not_listed(page) -> None:  # type: ignore[no-untyped-def]
+    listed = {line.split()[0] for line in page("fleet --help") if line.startswith("  ") and line[2] != " "}
+    assert {"run", "status"} <= listed
+    assert "meet" not in listed
+
+
 def test_an_argument_that_may_be_left_out_is_in_brackets(page) -> None:  # type: ignore[no-untyped-def]
     assert page("list --help")[0] == "Usage: mnb list [OPTIONS] [PROFILE]"
     assert page("rerun --help")[0] == "Usage: mnb rerun [OPTIONS] RECORD FLAGS..."
