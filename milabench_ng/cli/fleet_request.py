@@ -57,19 +57,19 @@ class FleetOptions:
     mnb
         The command that starts mnb on the nodes. Default: this one, by its path.
     retests
-        How many sessions the nodes do again that are suspicious after the first, with some others for comparison.
+        How many more sessions suspicious nodes run, together with some other nodes for comparison.
     common_start
         Have all nodes begin at the same moment of their clocks, this long after the check, such as 60s. Their power
         and cooling are then loaded all at once.
     burn_in
-        Repeat the profile on every node until this time is over, such as 12h, and go on through failures.
+        Repeat the profile on every node for this time, such as 12h, even if launches fail.
     network
         When the nodes have worked by themselves, measure the network between them: pairs, and rings.
     over_nodes
         When the nodes have worked by themselves, run the tests of `scaling` and `collectives` of the profile over 1, 2,
         4 ... and all nodes. They leave no records, and do not count for the score.
     rendezvous
-        The address at which nodes reach this host when they meet. Default: the one that ssh or Slurm tells.
+        The address at which nodes reach this host when they meet. Default: the one that ssh or Slurm gives.
     node_folder
         Folder on each node's own disk that holds its results until they are collected.
     """
