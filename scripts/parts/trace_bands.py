@@ -78,7 +78,9 @@ def build(suite: str, launches: Iterable[tuple[Traced, str]], made_from: Sequenc
     """Make traces that hold for all ``launches``: successful ones of one suite, with their software keys. Pure.
 
     A band needs at least two tenants, or two launches of the same one; a digest counts if two launches agree on it and
-    none differs. Raises InputError if launches of one test had different options, data or numbers of ranks.
+    no two of the test differ: runs of two machines leave out what compilers choose by timing. Of nodes of different
+    sizes, a test over all devices has the trace of the largest. Raises InputError if launches of one test had different
+    options or data.
     """
     rows = grouped(launches, lambda pair: pair[0].label)
     return Traces(suite=suite, made_from=tuple(made_from), tests={name: _trace(name, rows[name]) for name in rows})
@@ -114,9 +116,11 @@ def _joined(made: Bands, kept: Bands) -> Bands:
 
 
 def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> ReferenceTrace:
+    ranks = max(one.ranks for one, _ in launches)
+    launches = [pair for pair in launches if pair[0].ranks == ranks]
     first = launches[0][0]
     if any(computed(one) != computed(first) for one, _ in launches):
-        raise InputError(f"{label}: the launches differ in options, data or ranks; take runs of one profile")
+        raise InputError(f"{label}: the launches differ in options or data; take runs of one profile")
     digests: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for one, software_key in launches:
         for key, digest in one.digests.items():
@@ -133,7 +137,8 @@ def _trace(label: str, launches: Sequence[tuple[Traced, str]]) -> ReferenceTrace
         digests={
             key: agreed
             for key, found in digests.items()
-            if (agreed := {at: made[0] for at, made in found.items() if len(made) > 1 and len(set(made)) == 1})
+            if all(len(set(made)) == 1 for made in found.values())
+            and (agreed := {at: made[0] for at, made in found.items() if len(made) > 1})
         },
     )
 
@@ -165,9 +170,10 @@ def _band(floor: float | None, step: str, steps: Mapping[str, Draws]) -> TraceBa
     """Where to expect the number of another place: a prediction interval by Student's t over the places.
 
     Hahn and Meeker, Statistical Intervals (1991), section 4.7; never narrower than ``floor``, and exactly that if all
-    places agree on the first step. None if it would be wider than the number itself and therefore meaningless. If there
-    is only one place, its repeats take the role of places, and the band is known for this place alone: another tenant
-    reads in its own order. Where they agree on the first step, it holds for all, whose first batch is the same.
+    places agree on the first step. None if it would be as wide as the number itself and therefore meaningless, as
+    around a loss that starts at zero. If there is only one place, its repeats take the role of places, and the band is
+    known for this place alone: another tenant reads in its own order. Where they agree on the first step, it holds for
+    all, whose first batch is the same.
     """
     draws = steps[step]
     values = list(draws.values()) if len(draws) > 1 else [[number] for each in draws.values() for number in each]
@@ -178,6 +184,8 @@ def _band(floor: float | None, step: str, steps: Mapping[str, Draws]) -> TraceBa
         abs(mean(middles)), START_SHARE * abs(mean([n for each in steps.get("1", draws).values() for n in each]))
     )
     furthest = max(abs(number - mean(middles)) for each in values for number in each)
+    if size == 0:
+        return None
     if step == "1" and furthest <= AGREEMENT * floor * size:
         return TraceBand(mean(middles), floor * size)
     spread = math.hypot(sample_std(middles), *(population_std(each) / math.sqrt(len(values)) for each in values))
