@@ -140,16 +140,17 @@ TABLE: dict[str, Check] = {
     "mnb jobs modern --repeat 2": PARSE,
     "mnb jobs modern --repeat 2 --order file --ram-total 120GiB": PARSE,
     "mnb jobs lambda --order file --ram-total 120GiB": PARSE,
-    "mnb jobs modern --repeat 3 --dry-run -d /scratch/mnb": PARSE,
-    "mnb jobs modern --repeat 3 -d /scratch/mnb -o results-modern": PARSE,
-    "mnb jobs modern --name llm_pretrain --name llm_decode -o results-language": PARSE,
-    "mnb report results-modern": PARSE,
-    "mnb report results-modern --full": PARSE,
-    "mnb prepare modern -d /scratch/mnb": PARSE,
+    "mnb jobs modern2 --repeat 3 --dry-run -d /scratch/mnb": PARSE,
+    "mnb jobs modern2 --repeat 1 --ram-total 120GiB": PARSE,
+    "mnb jobs modern2 --repeat 2 --budget 1130s --ram-total 240GiB": PARSE,
+    "scripts/bench-field --pairs 3 --seconds 3 --warm 1": Check("script", "takes minutes"),
+    "mnb jobs modern2 --name llm_lora --name llm_decode -o results-language": PARSE,
+    "mnb report results-modern2": PARSE,
+    "mnb prepare modern2 -d /scratch/mnb": PARSE,
     "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING NCCL_DEBUG_FILE=/scratch/nccl.%p": Check(
         "elsewhere", "sets variables of NCCL"
     ),
-    "mnb jobs modern --name collectives -o results-tuning": PARSE,
+    "mnb jobs modern2 --name all_reduce -o results-tuning": PARSE,
     "mnb jobs procurement --repeat 5 --sessions 3 --session-gap 6h -o results": PARSE,
     "uv run scripts/check-memory-classes -d /scratch/mnb": Check("script", "takes minutes, and needs a GPU"),
     "mnb jobs modern-lite --dry-run": RUN,
@@ -160,6 +161,7 @@ TABLE: dict[str, Check] = {
     "-o results-smaller": PARSE,
     "mnb baseline build results-modern2 --again results-smaller -o my-node.json": PARSE,
     "mnb report results-modern2 --weights my-weights.json": PARSE,
+    "mnb report results-modern --compare modern-h200": PARSE,
     "mnb jobs parallel": PARSE,
     "mnb jobs parallel --repeat 3 -d /scratch/mnb -o results-parallel": PARSE,
     "mnb report results-parallel --html parallel.html": PARSE,
@@ -171,17 +173,16 @@ TABLE: dict[str, Check] = {
     "uv run scripts/check-memory-classes --memory 24GiB --memory 40GiB -d /scratch/mnb": Check(
         "script", "takes minutes, and needs a GPU"
     ),
-    "mnb jobs modern --name llm_fsdp_3b --repeat 3 -d /scratch/mnb -o results-fsdp-3b": PARSE,
     "uv run scripts/simulate-decisions --only days": Check("script", "takes half a minute"),
     "uv run scripts/simulate-decisions --only slow-devices": Check("script", "takes two minutes"),
     "scripts/simulate-decisions --only fleet": Check("script", "takes minutes"),
     "scripts/simulate-decisions --only network": Check("script", "takes a minute"),
     "uv run scripts/simulate-decisions --only slow-repeats": Check("script", "takes half a minute"),
     "uv run scripts/weigh my-node.json -o my-weights.json": Check("script", "needs a baseline"),
-    "mnb jobs modern --name llm_pretrain --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
+    "mnb jobs modern2 --name llm_lora --window 1 --data-scale 0.01 -- --layers 2 --width 64 --heads 4 --kv-heads 2 "
     "--inner 128 --vocabulary 512 --length 64": PARSE,
-    "mnb report results-modern --compare modern-h200": PARSE,
-    "mnb report results-modern --compare modern-h200-x1": PARSE,
+    "mnb report results-modern2 --compare modern2-h200": PARSE,
+    "mnb report results-modern2 --compare modern2-h200-x1": PARSE,
     "mnb jobs io --order file --data-scale 0.0325 --ram-total 120GiB -- --max-count 0": PARSE,
     "mnb jobs io --repeat 3 -d /scratch/data -o results-io": PARSE,
     "mnb jobs io --data-scale 0.08 -d /scratch/data -o results-io": PARSE,
@@ -295,7 +296,7 @@ TABLE: dict[str, Check] = {
     "scripts/bench-field --pairs 3 --seconds 1 --warm 0.5": Check("script", "takes minutes"),
     "uv run scripts/bench-field": Check("script", "takes minutes"),
     "uv run scripts/bench-field --name llm_serve": Check("script", "takes minutes, and needs a GPU"),
-    "uv run scripts/bench-field --name llm --name moe --name dit --name vit --name dlrm": Check(
+    "uv run scripts/bench-field --name llm --name moe --name dit --name vit --name grpo": Check(
         "script", "takes minutes, and needs a GPU"
     ),
     "uv run scripts/bench-field --device cpu --small --name mobilenet --pairs 1": Check(

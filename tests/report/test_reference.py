@@ -332,7 +332,7 @@ def test_the_weights_of_modern2_are_made_of_a_measured_baseline(tmp_path: Path) 
         script["weigh"](file)
 
 
-@pytest.mark.parametrize(("suite", "gpu"), [("cv", "h100"), ("unet3d", "h100")])
+@pytest.mark.parametrize(("suite", "gpu"), [("cv", "h100"), ("modern2", "h200"), ("unet3d", "h100")])
 def test_shipped_weights_are_made_of_the_shipped_baselines(suite: str, gpu: str) -> None:
     root = Path(__file__).parents[2]
     made = runpy.run_path(str(root / "scripts" / "weigh"))["weigh"](root / "baselines" / f"{suite}-{gpu}.json")
