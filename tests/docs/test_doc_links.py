@@ -28,7 +28,7 @@ _MADE_BY_USERS = frozenset(
         *(
             "bids.json",
             "tender.json",
-            "weights-modern.json",
+            "weights-modern2.json",
             "logs/",
             "series/",
             "weights/SUITE.json",

@@ -314,7 +314,7 @@ def test_rules_for_both_suites_are_those_for_one() -> None:
         name="procurement",
         profile=Pin(name="procurement"),
         weights=None,
-        suite_weights={suite: Pin(name=suite) for suite in ("standard", "modern")},
+        suite_weights={suite: Pin(name=suite) for suite in ("standard", "modern2")},
         ceiling=both.ceiling,
         arguments=both.arguments,
     )

@@ -89,9 +89,9 @@ def test_each_of_several_suites_has_the_weights_of_its_own_tests(tmp_path: Path)
 def test_a_run_asks_for_weights_of_the_suites_of_its_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["jobs", "procurement", "--dry-run", "--name", "moe", "--weights"]
     assert call([*given, str(written(tmp_path, "procurement.moe"))]) == 2
-    assert "procurement.moe: the suite is modern; correct its name" in capsys.readouterr().err
+    assert "procurement.moe: the suite is modern2; correct its name" in capsys.readouterr().err
     assert call([*given, str(written(tmp_path, "standard.vae"))]) == 2
-    assert "the suite is modern, but the file has no weights for its tests" in capsys.readouterr().err
+    assert "the suite is modern2, but the file has no weights for its tests" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -109,13 +109,13 @@ ALIKE = ("workload", "partition_scheme", "least_devices", "device_counts", "leas
 SWEEPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 
 
-def test_procurement_is_standard_and_modern() -> None:
+def test_procurement_is_standard_and_modern2() -> None:
     whole = entries_of("procurement")
-    for suite in ("standard", "modern"):
+    for suite in ("standard", "modern2"):
         assert {
             name: msgspec.structs.replace(test, suite=None) for name, test in whole.items() if test.suite == suite
         } == (entries_of(suite))
-    assert {test.suite for test in whole.values()} == {"standard", "modern"}
+    assert {test.suite for test in whole.values()} == {"standard", "modern2"}
 
 
 def test_modern_lite_has_the_work_of_modern2_in_its_precision() -> None:
@@ -128,8 +128,7 @@ def test_modern_lite_has_the_work_of_modern2_in_its_precision() -> None:
             assert entry.arguments.get(key) == whole.arguments.get(key), f"{name}: {key}"
 
 
-@pytest.mark.parametrize("suite", ["modern", "procurement"])
-def test_dlrm_is_planned_where_its_tables_divide(suite: str) -> None:
+def test_dlrm_is_planned_where_its_tables_divide() -> None:
     def divides(devices: int) -> bool:
         try:
             equal_shares(tables=FEATURES, devices=devices)
@@ -137,7 +136,7 @@ def test_dlrm_is_planned_where_its_tables_divide(suite: str) -> None:
             return False
         return True
 
-    assert entries_of(suite)["dlrm"].device_counts == tuple(filter(divides, range(1, FEATURES + 1)))
+    assert entries_of("modern")["dlrm"].device_counts == tuple(filter(divides, range(1, FEATURES + 1)))
 
 
 @pytest.mark.parametrize("devices", [1, 2, 8])
