@@ -67,7 +67,7 @@ def test_nothing_is_said_twice_and_the_worst_comes_first(report: Report) -> None
     names = [fact.name for fact in screen.facts]
     assert names[0] == "PARTIAL"
     assert len({fact.text for fact in screen.facts}) == len(names)
-    assert [answer.name for answer in screen.answers] == ["Node", "Score", "vs h200", "Price", "Valid"]
+    assert [answer.name for answer in screen.answers] == ["Node", "vs h200", "Score", "Price", "Valid"]
 
 
 @pytest.mark.parametrize(

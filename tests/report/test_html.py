@@ -559,7 +559,7 @@ def test_the_first_screen_is_banner_and_tiles(report: Path, browser: Browser, wi
     browser.look(width, 900)
     browser.open(report)
     tiles = browser.evaluate("[...document.querySelectorAll('.tile h2')].map((one) => one.textContent)")
-    assert tiles[:5] == ["Node", "Score", "vs base", "Price", "Valid"]
+    assert tiles[:5] == ["Node", "vs base", "Score", "Price", "Valid"]
     bottom = "document.querySelectorAll('{}').item({}).getBoundingClientRect().bottom"
     assert browser.evaluate(bottom.format(".banner", 0)) < 900
     assert browser.evaluate(bottom.format(".tile", 1)) < 900

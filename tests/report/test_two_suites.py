@@ -108,8 +108,8 @@ def test_the_first_screen_has_the_scores_and_ratios_side_by_side(place: Path) ->
     names = [answer.name for answer in first_screen(made).answers]
     assert names == [
         "Node",
-        *("Score mine", "vs other mine", "Price mine"),
-        *("Score standard", "vs other standard", "Price standard"),
+        *("vs other mine", "Score mine", "Price mine"),
+        *("vs other standard", "Score standard", "Price standard"),
         "Valid",
     ]
     ratios = [part.comparisons[0].ratio for part in made.suites]

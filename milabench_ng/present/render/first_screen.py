@@ -125,19 +125,19 @@ def _answers(report: Report) -> Iterator[Answer]:
 
 
 def _worth_of(report: Report, suite: str) -> Iterator[Answer]:
-    """Score, sub-scores, ratios and price; ``suite`` follows their names."""
+    """Ratios, score, sub-scores and price; ``suite`` follows their names."""
     for answer in _answers_on_score(report):
         yield msgspec.structs.replace(answer, name=f"{answer.name}{suite}")
 
 
 def _answers_on_score(report: Report) -> Iterator[Answer]:
+    for other in report.comparisons:
+        yield _versus(report, other)
     yield _score(report)
     parts = [part for part in report.sub_scores if part.name.startswith(OF_GROUP) and part.per_device is not None]
     if parts:
         told = (f"{part.name.removeprefix(OF_GROUP)} {four_digits(part.per_device or 0.0)}" for part in parts)
         yield Answer(name="Parts", parts=tuple(told))
-    for other in report.comparisons:
-        yield _versus(report, other)
     if report.price is not None:
         yield _price(report)
     if report.tariff is not None:
@@ -163,7 +163,7 @@ def _score(report: Report) -> Answer:
         parts=(
             f"{four_digits(score.per_device)} {unit} per {device_word(report.summary)}",
             f"{four_digits(score.per_node)} per node",
-            *((f"all {counted(score.tests, 'test')}",) if fewer else ()),
+            *((f"all {counted(score.tests, 'test')}, comparable or not, less penalties",) if fewer else ()),
             *((f"95%: {four_digits(at.low)} to {four_digits(at.high)}",) if at else ()),
             *((f"{few.n} repeats: {four_digits(few.low)} to {four_digits(few.high)}",) if few else ()),
         ),
@@ -199,7 +199,7 @@ def _versus(report: Report, other: Comparison) -> Answer:
             *((span(known) or "",) if known else ()),
             *((f"{few.n} repeats: {few.low:.3f} to {few.high:.3f}",) if (few := other.repeats) else ()),
             f"{other.ratio_per_node:.3f} per node{against}",
-            covered(other),
+            covered(other) if other.status == "complete" else f"only comparable work: {covered(other)}",
             f"{verdict}, {margin}" if margin else verdict,
         ),
         tone=_VERDICT_TONE(other.effect.verdict),
