@@ -22,11 +22,11 @@ BUNDLE = BASELINES / "bundles" / "standard-rest-2xH200-20261122.tar.gz"
 QUESTIONS = {
     "what?": r"^mnb · standard · \S+\.tar\.gz",
     "when?": r"2026-11-22 08:50 UTC$",
-    "is it valid?": r"^Valid +72 of 72 launches +0 failed +isolation full +no warnings$",
+    "is it valid?": r"^Valid +72 of 72 launches +0 failed +isolation full$",
     "can it be compared?": r"^! NO VERDICT +only 3 repeats; a verdict needs at least 5$",
     "is it the whole suite?": r"^! PARTIAL +7 of 19 weighted tests were not selected$",
     "what is the score?": r"^Score +partial: 12 of 19 weighted tests +no score: only some tests ran",
-    "and of a node?": r"^vs h200 .* [\d.]+ per node",
+    "and of a node?": r"^vs h200 +[\d.]+ per GPU and per node  ",
     "against what?": r"^vs h200 +[\d.]+ per GPU .* tests",
     "what does it cost?": r"^Price +\$300,000 per node +\$[\d,]+ per h200-node equivalent",
     "which device is worst?": r"^Look at .*GPU 1 in ssd \(-14\.7%\)",
@@ -68,6 +68,11 @@ def test_nothing_is_said_twice_and_the_worst_comes_first(report: Report) -> None
     assert names[0] == "PARTIAL"
     assert len({fact.text for fact in screen.facts}) == len(names)
     assert [answer.name for answer in screen.answers] == ["Node", "vs h200", "Score", "Price", "Valid"]
+
+
+def test_what_keeps_numbers_from_a_decision_stands_above_what_is_only_to_be_known() -> None:
+    names = [alarm.name for alarm in first_screen(make_report(BASELINES / "modern-h200.json")).alarms]
+    assert names == ["NO VERDICT", "own reference", "2 sessions", "weights", "profile"]
 
 
 @pytest.mark.parametrize(

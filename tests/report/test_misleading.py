@@ -346,7 +346,7 @@ def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, w
         f"{ours} vs. {theirs} per device, ratio 0.500; both with penalties for variance and failures, over "
         f"{of}: toy_reg" in text
     )
-    assert f" 0.500 per GPU 0.500 per node only comparable work: {of}" in text
+    assert f" 0.500 per GPU and per node only comparable work: {of}" in text
 
 
 def other_batches(folder: Path, test: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.failure_rate import FAILURE_LIMIT
@@ -29,12 +29,17 @@ _NAMED = 4
 
 def alarms(report: Report) -> tuple[Fact, ...]:
     """What failed, why the numbers are not comparable or not judged, and which choices were made."""
-    return tuple(sorted(_alarms(report), key=lambda fact: fact.tone != "bad"))
+    return _by_consequence(_alarms(report))
 
 
 def alarms_of_launches(report: Report) -> tuple[Fact, ...]:
     """Those that hold whatever is made of the rates: the columns of a public suite have neither score nor rank."""
-    return tuple(sorted((*_run(report), *_marks(report)), key=lambda fact: fact.tone != "bad"))
+    return _by_consequence((*_run(report), *_marks(report)))
+
+
+def _by_consequence(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """What makes numbers wrong, what keeps them from a decision (in capitals), then what is only to be known."""
+    return tuple(sorted(facts, key=lambda fact: (fact.tone != "bad", not fact.name.isupper())))
 
 
 def _alarms(report: Report) -> Iterator[Fact]:
@@ -42,15 +47,15 @@ def _alarms(report: Report) -> Iterator[Fact]:
     if not report.summary.going_on:
         yield from _named(report, _score)
     yield from _marks(report)
+    yield from _named(report, _indications)
+    yield from _named(report, _not_ranked)
+    yield from _named(report, _another_day)
     if not report.penalize_variance:
         yield Fact("variance", "no penalty applied (--no-penalize-variance)", "fair")
     yield from devices_told(report)
     yield from (fact for fact in choices_told(report) if fact.tone != "plain")
     if merged := report.summary.merged_sessions:
         yield Fact("sessions", merged, "fair")
-    yield from _named(report, _indications)
-    yield from _named(report, _another_day)
-    yield from _named(report, _not_ranked)
 
 
 def _named(report: Report, facts: Callable[[Report], Iterator[Fact]]) -> Iterator[Fact]:

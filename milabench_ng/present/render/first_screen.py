@@ -187,7 +187,8 @@ def _versus(report: Report, other: Comparison) -> Answer:
         return Answer(name=name, parts=(why_no_ratio(report, other),), tone="fair")
     word, known = device_word(report.summary), other.effect.ratio
     ours = report.summary.devices
-    against = "" if other.devices == ours else f" ({counted(ours, word)} vs. {other.devices})"
+    alike = other.devices == ours
+    of_node = f"{other.ratio_per_node:.3f} per node ({counted(ours, word)} vs. {other.devices})"
     margin = unusual(other.margin)
     verdict = other.effect.verdict if known else ESTIMATED if other.estimates else "no interval"
     if other.same_run:
@@ -195,10 +196,10 @@ def _versus(report: Report, other: Comparison) -> Answer:
     return Answer(
         name=name,
         parts=(
-            f"{other.ratio:.3f} per {word}",
+            f"{other.ratio:.3f} per {word}{' and per node' if alike else ''}",
             *((span(known) or "",) if known else ()),
             *((f"{few.n} repeats: {few.low:.3f} to {few.high:.3f}",) if (few := other.repeats) else ()),
-            f"{other.ratio_per_node:.3f} per node{against}",
+            *(() if alike else (of_node,)),
             covered(other) if other.status == "complete" else f"only comparable work: {covered(other)}",
             f"{verdict}, {margin}" if margin else verdict,
         ),
@@ -287,10 +288,9 @@ def _valid(report: Report) -> Answer:
         return Answer(name="Valid", parts=(done, "no launch has finished"), tone="fair")
     failed = f"{rate.fail} failed"
     clean = not report.marks and rate.fail == 0 and report.isolated and not lacking
-    marks = ("no warnings",) if not report.marks and not report.unplanned and summary.units == "true" else ()
     return Answer(
         name="Valid",
-        parts=(done, failed, isolation, *marks, *rules),
+        parts=(done, failed, isolation, *rules),
         tone="good" if clean else "bad" if rate.fail or report.marks else "fair",
     )
 

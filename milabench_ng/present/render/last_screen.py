@@ -50,8 +50,7 @@ def last_screen(report: Report, width: int) -> Text:
 
 def _findings(screen: FirstScreen, width: int) -> list[Fact]:
     """The verdict is the worst that was found; the others follow below it, what is only worth a note last."""
-    alarms = sorted(screen.alarms, key=lambda fact: (fact.tone != "bad", not fact.name.isupper()))
-    told = [Fact("", f"{fact.name}: {fact.text}", fact.tone) for fact in alarms if fact.tone != "plain"]
+    told = [Fact("", f"{fact.name}: {fact.text}", fact.tone) for fact in screen.alarms if fact.tone != "plain"]
     if not told:
         return [_SOUND]
     return [_short(one, width) for one in (msgspec.structs.replace(told[0], name="Verdict"), *told[1:])]
