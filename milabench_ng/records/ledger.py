@@ -62,6 +62,8 @@ class Session(LedgerEvent, frozen=True, kw_only=True):
     boot_id: str
     pid: int
     command_line: tuple[str, ...]
+    spool: str | None = None
+    """The folder for what the result folder does not take, if one was named."""
 
 
 class Rebooted(LedgerEvent, frozen=True, kw_only=True):

@@ -61,7 +61,7 @@ from milabench_ng.run.persistence.sessions import (
     opened,
     refuse_outdir,
     settle,
-    with_own_spool,
+    with_last_spool,
 )
 from milabench_ng.run.planning.duration import least_duration
 from milabench_ng.run.planning.planned_run import PlannedRun, fenceable, find_places, make_manifest, plan_run
@@ -101,7 +101,7 @@ async def jobs(
     if not request.resume:
         refuse_outdir(request.outdir)
     name = name_session(request)
-    request = with_own_spool(request, name)
+    request = with_last_spool(request, name, bus.note)
     if (over := already_over(request, bus.note)) is not None:
         bus.note(nothing_left(over))
         return over

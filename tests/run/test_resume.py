@@ -120,15 +120,16 @@ def test_resuming_a_finished_run_says_so_before_anything_starts(run_profile, tmp
     assert {path.name: path.read_bytes() for path in finished.folder.iterdir() if path.is_file()} == before
 
 
-@pytest.mark.parametrize("named", ["--spool mine", ""], ids=["named", "found"])
+@pytest.mark.parametrize(("given", "named"), [("mine", "--spool mine"), ("mine", ""), (None, "")])
 def test_a_run_that_only_lacks_what_its_spool_holds_is_whole_before_anything_starts(
     run_profile,  # type: ignore[no-untyped-def]
     tmp_path: Path,
+    given: str | None,
     named: str,
 ) -> None:
-    """Its disk was full from the first record to the end."""
-    finished = run_profile(STEADY, tenants=1)
-    spool = tmp_path / ("mine" if named else f"mnb-spool-{finished.manifest.run_id}")
+    """Its disk was full from the first record to the end. No spool but its own is taken for it."""
+    finished = run_profile(STEADY, tenants=1, spool=given and tmp_path / given)
+    spool = tmp_path / (given or f"mnb-spool-{finished.manifest.run_id}")
     ledger = finished.folder / "ledger.jsonl"
     spool.mkdir()
     before, lines = ledger.read_bytes(), ledger.read_bytes().splitlines(keepends=True)
@@ -137,10 +138,20 @@ def test_a_run_that_only_lacks_what_its_spool_holds_is_whole_before_anything_sta
     (spool / "ledger.jsonl").write_bytes(b"".join(lines[at:]))
     for record in finished.folder.glob("trial.*.json"):
         record.rename(spool / record.name)
+    (spool / "notes.txt").write_text("not mine")
+    (tmp_path / "above").mkdir()
+    (tmp_path / "above" / "spool").mkdir()
+    for other, why in (
+        ("above", "contains 'spool', but no ledger.jsonl"),
+        ("above/spool", f"are in {spool}. Leave out"),
+    ):
+        code, said = _resumed(finished.folder, tmp_path, "--spool", other)
+        assert code == 2, said
+        assert why in said
     brought, nothing = f"{spool}: 2 files brought back\n", "nothing left to do: 1 of 1 launch done\n"
     assert _resumed(finished.folder, tmp_path, *named.split()) == (0, brought + nothing)
-    assert (ledger.read_bytes(), list(spool.iterdir())) == (before, [])
-    assert _resumed(finished.folder, tmp_path, *named.split()) == (0, nothing)
+    assert (ledger.read_bytes(), list(spool.iterdir())) == (before, [spool / "notes.txt"])
+    assert _resumed(finished.folder, tmp_path) == (0, nothing)
 
 
 def _resumed(folder: Path, place: Path, *options: str) -> tuple[int, str]:

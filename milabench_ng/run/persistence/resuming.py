@@ -16,7 +16,7 @@ from milabench_ng.model.known_files import named
 from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.units import counted
 from milabench_ng.records.isolation import Share
-from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Sampled, Torn, check_chain
+from milabench_ng.records.ledger import AnyLedgerEvent, Chain, Recorded, Sampled, Torn, check_chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import (
     FLEET_MANIFEST,
@@ -135,30 +135,41 @@ def open_writer(folder: ResultFolder, spool: Path | None, tell: Callable[[str], 
 
 def _fetch(writer: ResultWriter, spool: Path, found: Mapping[str, bytes]) -> None:
     """Fetch what an earlier session left in ``spool``, if it belongs to this run's ledger."""
-    content = writer.folder.ledger.read_bytes()
-    there = set(content.splitlines())
-    lines = b"".join(line + b"\n" for line in found.get(LEDGER, b"").splitlines() if line not in there)
-    chain = check_chain(content + lines)
+    lines, chain = _continued(writer.folder.ledger.read_bytes(), found.get(LEDGER, b""))
     if chain.problems or chain.torn:
         raise InputError(
             f"--spool {spool}: this spool belongs to another run, or to an earlier state of {writer.folder.path}. "
             "Name the spool of its last session, or an empty folder"
         )
     sums = {event.file: event.sha256 for event in chain.events if isinstance(event, Recorded | Sampled)}
+    ours = {name: one for name, one in found.items() if sums.get(name) == file_digest(one) or LOG_NAME.fullmatch(name)}
     try:
-        for name, one in found.items():
-            if sums.get(name) == file_digest(one) or LOG_NAME.fullmatch(name):
-                (writer.folder.path / name).parent.mkdir(exist_ok=True)
-                write_atomically(writer.folder.path / name, one)
+        for name, one in ours.items():
+            (writer.folder.path / name).parent.mkdir(exist_ok=True)
+            write_atomically(writer.folder.path / name, one)
         writer.adopt(lines, chain)
     except OSError as error:
         raise InputError(
             f"{writer.folder.path}: {error.strerror}, so {spool} was not brought back and stays as it is. Free some "
             "space, and run this again"
         ) from None
-    forget(spool, found)
+    forget(spool, (*ours, LEDGER))
     if lines:
-        writer.tell(f"{plain(spool)}: {counted(len(found), 'file')} brought back")
+        writer.tell(f"{plain(spool)}: {counted(len(ours) + 1, 'file')} brought back")
+
+
+def _continued(ledger: bytes, spooled_lines: bytes) -> tuple[bytes, Chain]:
+    """The lines that a spool adds to a ledger, and the ledger with them. Pure."""
+    there = set(ledger.splitlines())
+    lines = b"".join(line + b"\n" for line in spooled_lines.splitlines() if line not in there)
+    return lines, check_chain(ledger + lines)
+
+
+def continues(ledger: bytes, place: Path) -> bool:
+    """Whether a spool folder holds results that ``ledger`` lacks, of the same run."""
+    whole = ledger[: ledger.rfind(b"\n") + 1]
+    lines, chain = _continued(whole, (place / LEDGER).read_bytes())
+    return bool(lines) and not chain.problems
 
 
 def give_names(folder: ResultFolder, events: Collection[AnyLedgerEvent]) -> None:

@@ -18,7 +18,7 @@ import msgspec
 
 from milabench_ng.model.errors import InputError, MnbError
 from milabench_ng.model.files import LARGE, read_content, why_unwritable
-from milabench_ng.model.plain import quoted
+from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.plan import Plan
 from milabench_ng.model.units import counted, format_seconds, utc_now
 from milabench_ng.node.inventory import read_inventory
@@ -34,13 +34,21 @@ from milabench_ng.records.ledger import (
     Started,
     check_chain,
     ended_by_itself,
+    lost_attempts,
+    of_last_session,
 )
 from milabench_ng.records.manifest import Manifest, encode_manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, ResultFolder
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.run.execution.interruption import Interruption
 from milabench_ng.run.persistence.result_writer import ResultWriter
-from milabench_ng.run.persistence.resuming import SessionDifference, check_same, open_writer, read_manifest
+from milabench_ng.run.persistence.resuming import (
+    SessionDifference,
+    check_same,
+    continues,
+    open_writer,
+    read_manifest,
+)
 from milabench_ng.run.persistence.run_progress import standing
 from milabench_ng.run.planning.request import RunRequest
 
@@ -169,6 +177,7 @@ def begin(
         boot_id=kernel_text(Path("/proc/sys/kernel/random/boot_id")) or "unknown",
         pid=os.getpid(),
         command_line=command_line,
+        spool=None if writer.spool is None else str(writer.spool),
     )
     if not request.resume:
         writer.promise(encode_manifest(manifest), *first_events(manifest, session))
@@ -230,12 +239,38 @@ def own_spool(name: SessionName) -> Path:
     return Path(tempfile.gettempdir(), f"mnb-spool-{name.run_id}")
 
 
-def with_own_spool(request: RunRequest, name: SessionName) -> RunRequest:
-    """``request``, with what an earlier session saved by itself brought back; not what others put there."""
-    place = own_spool(name)
-    if not request.resume or request.spool is not None or not place.is_dir() or place.lstat().st_uid != os.geteuid():
+def with_last_spool(request: RunRequest, name: SessionName, tell: Callable[[str], None]) -> RunRequest:
+    """``request``, with what earlier sessions saved brought back; not what others put there.
+
+    Raises InputError if it names another spool, and so would leave results behind.
+    """
+    if not request.resume:
         return request
-    return msgspec.structs.replace(request, spool=place)
+    ledger = read_content(ResultFolder(request.outdir).ledger, LARGE, os.O_NOFOLLOW)
+    chain = check_chain(ledger)
+    given = [Path(session.spool) for session in reversed(chain.sessions) if session.spool]
+    left = next(filter(_saved_by_us, (*given, own_spool(name))), None)
+    if left is None and request.spool is None and given and lost_attempts(of_last_session(chain.events)):
+        tell(
+            f"{plain(given[0])} was the --spool of an earlier session, and holds no results now. If they are "
+            "elsewhere, press Ctrl-C and name that folder (--spool). Launches whose results are lost count as failed"
+        )
+    if left is None or request.spool == left or (request.spool and request.spool.is_file()):
+        return request
+    if request.spool is None:
+        return msgspec.structs.replace(request, spool=left)
+    if continues(ledger, left):
+        raise InputError(
+            f"--spool {plain(request.spool)}: the results of an earlier session are in {plain(left)}. Leave out "
+            f"--spool, which brings them back. To give them up, move {plain(left)} away: the launches then run again, "
+            "and their lost attempts count as failed"
+        )
+    return request
+
+
+def _saved_by_us(place: Path) -> bool:
+    """Whether a spool folder of this user holds results."""
+    return place.is_dir() and place.lstat().st_uid == os.geteuid() and (place / LEDGER).exists()
 
 
 async def _elsewhere(writer: ResultWriter, name: SessionName, interrupted: Interruption, *, at_once: bool) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -73,11 +73,16 @@ def append(descriptor: int, lines: bytes) -> None:
 
 
 def require_spool(place: Path) -> None:
-    """Raise InputError if there is neither a folder nor a file that a resumed run could bring results back from."""
+    """Raise InputError for what neither is empty nor holds results that a resumed run could bring back."""
     if not place.exists():
         raise InputError(
             f"--spool {plain(place)}: {absent(place)}. The run that could not save its results printed the name of its "
             "spool folder. For a new spool folder, create it first"
+        )
+    if place.is_dir() and not (place / LEDGER).exists() and (one := next(place.iterdir(), None)) is not None:
+        raise InputError(
+            f"--spool {plain(place)}: contains {plain(one.name)!r}, but no {LEDGER}: no run has saved results there. "
+            "Name the spool folder that the run printed, or an empty folder"
         )
 
 
@@ -94,7 +99,7 @@ def spooled(place: Path) -> dict[str, bytes]:
     return {str(path.relative_to(place)): path.read_bytes() for path in paths}
 
 
-def forget(place: Path, files: Mapping[str, bytes]) -> None:
+def forget(place: Path, files: Collection[str]) -> None:
     """Remove from a spool folder what has its place now; a file of lines is the user's."""
     if place.is_dir():
         for name in files:
