@@ -24,7 +24,8 @@ import msgspec
 
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, quoted, short
-from milabench_ng.model.similar import did_you_mean
+from milabench_ng.model.similar import did_you_mean, meant_or_all
+from milabench_ng.model.words_at import keys_at, words_at
 
 MIB = 1 << 20
 SMALL = 4 * MIB
@@ -60,7 +61,7 @@ _SAID = tuple(
         (r"^Object contains unknown field `(.*)`$", r"unknown key '\1'"),
         (r"^Object missing required field `(.*)`$", r"the key '\1' is missing"),
         (r"^Expected ", "expected "),
-        (r"^Invalid enum value ", "invalid value "),
+        (r"^Invalid enum value ", "unknown word "),
         (r"\bint\b(?=[^`]*`)", "a whole number"),
         (r"\bfloat\b(?=[^`]*`)", "a number"),
         (r"\bstr\b(?=[^`]*`)", "text"),
@@ -77,6 +78,8 @@ _SAID = tuple(
     )
 )
 """Messages of msgspec, in words of those who write such files."""
+_WRONG_KEY = re.compile(r"Object contains unknown field `(.*)`$")
+_WRONG_WORD = re.compile(r"Invalid enum value '(.*)'$")
 _EXPONENT = re.compile(r"(?<=[<>=] )[\d.]+e[-+]?\d+")
 """A bound as msgspec writes very small and very large ones."""
 _MARKS = {b"\xef\xbb\xbf": "UTF-8", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -187,7 +190,17 @@ def convert_json(value: Any, kind: type[T], source: str, advice: str = "") -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        refuse(source, f"{in_words(error)}{advice and '. '}{advice[:1].upper()}{advice[1:]}")
+        meant = _meant(str(error), kind)
+        refuse(source, f"{in_words(error)}{meant}{advice and '. '}{advice[:1].upper()}{advice[1:]}")
+
+
+def _meant(error: str, kind: type) -> str:
+    """What may stand where a key or a word of ``kind`` is wrong."""
+    what, _, place = error.partition(" - at `")
+    if found := _WRONG_KEY.match(what):
+        return did_you_mean(found[1], keys_at(kind, place.rstrip("`")))
+    found = _WRONG_WORD.match(what)
+    return meant_or_all(found[1], words_at(kind, place.rstrip("`"))) if found else ""
 
 
 def in_words(error: msgspec.ValidationError) -> str:
@@ -196,7 +209,7 @@ def in_words(error: msgspec.ValidationError) -> str:
     what = _EXPONENT.sub(lambda bound: f"{Decimal(bound[0]):,f}", what)
     for pattern, words in _SAID:
         what = pattern.sub(words, what)
-    key = place.rstrip("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
+    key = place.rstrip("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
     return short(f"{key}: {what}" if key else what)
 
 

@@ -326,7 +326,12 @@ def test_rules_for_both_suites_are_those_for_one() -> None:
         ("{", "not JSON"),
         ('{"isolatoin": "full"}', "unknown key 'isolatoin'"),
         ('{"quote": {}}', "unknown key 'quote'. The keys of rules are in docs/reference/rules-file.md"),
-        ('{"isolation": "strong"}', "isolation: invalid value 'strong'"),
+        ('{"isolation": "strong"}', "isolation: unknown word 'strong'. Known: "),
+        (
+            '{"marks_accepted": {"foreign CPU": null}}',
+            "marks_accepted: unknown word 'foreign CPU' (did you mean 'foreign CPU load'?)",
+        ),
+        ('{"stamps": {"delay": 3}}', "stamps: unknown key 'delay' (did you mean 'delay_s'?). The keys"),
         ('{"repeat": -1}', "rules.json: repeat: expected a whole number of at least 0"),
         ('{"failure_rate": 1.5}', "failure_rate: expected a number of at most 1.0"),
         ('{"margin": -0.1}', "margin: expected a number of at least 0.0"),
