@@ -24,6 +24,7 @@ from milabench_ng.analysis.summary.derived_rates import DerivedRate, Sweep
 from milabench_ng.analysis.summary.marked import Marked, count_marks
 from milabench_ng.analysis.summary.summary import FailedLaunch, LaunchFlag, Summary, TestSummary
 from milabench_ng.model.plain import quoted
+from milabench_ng.model.shipped import names
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.series import BatchSeries
 from milabench_ng.records.verified import VerifiedWork, totals
@@ -110,6 +111,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def command(self) -> str:
         """What prints this report again."""
         return " ".join(("mnb report", *map(quoted, (self.source, *self.asked))))
+
+    @property
+    def profile(self) -> str:
+        """What `mnb jobs` takes to run the same again: the name of a shipped profile, or the file as it was given."""
+        if self.summary.suite in names("profiles"):
+            return self.summary.suite
+        return quoted(self.folder.manifest.profile.file) if self.folder and self.folder.manifest else "PROFILE"
 
     @property
     def scored(self) -> tuple[Report, ...]:

@@ -238,6 +238,11 @@ def test_what_is_not_proven_is_not_cleared(tmp_path: Path) -> None:
     told = f"GPU 1 is {-behind.effect_pct:.1f}% behind over all tests, not proven with 3 repeats"
     command = f"mnb jobs quick --repeat {behind.repeats_needed}"
     assert f"Look at {told}: {command}" in printed(report)
+    own = msgspec.structs.replace(report, summary=msgspec.structs.replace(report.summary, suite="own"))
+    assert own.folder is not None
+    assert own.folder.manifest is not None
+    of_file = f"mnb jobs {own.folder.manifest.profile.file} --repeat {behind.repeats_needed}"
+    assert f"{told}: {of_file}" in printed(own), "a profile that is not shipped is named as it was"
     weights = tmp_path / "weights.json"
     weights.write_text(json.dumps({f"quick.{test}": {"weight": 1} for test in SUITE}))
     scored = make_report(tmp_path / "run", weights=weights)
@@ -276,15 +281,17 @@ def test_how_many_repeats_would_tell() -> None:
 def test_devices_that_may_be_slow_are_told_worst_first(tmp_path: Path) -> None:
     summary = load_summary(tmp_path)
     few = [Behind(device=str(at), effect_pct=-4.0 - at, p=0.2, repeats=3, repeats_needed=5 + at) for at in (2, 1)]
-    text = not_proven(summary, few, "GPU")
+    text = not_proven(summary, few, "GPU", "quick")
     assert text == (
         "GPU 2 is 6.0% behind over all tests, GPU 1 is 5.0% behind, not proven with 3 repeats: "
         "mnb jobs quick --repeat 7"
     )
     some = msgspec.structs.replace(summary, omitted=("quick.convnet",))
-    assert not_proven(some, few, "GPU").endswith("--repeat 7 --name vae"), "only what was run"
+    assert not_proven(some, few, "GPU", "quick").endswith("--repeat 7 --name vae"), "only what was run"
     hardly = [msgspec.structs.replace(one, repeats_needed=None) for one in few[:1]]
-    assert not_proven(summary, hardly, "GPU").endswith("not proven with 3 repeats; proof would need more than 100")
+    assert not_proven(summary, hardly, "GPU", "quick").endswith(
+        "not proven with 3 repeats; proof would need more than 100"
+    )
 
 
 def load_summary(folder: Path) -> Summary:

@@ -64,7 +64,7 @@ def devices_compared(report: Report, found: GpuComparison) -> Fact:
     if found.overall or found.behind:
         slow = ", ".join(f"{word} {at.device} ({at.effect_pct:+.1f}%)" for at in found.overall)
         told = [f"slow over all tests: {slow}"] if slow else [f"slow in single tests: {single}"] if single else []
-        told += [not_proven(report.summary, found.behind, word)] if found.behind else []
+        told += [not_proven(report.summary, found.behind, word, report.profile)] if found.behind else []
         return Fact("devices", "; ".join(told) + alone, "bad" if slow else "fair")
     if single:
         text = (
@@ -82,7 +82,7 @@ def _in_single_tests(found: GpuComparison, word: str) -> str:
     return ", ".join(f"{word} {device} in {counted(times, 'test')}" for device, times in tests.items())
 
 
-def not_proven(summary: Summary, behind: Sequence[Behind], word: str) -> str:
+def not_proven(summary: Summary, behind: Sequence[Behind], word: str, profile: str) -> str:
     """Which devices may be slow over all tests, worst first, and the command whose repeats would tell."""
     first, *others = (f"{word} {at.device} is {-at.effect_pct:.1f}% behind" for at in behind[:_NAMED])
     more = f", {len(behind) - _NAMED} more" if len(behind) > _NAMED else ""
@@ -93,7 +93,7 @@ def not_proven(summary: Summary, behind: Sequence[Behind], word: str) -> str:
     compared = [name_of_row(label) for label, row in summary.tests.items() if len(row.pergpu or {}) > 1]
     hopeless = [f"{word} {at.device}" for at in behind if at.repeats_needed is None]
     beyond = f"; more than {MOST_REPEATS} for {', '.join(hopeless)}" if hopeless else ""
-    return f"{told}: {_command(summary.suite, max(needed), compared if summary.omitted else ())}{beyond}"
+    return f"{told}: {_command(profile, max(needed), compared if summary.omitted else ())}{beyond}"
 
 
 def _noticed(found: GpuComparison, word: str) -> str:
@@ -130,16 +130,16 @@ def _in_tests(behind: Sequence[tuple[float, str, str]]) -> str:
     return f"is behind the best in {several}{name_of_row(label)} ({100 * share - 100:+.0f}%)"
 
 
-def repeated(suite: str, found: GpuComparison) -> str:
+def repeated(profile: str, found: GpuComparison) -> str:
     """The command that repeats what one repeat does not judge; empty if there is nothing of that."""
     names = dict.fromkeys(name_of_row(label) for _, _, label in sorted(_behind(found)))
     if found.judged or not names:
         return ""
-    return _command(suite, RANKED_FROM, names)
+    return _command(profile, RANKED_FROM, names)
 
 
-def _command(suite: str, repeats: int, names: Iterable[str]) -> str:
-    return " ".join((f"mnb jobs {suite} --repeat {repeats}", *(f"--name {name}" for name in names)))
+def _command(profile: str, repeats: int, names: Iterable[str]) -> str:
+    return " ".join((f"mnb jobs {profile} --repeat {repeats}", *(f"--name {name}" for name in names)))
 
 
 def _furthest(found: GpuComparison, word: str) -> str:

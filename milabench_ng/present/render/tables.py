@@ -71,9 +71,9 @@ def _tables(report: Report) -> Iterator[Section]:
         behind = report.gpus.behind
         if behind or report.gpus.stragglers or report.gpus.overall:
             word = device_word(report.summary)
-            yield stragglers(report.gpus, not_proven(report.summary, behind, word) if behind else "")
+            yield stragglers(report.gpus, not_proven(report.summary, behind, word, report.profile) if behind else "")
         if report.show_gpus:
-            again = repeated(report.summary.suite, report.gpus)
+            again = repeated(report.profile, report.gpus)
             yield from (matrix(report.gpus, measure, "" if place else again) for place, measure in enumerate(MEASURES))
     if report.summary.host_pace is not None:
         yield host_pace_section(report.summary.host_pace)
