@@ -157,11 +157,11 @@ def test_an_edited_profile_of_a_shipped_name_is_told(tmp_path: Path) -> None:
 
 def test_a_record_that_was_run_again_is_compared_with_the_run_it_is_of(tmp_path: Path) -> None:
     folder = made_of(tmp_path / "run", planned())
-    assert next_step(make_report(folder)).startswith("mnb jobs standard ")
+    assert ": mnb jobs standard " in next_step(make_report(folder))
     manifest = json.loads((folder / "run.json").read_bytes())
     manifest["profile"]["file"] = "my results/quick.vae.J0.0.20260106-160000-123456.json"
     (folder / "run.json").write_text(json.dumps(manifest))
-    assert next_step(make_report(folder)).startswith(f"mnb report {folder} --compare 'my results', ")
+    assert next_step(make_report(folder)).endswith(f": mnb report {folder} --compare 'my results'")
 
 
 def test_the_profile_of_a_suite_that_is_not_shipped_is_its_own(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ QUESTIONS = {
     "against what?": r"^vs h200 +[\d.]+ per GPU .* tests",
     "what does it cost?": r"^Price +\$300,000 per node +\$[\d,]+ per h200-node equivalent",
     "which device is worst?": r"^Look at .*GPU 1 in ssd \(-14\.7%\)",
-    "what next?": r"^next +mnb jobs standard --repeat 5",
+    "what next?": r"^next +for a verdict: mnb jobs standard --repeat 5$",
 }
 
 
@@ -68,6 +68,14 @@ def test_nothing_is_said_twice_and_the_worst_comes_first(report: Report) -> None
     assert names[0] == "PARTIAL"
     assert len({fact.text for fact in screen.facts}) == len(names)
     assert [answer.name for answer in screen.answers] == ["Node", "vs h200", "Score", "Price", "Valid"]
+
+
+def test_a_study_without_weights_is_no_error_and_asks_for_no_score() -> None:
+    screen = first_screen(make_report(BASELINES / "bundles" / "interference-loader-2xH200-20261125.tar.gz"))
+    assert screen.alarms == ()
+    assert [answer.name for answer in screen.answers] == ["Node", "Neighbors", "Valid"]
+    (step,) = (command.text for command in screen.commands if command.name == "next")
+    assert step.startswith("for the cost to each victim of each neighbor: mnb report ")
 
 
 def test_what_keeps_numbers_from_a_decision_stands_above_what_is_only_to_be_known() -> None:

@@ -103,7 +103,7 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     assert [cell.value for cell in found] == pytest.approx([1.25, 2.0], rel=1e-3)
     assert [(cell.pairs, cell.stat.n) for cell in found] == [(3, 3), (6, 6)], "packed launches share their moment"
     assert [cell.effect.verdict for cell in found] == ["not judged", "better"]
-    assert next_step(report).startswith(f"mnb report {tmp_path} --layout interference, ")
+    assert next_step(report).endswith(f": mnb report {tmp_path} --layout interference")
     matrix, blame, pressed = tables(report)
     assert matrix.notes[0].startswith("cost of neighbors: 1.25, the geometric mean of 1 test")
     assert [heading.title for heading in matrix.headings] == ["victim", "all tenants at once", "noise"]
@@ -137,6 +137,7 @@ def test_too_few_pairs_are_no_verdict_anywhere(tmp_path: Path) -> None:
     assert "not judged: fewer than 5 pairs" in tables(report)[0].notes
     (answer,) = [answer for answer in first_screen(report).answers if answer.name == "Neighbors"]
     assert answer.parts[-1] == "not judged: fewer than 5 pairs, most: vae next to noise, 2.00x slower"
+    assert answer.parts[0].endswith(", no interval: fewer than 5 pairs")
 
 
 def test_the_tables_of_neighbours_are_among_all_tables(tmp_path: Path) -> None:

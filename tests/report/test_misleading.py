@@ -152,7 +152,7 @@ def test_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path, whole: Plan) -
     (valid,) = [answer.parts for answer in screen.answers if answer.name == "Valid"]
     assert valid[:2] == ("10 of 12 launches", "0 failed")
     (following,) = [fact.text for fact in screen.commands if fact.name == "next"]
-    assert following == f"mnb resume {tmp_path}, for 2 launches not run yet"
+    assert following == f"for 2 launches not run yet: mnb resume {tmp_path}"
 
 
 def test_missing_tests_are_counted_among_all_weighted_ones(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan) -
     (score, valid) = [answer.parts for answer in screen.answers if answer.name in ("Score", "Valid")]
     assert (score, valid[:2]) == (("not yet: the run was interrupted",), ("10 of 12 launches", "0 failed"))
     assert [fact.text for fact in screen.commands if fact.name == "next"] == [
-        f"mnb resume {tmp_path}, for 2 launches not run yet"
+        f"for 2 launches not run yet: mnb resume {tmp_path}"
     ]
 
 
@@ -302,8 +302,8 @@ def test_a_break_between_sessions_is_no_interruption(
     (score,) = [answer.parts for answer in screen.answers if answer.name == "Score"]
     assert score == ("not yet: there are more sessions" if between else "not yet: the run was interrupted",)
     (step,) = [fact.text for fact in screen.commands if fact.name == "next"]
-    why = ", for 2 launches of later sessions, if it does not continue by itself"
-    assert step == f"mnb resume {tmp_path}{why if between else ', for 2 launches not run yet'}"
+    why = "of later sessions, if it does not continue by itself" if between else "not run yet"
+    assert step == f"for 2 launches {why}: mnb resume {tmp_path}"
 
 
 def test_records_that_are_gone_are_no_interruption(tmp_path: Path, whole: Plan) -> None:

@@ -83,7 +83,7 @@ def test_jobs_ends_with_verdict_score_validity_and_what_to_do(folder: Path, here
     assert any(re.match(r"Valid    1 of 1 launches   0 failed   isolation none", line) for line in lines)
     assert lines[-3:] == [
         f"results  {folder / 'out'}",
-        f"next     mnb report {folder / 'out'} --compare OTHER",
+        f"next     for a comparison: mnb report {folder / 'out'} --compare OTHER",
         f"details  mnb report {folder / 'out'} --full",
     ]
     assert json.loads((folder / "out" / "run.json").read_text())["job_id"] is None

@@ -124,23 +124,18 @@ def _failures(report: Report) -> Iterator[Fact]:
 
 
 def _score(report: Report) -> Iterator[Fact]:
-    """Why the score is none or not the whole one."""
+    """Why a score is invalid or not the whole one; suites without weights have none by design."""
     score = report.score
     if score is None:
-        yield Fact(
-            "NO SCORE",
-            f"suite {report.summary.suite!r} has no official weights, so there is no score. Use the per-test "
-            "rates, or pass --weights FILE",
-            "fair",
-        )
-    elif score.status == "invalid":
+        return
+    if score.status == "invalid":
         yield Fact("NO SCORE", _why_invalid(report, score), "fair" if report.not_tried else "bad")
     elif score.status == "partial":
         yield Fact("PARTIAL", "; ".join(score.reasons), "fair")
-    if score is not None and score.own_reference:
+    if score.own_reference:
         text = f"the score is in units of this run itself ({score.unit}), and says nothing about other nodes"
         yield Fact("own reference", text, "fair")
-    if score is not None and score.reference_devices is not None:
+    if score.reference_devices is not None:
         yield Fact("other size", _other_size(report.summary, score.reference_devices), "fair")
 
 

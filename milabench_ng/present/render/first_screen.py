@@ -20,6 +20,7 @@ from milabench_ng.analysis.scoring.neighbours import (
 )
 from milabench_ng.analysis.scoring.subsets import OF_GROUP
 from milabench_ng.analysis.statistics.effects import unusual
+from milabench_ng.model.shipped import names
 from milabench_ng.model.units import counted
 from milabench_ng.present.render.alarms import alarms
 from milabench_ng.present.render.answer import Answer
@@ -37,7 +38,7 @@ from milabench_ng.present.render.columns import span
 from milabench_ng.present.render.energy_told import points_per_kwh
 from milabench_ng.present.render.look_at import look_at
 from milabench_ng.present.render.next_step import next_step
-from milabench_ng.present.render.ratio_statements import span_of_money, why_no_ratio
+from milabench_ng.present.render.ratio_statements import span_of_money, why_no_interval, why_no_ratio
 from milabench_ng.present.render.stress_answers import stress_answers
 from milabench_ng.report.report import NOT_RECORDED, Report
 
@@ -133,7 +134,8 @@ def _worth_of(report: Report, suite: str) -> Iterator[Answer]:
 def _answers_on_score(report: Report) -> Iterator[Answer]:
     for other in report.comparisons:
         yield _versus(report, other)
-    yield _score(report)
+    if report.score is not None or report.summary.suite not in names("profiles"):
+        yield _score(report)
     parts = [part for part in report.sub_scores if part.name.startswith(OF_GROUP) and part.per_device is not None]
     if parts:
         told = (f"{part.name.removeprefix(OF_GROUP)} {four_digits(part.per_device or 0.0)}" for part in parts)
@@ -146,9 +148,11 @@ def _answers_on_score(report: Report) -> Iterator[Answer]:
 
 def _score(report: Report) -> Answer:
     score = report.score
-    if score is None or score.per_device is None or score.per_node is None:
+    if score is None:
+        return Answer(name="Score", parts=(_no_weights(report.summary.suite),), tone="fair")
+    if score.per_device is None or score.per_node is None:
         later = _later(report)
-        why = "none" if score is None else f"not yet: {later}" if later else "invalid"
+        why = f"not yet: {later}" if later else "invalid"
         return Answer(name="Score", parts=(why,), tone="fair" if later else "bad")
     if score.status == "partial":
         told = NO_POINTS if report.comparisons else f"{NO_POINTS}. Compare with a baseline instead (--compare)"
@@ -171,6 +175,13 @@ def _score(report: Report) -> Answer:
     )
 
 
+def _no_weights(suite: str) -> str:
+    """Of a profile of one's own: shipped suites without weights, such as studies of neighbors, have none by design."""
+    return (
+        f"suite {suite!r} has no official weights, so there is no score. Use the per-test rates, or pass --weights FILE"
+    )
+
+
 def _later(report: Report) -> str:
     """Why there is more to come; empty if there is not."""
     if report.summary.going_on:
@@ -190,7 +201,7 @@ def _versus(report: Report, other: Comparison) -> Answer:
     alike = other.devices == ours
     of_node = f"{other.ratio_per_node:.3f} per node ({counted(ours, word)} vs. {other.devices})"
     margin = unusual(other.margin)
-    verdict = other.effect.verdict if known else ESTIMATED if other.estimates else "no interval"
+    verdict = other.effect.verdict if known else ESTIMATED if other.estimates else _no_interval(why_no_interval(other))
     if other.same_run:
         verdict = "the run itself"
     return Answer(
@@ -214,8 +225,8 @@ def _price(report: Report) -> Answer:
     price = report.price
     assert price is not None
     amount = f"${money(price.amount)} per {'GPU' if price.per == 'gpu' else 'node'}"
-    names = {other.name: brief(other) for other in report.comparisons}
-    worths = tuple(_worth(each, names[each.name]) for each in price.per_reference)
+    known_as = {other.name: brief(other) for other in report.comparisons}
+    worths = tuple(_worth(each, known_as[each.name]) for each in price.per_reference)
     if price.rpp is None:
         return Answer(name="Price", parts=(amount, "no price per point: there is no score above 0"), tone="bad")
     if report.score is None or report.score.status != "complete":
@@ -262,14 +273,22 @@ def _neighbours(cells: Sequence[Slowdown]) -> Answer:
     )
 
 
+def _no_interval(why: str) -> str:
+    return f"no interval: {why}" if why else "no interval"
+
+
 def _percent(mean: MeanSlowdown) -> str:
     at = mean.effect.ratio
-    return ", no interval" if at is None else f" (95%: {100 * (at.low - 1):.1f} to {100 * (at.high - 1):.1f})"
+    return (
+        f", {_no_interval(mean.effect.why)}"
+        if at is None
+        else f" (95%: {100 * (at.low - 1):.1f} to {100 * (at.high - 1):.1f})"
+    )
 
 
 def _times(mean: MeanSlowdown) -> str:
     at = mean.effect.ratio
-    return ", no interval" if at is None else f" (95%: {at.low:.2f} to {at.high:.2f})"
+    return f", {_no_interval(mean.effect.why)}" if at is None else f" (95%: {at.low:.2f} to {at.high:.2f})"
 
 
 def _valid(report: Report) -> Answer:

@@ -37,7 +37,7 @@ def last_screen(report: Report, width: int) -> Text:
     verdict, *warnings = _findings(screen, width)
     *answers, valid = (answer.fact for answer in screen.answers if not answer.name.startswith(_KNOWN))
     look = [_short(Fact("" if n else "Look at", one.text, one.tone), width) for n, one in enumerate(screen.look)]
-    optional = [*sorted(answers, key=lambda one: one.text == "none"), *warnings, *look]
+    optional = [*answers, *warnings, *look]
     for count in range(len(optional), -1, -1):
         kept = optional[:count]
         above = [one for one in (*warnings, *answers) if one in kept]

@@ -20,32 +20,34 @@ _NO_FOLDERS = (".json", ".gz", ".tar")
 
 
 def next_step(report: Report) -> str:
-    """The command to run next, with its purpose; empty if nothing is left to do."""
+    """What to do next: the purpose, then the command, which may fill lines; empty if nothing is left to do."""
     source, suite = quoted(report.source), report.summary.suite
     scores = [part.score for part in report.scored if part.score and part.score.per_device is not None]
     missing = report.not_tried or sum(row.missing for row in report.summary.tests.values())
     repeats = min((score.interval.n if score.interval else 1 for score in scores), default=1)
     if report.summary.going_on:
-        return f"wait, then run mnb report {source}"
+        return f"once the run has ended: mnb report {source}"
     if missing and not report.source.endswith(_NO_FOLDERS):
         if report.summary.between_sessions:
             later = f"{counted(missing, 'launch')} of later sessions"
-            return f"mnb resume {source}, for {later}, if it does not continue by itself"
-        return f"mnb resume {source}, for {counted(missing, 'launch')} not run yet"
+            return f"for {later}, if it does not continue by itself: mnb resume {source}"
+        return f"for {counted(missing, 'launch')} not run yet: mnb resume {source}"
     if report.failed and not any(row.train for row in report.summary.tests.values()):
         label, first = report.failed[0]
         return f"find out why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip()
     if report.isolation not in ("full", _asked(report)) and report.summary.units == "true":
-        return "mnb doctor, which says why isolation is not complete and what to do"
+        return "to learn why isolation is not complete, and what to do: mnb doctor"
     if (before := _repeated(report)) and not report.comparisons:
-        return f"mnb report {source} --compare {quoted(before)}, which holds the record that was run again"
+        return f"for a comparison with the record that was run again: mnb report {source} --compare {quoted(before)}"
     if suite in _TRIALS:
-        return f"mnb {TENDER}, for a score that bids can be ranked by"
+        return f"for a score that bids can be ranked by: mnb {TENDER}"
     if scores and repeats < RANKED_FROM and suite in names("profiles"):
-        return f"mnb jobs {suite} --repeat {_repeats(report)}, for a verdict"
+        return f"for a verdict: mnb jobs {suite} --repeat {_repeats(report)}"
     if report.neighbours and not report.comparisons:
-        return f"mnb report {source} --layout interference, for the cost to each victim of each neighbor"
-    return "" if report.comparisons else f"mnb report {source} --compare {_baseline(report.summary.known_suites)}"
+        return f"for the cost to each victim of each neighbor: mnb report {source} --layout interference"
+    if report.comparisons:
+        return ""
+    return f"for a comparison: mnb report {source} --compare {_baseline(report.summary.known_suites)}"
 
 
 def _repeated(report: Report) -> Path | None:

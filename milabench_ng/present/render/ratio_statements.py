@@ -38,7 +38,7 @@ def _verdict_text(report: Report, other: Comparison) -> tuple[str, Tone]:
     if other.status == "none":
         return f"none: {why_no_ratio(report, other)}", "fair"
     if found.ratio is None:
-        return f"{other.ratio or 0.0:.3f}, no interval: {_why(other)}", "fair"
+        return f"{other.ratio or 0.0:.3f}, no interval: {why_no_interval(other)}", "fair"
     text = f"{found.ratio.value:.3f} {span(found.ratio)}: {_verdict(found, other.margin)}"
     needed = "over 1000" if found.repeats_needed is None else str(found.repeats_needed)
     return f"{text}; a ±1% interval would need about {needed} repeats", tone_of_verdict(found.verdict)
@@ -60,7 +60,8 @@ def why_no_ratio(report: Report, other: Comparison) -> str:
     return f"no weighted test can be compared{': ' if why else ''}{why}"
 
 
-def _why(other: Comparison) -> str:
+def why_no_interval(other: Comparison) -> str:
+    """What both sides lack, or the baseline alone."""
     if other.effect.why == "no repeats are recorded":
         return f"the {other.provenance.kind} baseline has no per-repeat data"
     return other.effect.why
