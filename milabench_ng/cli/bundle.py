@@ -13,7 +13,7 @@ from milabench_ng.fleet.bundling import pack_fleet
 from milabench_ng.fleet.folder import is_fleet
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, quoted
-from milabench_ng.model.units import format_bytes
+from milabench_ng.model.units import counted, format_bytes
 from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.opening import is_bundle
 
@@ -59,6 +59,10 @@ def bundle(
     print(f"bundle:  {made.path}{' (signed)' if made.signed else ''}")
     print(f"SHA-256: {made.sha256}")
     print(f"files:   {made.files} ({format_bytes(made.bytes)})")
+    if made.unlisted:
+        print(
+            f"{counted(len(made.unlisted), 'record')} not in the ledger, such as {made.unlisted[0]}: breaks R13 and R12"
+        )
     if made.left_out:
         print(f"left out, because they belong to no run: {', '.join(map(repr, made.left_out))}")
     return 0

@@ -21,6 +21,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import refuse_large_numbers
 from milabench_ng.model.plain import short, whole_json
 from milabench_ng.node.edge import Edge
+from milabench_ng.records.names import RECORD_NAME
 from milabench_ng.records.origin import newer
 from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.records.stopping import Stopping
@@ -331,6 +332,12 @@ def attempts(events: Iterable[AnyLedgerEvent]) -> Counter[LaunchKey]:
 def recorded(events: Iterable[AnyLedgerEvent]) -> tuple[Recorded, ...]:
     """The attempts that left a record."""
     return tuple(event for event in events if isinstance(event, Recorded) and event.number > 0)
+
+
+def unlisted(names: Iterable[str], events: Iterable[AnyLedgerEvent]) -> tuple[str, ...]:
+    """The records among the files of a folder that its ledger does not name."""
+    listed = {event.file for event in events if isinstance(event, Recorded)}
+    return tuple(sorted(name for name in names if RECORD_NAME.fullmatch(name) and name not in listed))
 
 
 def lost_attempts(events: Sequence[AnyLedgerEvent]) -> tuple[Attempt, ...]:

@@ -26,7 +26,8 @@ from milabench_ng.analysis.summary.suites import by_suite
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.profile import SUITE_NAME
-from milabench_ng.records.names import MANIFEST, file_digest, is_result_file
+from milabench_ng.records.ledger import check_chain, unlisted
+from milabench_ng.records.names import LEDGER, MANIFEST, file_digest, is_result_file
 from milabench_ng.records.output_files import check_target, write_output
 from milabench_ng.records.reading import is_going_on
 from milabench_ng.verification.folder_files import result_files, sha256_of
@@ -139,6 +140,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...]
     """Files in the folder that belong to no run."""
     signed: bool
+    unlisted: tuple[str, ...] = ()
+    """Records that the ledger does not name."""
 
 
 def make_claim(summary: Summary, scales: Mapping[str, Scale]) -> Claim:
@@ -216,6 +219,7 @@ def pack(
         files=len(sources),
         bytes=sum(one.bytes for one in packing.files.values()),
         left_out=left_out,
+        unlisted=unlisted(names, check_chain((folder / LEDGER).read_bytes()).events) if LEDGER in names else (),
         signed=key is not None,
     )
 

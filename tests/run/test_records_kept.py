@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -14,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.cli import run_and_report
+from milabench_ng.cli import call, run_and_report
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.profile import Profile
+from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.records.ledger import Attempt, Damaged, Recorded, check_chain
 from milabench_ng.records.names import EVENTS, LEDGER, MANIFEST, RECORD_NAME, is_result_file
 from milabench_ng.report.reporting import make_report
@@ -180,9 +182,27 @@ def test_a_record_that_cannot_be_written_again_is_measured_again(
     assert any("1 record could not be restored: mnb repeats the launches" in note for note in finished.notes)
 
 
-def test_an_emptied_ledger_beside_records_is_refused(run_profile: Runner, resume_run: Runner) -> None:
+def test_a_ledger_that_was_emptied_or_cut_beside_records_is_refused(
+    run_profile: Runner, resume_run: Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
     finished = run_profile(STEADY, tenants=1)
-    (finished.folder / LEDGER).write_bytes(b"")
-    with pytest.raises(InputError, match=r"ledger.jsonl is empty, but the folder has 1 record, .* Restore it, or"):
-        resume_run(finished.folder)
-    assert (finished.folder / LEDGER).read_bytes() == b""
+    ledger = finished.folder / LEDGER
+    for lines in (0, 3):
+        cut = b"".join(ledger.read_bytes().splitlines(keepends=True)[:lines])
+        before, _ = ledger.read_bytes(), ledger.write_bytes(cut)
+        with pytest.raises(InputError, match=r"ledger.jsonl: has no line for 1 record .* Restore it, or"):
+            resume_run(finished.folder)
+        assert ledger.read_bytes() == cut
+        assert call(["bundle", str(finished.folder), "-o", str(finished.folder.parent / f"{lines}.tar.gz")]) == 0
+        assert "1 record not in the ledger" in capsys.readouterr().out
+        ledger.write_bytes(before)
+
+
+def test_more_records_than_launches_are_not_all_valid(run_profile: Runner) -> None:
+    finished = run_profile(STEADY, tenants=1)
+    (record,) = finished.folder.glob("trial.*.json")
+    again = json.loads(record.read_bytes())
+    again["mnb"]["attempt"] = 2
+    record.with_name(f"{record.name[:-11]}000001.json").write_text(json.dumps(again))
+    (valid,) = (answer for answer in first_screen(make_report(finished.folder)).answers if answer.name == "Valid")
+    assert valid.parts[:2] == ("1 of 1 launches", "1 more records than launches")

@@ -298,7 +298,12 @@ def _valid(report: Report) -> Answer:
     n, planned = rate.n, sum(row.planned or 0 for row in rows)
     lacking = sum(row.missing + row.pending for row in rows)
     good = sum(row.n - row.failures for row in rows)
-    done = f"{good} of {planned} launches" if summary.has_plan else f"{counted(n, 'launch')} (no plan recorded)"
+    extra = (f"{good - planned} more records than launches",) if summary.has_plan and good > planned else ()
+    done = (
+        f"{min(good, planned)} of {planned} launches"
+        if summary.has_plan
+        else f"{counted(n, 'launch')} (no plan recorded)"
+    )
     isolation = f"isolation {report.isolation}"
     if summary.units == "classic" and report.isolation == NOT_RECORDED:
         isolation = "isolation not recorded (milabench 2020)"
@@ -309,8 +314,8 @@ def _valid(report: Report) -> Answer:
     clean = not report.marks and rate.fail == 0 and report.isolated and not lacking
     return Answer(
         name="Valid",
-        parts=(done, failed, isolation, *rules),
-        tone="good" if clean else "bad" if rate.fail or report.marks else "fair",
+        parts=(done, *extra, failed, isolation, *rules),
+        tone="good" if clean and not extra else "bad" if rate.fail or report.marks or extra else "fair",
     )
 
 

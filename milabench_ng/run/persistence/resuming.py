@@ -16,7 +16,7 @@ from milabench_ng.model.known_files import named
 from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.units import counted
 from milabench_ng.records.isolation import Share
-from milabench_ng.records.ledger import AnyLedgerEvent, Chain, Recorded, Sampled, Torn, check_chain
+from milabench_ng.records.ledger import AnyLedgerEvent, Chain, Recorded, Sampled, Torn, check_chain, unlisted
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import (
     FLEET_MANIFEST,
@@ -107,7 +107,7 @@ def open_writer(folder: ResultFolder, spool: Path | None, tell: Callable[[str], 
 
     What a ``spool`` holds of this run is brought back.
 
-    Raises InputError if another process writes or the chain is broken.
+    Raises InputError if another process writes, the chain is broken, or its end is missing.
     """
     content = read_content(folder.ledger, LARGE, os.O_NOFOLLOW) if os.path.lexists(folder.ledger) else b""
     chain = check_chain(content)
@@ -124,6 +124,11 @@ def open_writer(folder: ResultFolder, spool: Path | None, tell: Callable[[str], 
         if chain.torn:
             writer.keep((), Torn(text=chain.torn.decode(errors="replace")))
         give_names(folder, writer.chain.events)
+        if cut := unlisted(os.listdir(folder.path), writer.chain.events):
+            raise InputError(
+                f"{folder.ledger}: has no line for {counted(len(cut), 'record')} in the folder, such as "
+                f"{plain(cut[0])}, so attempts cannot be counted. Restore it, or start a new run in another folder"
+            )
     except BaseException:
         writer.close()
         raise

@@ -38,7 +38,7 @@ from milabench_ng.records.ledger import (
     of_last_session,
 )
 from milabench_ng.records.manifest import Manifest, encode_manifest
-from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, ResultFolder
+from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.run.execution.interruption import Interruption
 from milabench_ng.run.persistence.result_writer import ResultWriter
@@ -91,12 +91,6 @@ def name_session(request: RunRequest) -> SessionName:
         chain = check_chain(read_content(ResultFolder(request.outdir).ledger, LARGE, os.O_NOFOLLOW))
     except InputError as error:
         raise InputError(f"{error}. Start a new run") from None
-    records = sum(RECORD_NAME.fullmatch(path.name) is not None for path in request.outdir.iterdir())
-    if records and not chain.entries:
-        raise InputError(
-            f"{request.outdir}: {LEDGER} is empty, but the folder has {counted(records, 'record')}, so "
-            "attempts cannot be counted. Restore it, or start a new run in another folder"
-        )
     return SessionName(run_id, len(chain.sessions) + 1)
 
 
