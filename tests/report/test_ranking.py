@@ -249,7 +249,7 @@ def test_sessions_back_to_back_are_one(tmp_path: Path) -> None:
     assert found.merged_sessions == "3 sessions count as one: they are less than 6 h apart"
     alarms = first_screen(build_report(found, "run", Scale(weights={"standard.vae": 1.0}))).alarms
     told = {fact.name: fact.text for fact in alarms if "session" in fact.name}
-    assert list(told) == ["sessions", "one session"]
+    assert list(told) == ["one session", "sessions"]
     assert told["sessions"] == found.merged_sessions
 
 
