@@ -93,19 +93,22 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         """The verdict in one line: how many rules it is of, what it leaves open, and whether anybody vouches for it."""
         kept, broken, open_ = len(self.having("pass")), len(self.having("fail")), self.having("unknown")
         doubts = f"{counted(len(self.doubts), 'doubt')} ({', '.join(doubt.name for doubt in self.doubts)})"
+        beside = f" with {doubts}" if self.doubts else ""
         if not self.passed:
             verdict = f"FAIL: {broken} of {counted(kept + broken, 'rule')} broken ({', '.join(self._broken)})"
+        elif self.marks:
+            verdict = f"RULES MET (all {kept} checkable){beside}, but {self._marked}"
         else:
-            verdict = f"PASS{f' with {doubts}' if self.doubts else ''}: {counted(kept, 'rule')} met"
+            verdict = f"PASS{beside}: all {counted(kept, 'checkable rule')} met"
         parts = (
             verdict,
-            self._marked,
+            self._reasons,
+            self._marked if not self.passed else "",
             f"Rule set: {self.rules}" if self.rules else "",
             self.signed[:1].upper() + self.signed[1:],
             f"Not checkable: {', '.join(ruling.id for ruling in open_)}" if open_ else "",
             f"Not required: {counted(len(off), 'rule')}" if (off := self.having("off")) else "",
             f"Also {doubts}" if self.doubts and not self.passed else "",
-            self._reasons,
         )
         return ". ".join(filter(None, parts))
 
@@ -123,6 +126,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _reasons(self) -> str:
-        """The first reason of the first three."""
-        told = [f"{name}: {reasons[0]}" for name, reasons in self._broken.items()]
+        """The first reason of the first three, each rule by its number and its words."""
+        titles = {ruling.id: f"{ruling.id} ({ruling.title})" for ruling in self.rulings}
+        told = [f"{titles.get(name, name)}: {reasons[0]}" for name, reasons in self._broken.items()]
         return "; ".join((*told[:3], *([f"and {len(told) - 3} more"] if len(told) > 3 else [])))

@@ -215,13 +215,13 @@ bundle empty | 2 | mnb: empty: no run.json in it. Give the folder that `mnb jobs
 bundle res.tar.gz | 2 | mnb: res.tar.gz: a bundle already. To check it, run mnb verify res.tar.gz
 bundle base.json | 2 | mnb: base.json: a file, not a folder. Give the result folder of a run
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file. Make a key with ssh-keygen -t ed25519
-verify res | 0 | verdict PASS: 16
-verify res.tar.gz | 0 | verdict PASS: 17
+verify res | 0 | verdict PASS: all 16
+verify res.tar.gz | 0 | verdict PASS: all 17
 verify cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
 verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not a readable manifest: not JSON: Unterminated string
 verify odd | 1 | verdict FAIL: 2
 verify res --rules standard | 1 | verdict FAIL:
-verify res --rules rules.json | 0 | verdict PASS: 17
+verify res --rules rules.json | 0 | verdict PASS: all 17
 verify res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file. Shipped rules: procurement
 verify res --repeat 5 | 1 | verdict FAIL: 1
 verify res --repeat 2.5 | 2 | mnb: --repeat: expected a whole number, got '2.5'. Try --repeat 5

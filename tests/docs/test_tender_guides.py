@@ -88,7 +88,7 @@ def small_rules() -> dict[str, object]:
 def test_the_vendor_has_a_bundle_that_keeps_the_rules(vendor: tuple[Path, dict[str, str]]) -> None:
     _, said = vendor
     verdict = next(text for line, text in said.items() if line.startswith("mnb verify"))
-    assert verdict.split()[:2] == ["verdict", "PASS:"]
+    assert verdict.split()[:2] == ["verdict", "RULES"]
     assert "results/run.json" in next(text for line, text in said.items() if line.startswith("tar -tzf"))
 
 
@@ -109,7 +109,7 @@ def test_the_buyer_has_a_ranked_table(vendor: tuple[Path, dict[str, str]], follo
     (tmp_path / "bids.json").write_text(json.dumps(small))
     said = follow(BUYER, tmp_path)
     verdicts = [text for line, text in said.items() if line.startswith("mnb verify")]
-    assert [text.split()[:2] for text in verdicts] == [["verdict", "PASS:"]] * 2
+    assert [text.split()[:2] for text in verdicts] == [["verdict", "RULES"]] * 2
     table = next(text for line, text in said.items() if line.startswith("mnb bids"))
     assert [row.split()[0] for row in table.splitlines() if row.startswith(("acme", "umbra"))][:2] == ["umbra", "acme"]
     assert (tmp_path / "bids.html").is_file()

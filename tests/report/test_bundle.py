@@ -219,7 +219,9 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "files:   6 (" in capsys.readouterr().out
     assert call(["verify", str(out)]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("verdict             PASS: 17 rules met. Unsigned. Not checkable: R28, R29, R30")
+    assert text.startswith(
+        "verdict             PASS: all 17 checkable rules met. Unsigned. Not checkable: R28, R29, R30"
+    )
     assert re.findall(r"^(Recomputed|Self-reported|Not checkable)\b", text, re.MULTILINE) == [
         "Recomputed",
         "Self-reported",
@@ -248,9 +250,11 @@ def test_the_verdict_names_marks_that_no_rule_refuses() -> None:
     marked = verify(BUNDLES / "unfenced-loader-2xH100-20261125.tar.gz", Rules())
     assert marked.passed
     assert marked.marks == ("NOT ISOLATED: isolation none",)
-    assert ". NOT COMPARABLE: NOT ISOLATED: isolation none. " in marked.sentence
+    assert re.match(
+        r"RULES MET \(all \d+ checkable\), but NOT COMPARABLE: NOT ISOLATED: isolation none\. ", marked.sentence
+    )
     many = msgspec.structs.replace(marked, marks=("a", "b", "c", "d", "e")).sentence
-    assert ". NOT COMPARABLE: a, b, c, and 2 more. " in many
+    assert ", but NOT COMPARABLE: a, b, c, and 2 more. " in many
 
 
 def test_the_verdict_is_on_the_first_screen_of_the_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -259,7 +263,8 @@ def test_the_verdict_is_on_the_first_screen_of_the_report(folder: Path, capsys: 
     assert call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder))]) == 0
     (valid,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Valid ")]
     assert valid.endswith(
-        "PASS: 18 rules met. Rule set: mine. Unsigned. Not checkable: R1, R28, R29, R30. Not required: 16 rules"
+        "PASS: all 18 checkable rules met. Rule set: mine. Unsigned. Not checkable: R1, R28, R29, R30. "
+        "Not required: 16 rules"
     )
     tampering.rewrite(next(folder.glob("quick.vae.J0.0.*")), tampering.fence(tier="none"))
     assert (

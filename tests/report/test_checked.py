@@ -107,7 +107,7 @@ def test_accept_prints_both_verdicts(place: Path, capsys: Any) -> None:
     sides = [str(place / "results"), str(place / "delivered")]
     assert call(["accept", *sides, "--weights", str(place / "weights.json")]) in (0, 4)
     lines = capsys.readouterr().out.splitlines()
-    passed = [line.split()[0] for line in lines if ": PASS: 16 rules met. Unsigned" in line]
+    passed = [line.split()[0] for line in lines if ": PASS: all 16 checkable rules met. Unsigned" in line]
     assert passed == ["bid", "delivered"]
 
 
@@ -168,7 +168,10 @@ def test_the_signature_is_demanded_of_the_bid_alone(place: Path, capsys: Any) ->
     assert call(["accept", *asked, *allowed]) in (0, 4)
     pack(place / "results", place / "bid.tar.gz", weights=place / "weights.json", key=place / "b", force=True)
     assert call(["accept", *asked, *allowed]) == 2
-    assert "R2: b@example.org signed it, but the rules require a@example.org" in capsys.readouterr().err
+    assert (
+        "R2 (signed by an allowed signer): b@example.org signed it, but the rules require a@example.org"
+        in capsys.readouterr().err
+    )
 
 
 def test_bids_refuse_what_breaks_a_rule_and_rank_the_others(place: Path, capsys: Any) -> None:
@@ -176,7 +179,7 @@ def test_bids_refuse_what_breaks_a_rule_and_rank_the_others(place: Path, capsys:
     forged(place)
     assert call(["bids", str(bids(place, fine="results", forged="forged", edited="edited.tar.gz"))]) == 1
     told = " ".join(capsys.readouterr().out.split())
-    assert "verified fine: PASS: 16 rules" in told
+    assert "verified fine: PASS: all 16 checkable rules" in told
     assert "refused forged: " in told
     assert "refused edited: " in told
     assert call(["bids", str(bids(place, forged="forged"))]) == 2
@@ -280,7 +283,10 @@ def test_a_bid_is_signed_by_its_own_vendor(place: Path, capsys: Any) -> None:
     call(["bids", str(file), "--allowed-signers", str(place / "allowed"), "--format", "json"])
     made = json.loads(capsys.readouterr().out)
     assert list(made["refused"]) == ["taken"]
-    assert "R2: b@example.org signed it, but the rules require a@example.org" in made["refused"]["taken"]
+    assert (
+        "R2 (signed by an allowed signer): b@example.org signed it, but the rules require a@example.org"
+        in made["refused"]["taken"]
+    )
 
 
 def test_a_bound_is_the_evaluators_word(place: Path, capsys: Any) -> None:

@@ -56,6 +56,10 @@ def test_every_command_of_the_rehearsal_does_what_its_readme_says(
     assert "nothing is ranked: fewer than 5 repeats" in said["bids.json"]
     assert "next         ask all bidders for a new run: mnb jobs modern --repeat 5" in said["bids.json"]
     assert "refused      umbra" in said["bids.json"]
+    assert "; R13 (ledger intact, every attempt recorded): " in said["bids.json"]
+    assert "globex: RULES MET (all 23 checkable), but NOT COMPARABLE: ran in file order" in said["bids.json"]
+    assert said["bids.json"].count("ran in file order") == 1, "the verdict and the mark say it once"
+    assert "bids, in the order of their file" in said["bids.json"]
     first, following = said["acme.bundle.tar.gz"].split("\n")[:2]
     assert first == "verdict    the delivered node does not meet the bid: bid with 2 devices, delivered with 1"
     assert following.startswith("next       have the vendor mend or replace the node")
@@ -118,7 +122,7 @@ def test_what_init_writes_is_verified_and_ranked_as_it_is(
     for command in commands:
         assert call(command.split()[1:]) == 0, command
         said = capsys.readouterr().out
-        assert "PASS: 23 rules met." in said
+        assert "all 23 checkable" in said
         assert "Rule set: tender-2026-17." in said
 
 

@@ -61,7 +61,7 @@ def test_a_run_ends_with_the_verdict_and_its_exit_code(mnb: Mnb) -> None:
     """The folder is neither signed nor stamped yet, and nobody asks for that; later rules may break all the same."""
     kept = mnb(SMALL, "--repeat", "2", "--nonce", "n1")
     assert kept.returncode == 0
-    assert "PASS: 18 rules met." in " ".join(kept.stdout.split())
+    assert "RULES MET (all 18 checkable)" in " ".join(kept.stdout.split())
     assert call(["resume", "results", "--rules", "small.json"]) == 0, "and so does a run that is resumed"
     Path("small.json").write_text(json.dumps(SMALL | {"repeat": 3}))
     assert call(["resume", "results", "--rules", "small.json"]) == 1

@@ -68,7 +68,7 @@ def _verdicts(tender: Tender) -> Iterator[Fact]:
 
 
 def _facts(tender: Tender) -> Iterator[Fact]:
-    yield Fact("reference", f"one node of {tender.reference}", "strong")
+    yield Fact("reference", f"one node of {tender.reference}. Per reference node: what its throughput costs", "strong")
     yield _ranks(tender)
     yield Fact("next", _step(tender), "strong")
     yield _ranked_over(tender)
@@ -79,12 +79,8 @@ def _facts(tender: Tender) -> Iterator[Fact]:
             f"{terms.years:g} years, {terms.tariff_per_kwh:g} {tender.currency}/kWh, PUE {terms.pue:g}, "
             f"utilization {terms.utilization:.0%}",
         )
-    yield Fact(
-        "machines",
-        f"intervals and ranks include a machine-to-machine variation of {100 * GPU_STD:g}% in GPU-bound tests "
-        f"and {100 * HOST_STD:g}% in others. With fewer than {SESSIONS_FROM} sessions, they also include "
-        f"{100 * GPU_DAY_STD:g}% and {100 * HOST_DAY_STD:g}% between days",
-    )
+    if any(row.ratio_interval for row in tender.rows):
+        yield _machines()
     if tender.why_unranked and tender.ranked:
         yield Fact("ranks", f"not ranked: {tender.why_unranked}", "fair")
     doubts = dict.fromkeys(doubt for row in tender.rows if row.per_reference for doubt in row.per_reference.indicative)
@@ -96,9 +92,19 @@ def _facts(tender: Tender) -> Iterator[Fact]:
         yield _steady(tender.stability)
     for row in tender.rows:
         for mark in row.marks:
-            yield Fact("mark", f"{row.name}: {mark.text}{_where(mark)}", "bad")
+            if mark.text not in tender.verdicts.get(row.name, ""):
+                yield Fact("mark", f"{row.name}: {mark.text}{_where(mark)}", "bad")
     for note in tender.notes:
         yield Fact("note", note, "fair")
+
+
+def _machines() -> Fact:
+    return Fact(
+        "machines",
+        f"intervals and ranks include a machine-to-machine variation of {100 * GPU_STD:g}% in GPU-bound tests "
+        f"and {100 * HOST_STD:g}% in others. With fewer than {SESSIONS_FROM} sessions, they also include "
+        f"{100 * GPU_DAY_STD:g}% and {100 * HOST_DAY_STD:g}% between days",
+    )
 
 
 def _ranks(tender: Tender) -> Fact:

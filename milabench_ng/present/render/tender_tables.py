@@ -29,8 +29,6 @@ _RATIO: tuple[Column[BidRow], ...] = (
 _WHY: Column[BidRow] = Column("why missing", key="no value or interval because", value=lambda row: row.why or None)
 _MARKED: Column[BidRow] = Column(
     "warnings",
-    show=lambda cell: "yes" if cell == "marked" else str(cell),
-    tone=toned({"marked": "bad"}),
     key="marked",
     value=lambda row: "marked" if row.marks else "no",
 )
@@ -92,7 +90,7 @@ def _in_suite(tender: Tender, column: Column[BidRow]) -> Column[BidRow]:
 def _brief(tender: Tender) -> tuple[Column[BidRow], ...]:
     criterion, *_ = _ranked_by(tender)
     score, *_ = _scores(tender)
-    return (_RANK, criterion, *_RATIO, score, _MARKED)
+    return (_RANK, criterion, *_RATIO, score)
 
 
 def _sections(tender: Tender) -> tuple[Section, ...]:
@@ -119,17 +117,19 @@ def _sections(tender: Tender) -> tuple[Section, ...]:
 def _ranks(tender: Tender) -> Section:
     """What decides; nothing that looks like an order where nothing is ranked."""
     if not tender.ranked:
-        return section("bids", "bids", tender.rows, _BID, *_deciding(tender))
+        title = "bids, in the order of their file"
+        return section("bids", title, tender.rows, _BID, *_ranked_by(tender))
     return section("bids", "bids", tender.rows, _BID, *_deciding(tender), _pareto(tender), notes=(_PARETO,))
 
 
 def bids_section(tender: Tender) -> Section:
     """All that is known of each bid, in one table; of several suites, what decides in each."""
     if tender.further:
-        return _side_by_side(tender, _WHY, _MARKS)
+        return _side_by_side(tender, _WHY, _MARKED, _MARKS)
     columns = (
         _BID,
         *_deciding(tender),
+        _MARKED,
         _pareto(tender),
         *_offered(tender),
         *_scores(tender),
@@ -141,7 +141,7 @@ def bids_section(tender: Tender) -> Section:
 
 def _deciding(tender: Tender) -> tuple[Column[BidRow], ...]:
     """The rank, and beside it what the bids are ranked by."""
-    return (_RANK, *_ranked_by(tender), _MARKED)
+    return (_RANK, *_ranked_by(tender))
 
 
 def _pareto(tender: Tender) -> Column[BidRow]:
