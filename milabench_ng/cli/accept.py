@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -23,9 +24,9 @@ from milabench_ng.model.plain import names_of, plain
 from milabench_ng.model.shipped import names
 from milabench_ng.present.render.cells import Cell, Fact, in_form, one_decimal, text, toned
 from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
+from milabench_ng.present.render.tables import differing
 from milabench_ng.present.writers import write
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
-from milabench_ng.records.work import WorkDifference
 from milabench_ng.tender.acceptance import Acceptance
 from milabench_ng.tender.acceptance import accept as decide
 from milabench_ng.tender.deciding import Deciding, Side
@@ -121,13 +122,22 @@ def _document(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str,
     ]
     numbers = (Heading(title, "", _four, True) for title in ("delivered / bid", "at least", "at most"))
     verdict = Heading("verdict", show=_judgment, tone=_tone)
-    bounded = any(low is not None for _, _, low, *_ in rows)
-    notes = ("at least, at most: one-sided 95% bounds",) if bounded else ()
+    notes = ("at least, at most: one-sided 95% bounds",) if _bounded(made) else ()
     ratios = table("", rows, "test", *numbers, verdict, "because", notes=notes)
     told = tuple(_facts(made, sides, suite))
+    labels = [one.name for one in made.tests]
+    shared, _ = _shared(made)
+    shown = msgspec.structs.replace(
+        ratios, rows=tuple((*row, None if row[-1] == shared else row[-1]) for *row, _ in ratios.rows)
+    )
     return Document(
         title="mnb accept",
-        parts=(Facts(facts=told), ratios, *((_characteristic(made),) if explain else ())),
+        parts=(
+            Facts(facts=told),
+            shown,
+            *((differing("the bid", made.differences, labels, ("delivered", "bid")),) if made.differences else ()),
+            *((_characteristic(made),) if explain else ()),
+        ),
         table=ratios,
         aside=told,
         whole={"schema": 1, "verdict": made.verdict, "verified": verified, **msgspec.structs.asdict(made)},
@@ -137,18 +147,22 @@ def _document(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str,
 def _facts(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str) -> Iterator[Fact]:
     other = f"ANOTHER GPU MODEL ({made.other_model}); " if made.other_model else ""
     told = f"{_VERDICTS[made.verdict]} {100 * made.guarantee:g}% of the bid"
-    if made.reasons and all(part.verdict != "breaks" for part in (*made.scores, *made.tests)):
-        told = f"the delivered node does not meet the bid: {'; '.join(made.reasons)}"
+    if made.reasons:
+        slower = any(part.verdict == "breaks" for part in (*made.scores, *made.tests))
+        why = "; ".join(made.reasons)
+        told = f"{told}; {why}" if slower else f"the delivered node does not meet the bid: {why}"
     yield Fact("verdict", f"{other}{told}", _tone(made.verdict))
     if made.verdict != "keeps":
-        yield Fact("next", _to_decide(made, suite) if made.verdict == "inconclusive" else _MEND, "strong")
+        yield Fact("next", _to_decide(made, suite) if made.verdict == "inconclusive" else _mend(suite), "strong")
     yield from (Fact(name, f"{side.source}: {side.sentence}") for name, side in sides.items())
-    yield from (Fact("broken by", reason) for reason in made.reasons)
-    if made.declared:
+    shared, times = _shared(made)
+    if shared:
+        yield Fact("no verdict", f"{times} of {len(made.scores) + len(made.tests)} ratios: {shared}", "fair")
+    if made.declared and _bounded(made):
         yield Fact("sessions", f"fewer than {SESSIONS_FROM} of {' and of '.join(made.declared)}: {_DECLARED}")
-    yield from (Fact("mark", f"{one.side}: {one.mark.counted(len(made.tests))}") for one in made.marks)
-    for one in made.differences:
-        yield Fact("differs", f"{one.what}{_of(one)}: delivered {one.run}; bid {one.baseline}")
+    for one in made.marks:
+        if one.mark.text not in sides[one.side].sentence:
+            yield Fact("mark", f"{one.side}: {one.mark.counted(len(made.tests))}")
 
 
 def _to_decide(made: Acceptance, suite: str) -> str:
@@ -168,18 +182,33 @@ def _to_decide(made: Acceptance, suite: str) -> str:
 
 
 def _run(suite: str, plan: Deciding, why: str) -> str:
+    return f"measure {' and '.join(_SIDES[side] for side in plan.sides)} again ({why}): {_command(suite, plan)}"
+
+
+def _command(suite: str, plan: Deciding) -> str:
     profile = suite if suite in names("profiles") else "PROFILE"
-    command = f"mnb jobs {profile} --repeat {plan.repeats} --sessions {plan.sessions} --session-gap {SESSION_GAP_H:g}h"
-    return f"{command} on {' and '.join(_SIDES[side] for side in plan.sides)} ({why})"
+    return f"mnb jobs {profile} --repeat {plan.repeats} --sessions {plan.sessions} --session-gap {SESSION_GAP_H:g}h"
+
+
+def _mend(suite: str) -> str:
+    again = _command(suite, Deciding(sides=("delivered",), sessions=SESSIONS_FROM))
+    return f"have the vendor mend or replace the node, measure it again, and run this again: {again}"
+
+
+def _shared(made: Acceptance) -> tuple[str, int]:
+    """Why most ratios have no verdict, which is said once, and of how many; empty if each has its own reason."""
+    whys = [part.why for part in (*made.scores, *made.tests)]
+    why, times = Counter(whys).most_common(1)[0]
+    return (why, times) if 2 * times > len(whys) else ("", 0)
+
+
+def _bounded(made: Acceptance) -> bool:
+    """Whether any ratio has bounds."""
+    return any(part.low is not None for part in (*made.scores, *made.tests))
 
 
 _four = in_form(".4f")
 _tone = toned({"keeps": "good", "breaks": "bad", "inconclusive": "fair"})
-
-
-def _of(one: WorkDifference) -> str:
-    """The tests that a difference is of; empty for the whole run."""
-    return f" of {', '.join(map(name_of_row, one.tests))}" if one.tests else ""
 
 
 def _characteristic(made: Acceptance) -> Section | Facts:
@@ -201,7 +230,6 @@ _DECLARED = (
     f"{100 * HOST_DAY_STD:g}% for others. To measure it: mnb jobs PROFILE --sessions {SESSIONS_FROM} "
     f"--session-gap {SESSION_GAP_H:g}h"
 )
-_MEND = "have the vendor mend or replace the node, measure it again with the profile of the bid, and run this again"
 _NO_RUN = (
     "mnb accept with --explain, for the probability of each verdict: more sessions would hardly decide, as the ratio "
     "is too near the guarantee, or there is no score"

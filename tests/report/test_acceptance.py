@@ -368,18 +368,20 @@ def test_an_inconclusive_verdict_names_the_command_that_would_decide(
         assert call(["accept", str(bid), str(delivered), *options]) == 4
         return " ".join(capsys.readouterr().out.split())
 
-    run = "next mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h on"
+    run = "mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h"
     few = told(folder(tmp_path / "few", DELIVERED[:4]))
-    assert f"{run} the delivered node (the least" in few
+    assert f"next measure the delivered node again (the least for a verdict): {run}" in few
+    assert few.count("fewer than 5 repeats") == 1, "said once, above the table"
     found = load(tmp_path / "few")
     part = msgspec.structs.replace(found, tests={"standard.vae": found.tests["standard.vae"]})
     (tmp_path / "part.json").write_text(encode_summary(part))
-    assert f"{run} the node that was bid and the delivered node (the same work on both" in told(tmp_path / "part.json")
+    both = told(tmp_path / "part.json")
+    assert "next measure the node that was bid and the delivered node again (the same work on both" in both
     open_yet = told(folder(tmp_path / "open", DELIVERED, vae=0.993, toy_reg=0.993), "0.988")
-    (sessions,) = re.findall(r"mnb jobs standard --repeat 5 --sessions (\d+) --session-gap 6h on the ", open_yet)
+    (sessions,) = re.findall(r"mnb jobs standard --repeat 5 --sessions (\d+) --session-gap 6h", open_yet)
     assert 3 < int(sessions) <= 20
     shortened = marked(folder(tmp_path / "marked", DELIVERED), "standard.vae", SHORTENED)
-    assert f"{run} the delivered node (without what is marked" in told(shortened, "0.9")
+    assert f"(without what is marked: no number of repeats decides with it): {run}" in told(shortened, "0.9")
 
 
 def test_the_first_line_says_that_the_gpu_is_another_model(
@@ -430,7 +432,8 @@ def test_the_command_lists_the_marks(bid: Path, tmp_path: Path, capsys: pytest.C
     asked = ["accept", str(bid), str(other), "--weights", str(weights)]
     assert call(asked) == 4
     told = capsys.readouterr().out
-    assert "delivered: averaging window shortened to 0.5 s (at worst; 1 of 2 tests)" in told
+    assert "but NOT COMPARABLE: averaging window shortened to 0.5 s" in told
+    assert told.count("averaging window shortened") == 1
     assert call([*asked, "--format", "json"]) == 4
     (one,) = json.loads(capsys.readouterr().out)["marks"]
     assert (one["side"], one["mark"]["kind"]) == ("delivered", "window shortened")
@@ -441,5 +444,7 @@ def test_the_command_says_in_which_test_the_sides_differ(
 ) -> None:
     other = marked(folder(tmp_path / "d", DELIVERED), "standard.vae", {"kind": "data not read again"})
     assert call(["accept", str(other), str(bid)]) == 4
-    told = " ".join(capsys.readouterr().out.split())
-    assert "differs comparability warnings of vae: delivered none; bid data not read again" in told
+    told = capsys.readouterr().out
+    ratios, differences = (told.index(head) for head in ("\ntest ", "\ndifferences from the bid"))
+    assert ratios < differences, "the verdict's table stands first"
+    assert "comparability warnings none data not read again vae" in " ".join(told[differences:].split())

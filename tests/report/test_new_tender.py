@@ -61,8 +61,10 @@ def test_every_command_of_the_rehearsal_does_what_its_readme_says(
     assert said["bids.json"].count("ran in file order") == 1, "the verdict and the mark say it once"
     assert "bids, in the order of their file" in said["bids.json"]
     first, following = said["acme.bundle.tar.gz"].split("\n")[:2]
-    assert first == "verdict    the delivered node does not meet the bid: bid with 2 devices, delivered with 1"
-    assert following.startswith("next       have the vendor mend or replace the node")
+    assert first == "verdict     the delivered node does not meet the bid: bid with 2 devices, delivered with 1"
+    assert following.startswith("next        have the vendor mend or replace the node")
+    assert ": mnb jobs modern --repeat 5 --sessions 3 " in following
+    assert said["acme.bundle.tar.gz"].count("(--order file)") == 1
     assert (rehearsal / "bids.html").is_file()
     assert not list(rehearsal.glob("*.key*")), "the keys are thrown away"
 

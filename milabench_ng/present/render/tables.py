@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.rate_curves import CurvePoint, RateCurve
@@ -33,6 +33,7 @@ from milabench_ng.present.render.columns import half_width_pct, span
 from milabench_ng.present.render.device_tables import host_pace_section, matrix, stragglers
 from milabench_ng.present.render.look_at import not_proven, repeated
 from milabench_ng.present.render.sections import Column, Section, section
+from milabench_ng.records.work import WorkDifference
 from milabench_ng.report.report import Report
 
 _BAR = 40
@@ -46,7 +47,7 @@ def other_tables(report: Report) -> tuple[Section, ...]:
 def _tables(report: Report) -> Iterator[Section]:
     for other in report.comparisons:
         if other.differences:
-            yield _differences(other, [line.scored.test for line in report.lines])
+            yield differing(other.name, other.differences, [line.scored.test for line in report.lines])
     for of, part in _named(report):
         yield from (_left_out(other, of) for other in part.comparisons if other.reasons)
     if any(line.derived for line in report.lines):
@@ -88,15 +89,18 @@ def _named(report: Report) -> Iterator[tuple[str, Report]]:
     yield from ((f" of {part.summary.suite}" if report.suites else "", part) for part in report.scored)
 
 
-def _differences(other: Comparison, labels: Sequence[str]) -> Section:
-    """``labels``: all tests of this run."""
+def differing(
+    name: str, found: Iterable[WorkDifference], labels: Sequence[str], sides: tuple[str, str] = ("this run", "baseline")
+) -> Section:
+    """In what one of two ``sides`` differs from the other, which has a ``name``. ``labels``: all tests of the first."""
+    ours, theirs = sides
     return section(
-        f"differences-{other.name}",
-        f"differences from {other.name}",
-        sorted(other.differences, key=lambda each: _USES.index(each.ratio)),
+        f"differences-{name}",
+        f"differences from {name}",
+        sorted(found, key=lambda each: _USES.index(each.ratio)),
         Column("difference", key="what", value=lambda one: one.what),
-        Column("this run", value=lambda one: one.run),
-        Column("baseline", value=lambda one: one.baseline),
+        Column(ours, value=lambda one: one.run),
+        Column(theirs, value=lambda one: one.baseline),
         Column("tests", value=lambda one: _concerned(one.tests, labels)),
         Column(
             "effect on ratio",

@@ -111,7 +111,7 @@ def _sections(tender: Tender) -> tuple[Section, ...]:
         sections.append(_without_one(tender.leave_one_out))
     if tender.stability is not None and not all(change.same for change in tender.stability.changes):
         sections.append(_stability(tender.stability))
-    return tuple(sections)
+    return tuple(msgspec.structs.replace(one, sparse=True) for one in sections)
 
 
 def _ranks(tender: Tender) -> Section:
