@@ -111,6 +111,9 @@ def test_resume_runs_what_has_no_valid_record_and_no_more(interrupted, resume_ru
     assert [rulings[rule].result for rule in ("R12", "R13", "R14")] == ["pass", "pass", "fail"]
     assert rulings["R14"].reasons == ("1 retries, but the rules allow 0", "1 resumes, but the rules allow 0")
     assert accused(interrupted.folder, failure_rate=None) == {}
+    facts = verify(interrupted.folder, Rules()).facts
+    assert facts["failures"].startswith("0 of 3 failed")
+    assert facts["attempts"] == "4 attempts in the ledger: 0 failed, 1 interrupted; 0 left no record; 2 sessions"
 
 
 def test_resuming_a_finished_run_says_so_before_anything_starts(run_profile, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -147,7 +147,7 @@ def assert_books_are_sound(folder: Path) -> None:
         evidence = gather(there, load_rules(None), None, None, None)
     rules = (check_ledger.complete, check_ledger.ledger, check_fence.together)
     assert [rule(evidence).reasons for rule in rules] == [(), (), ()]
-    assert check_ledger.attempts_fact(evidence).startswith("1 attempt in the ledger, 0 failed, 0 never recorded")
+    assert check_ledger.attempts_fact(evidence).startswith("1 attempt in the ledger: 0 failed, 0 interrupted")
 
 
 def assert_only_measured(summary: Summary, jobs_of: Mapping[str, list[str]]) -> None:

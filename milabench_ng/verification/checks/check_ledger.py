@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from milabench_ng.model.plan import Role
 from milabench_ng.model.units import counted
 from milabench_ng.records.ledger import (
-    Attempt,
     Chain,
-    Interrupted,
     Recorded,
     Resumed,
     Sampled,
@@ -176,14 +174,17 @@ def caps(evidence: Evidence) -> Finding:
 
 
 def attempts_fact(evidence: Evidence) -> str:
-    """The ledger in one line."""
+    """The ledger in one line; what failed is counted as in the failure rate, and the rest without a result is not."""
     if evidence.ledger is None:
         return "not recorded"
     events = evidence.ledger.events
-    tried = sum(isinstance(event, Attempt) for event in events)
-    failed = sum(event.cause is not None for event in recorded(events))
-    interrupted = sum(isinstance(event, Interrupted) for event in events)
+    tried = attempts(events)
+    untried = (
+        0 if evidence.failures.left else sum((one.label, one.job_id) not in tried for one in evidence.asked.measured)
+    )
+    failed = max(0, evidence.failures.fail - untried)
+    good = sum(event.cause is None for event in recorded(events))
     return (
-        f"{counted(tried, 'attempt')} in the ledger, {failed} failed, {len(lost_attempts(events))} never recorded, "
-        f"{counted(interrupted, 'interruption')}, {counted(evidence.summary.starts, 'session')}"
+        f"{counted(tried.total(), 'attempt')} in the ledger: {failed} failed, {max(0, tried.total() - good - failed)} "
+        f"interrupted; {len(lost_attempts(events))} left no record; {counted(evidence.summary.starts, 'session')}"
     )
