@@ -29,6 +29,8 @@ from milabench_ng.records import ledger
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import make_report
 from milabench_ng.verification.checks.check_plan import tests_fact as fact_on_tests
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.verify import verify
 
 QUICK = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU) | {"scaling": PROGRESSION}
 
@@ -296,6 +298,9 @@ def test_a_break_between_sessions_is_no_interruption(
 ) -> None:
     found = paused(tmp_path, whole, sessions, *ended)
     assert (found.interrupted, found.between_sessions) == (True, between)
+    (complete,) = (ruling for ruling in verify(tmp_path, Rules()).rulings if ruling.id == "R12")
+    left = "2 launches of later sessions have not run yet" if between else "it was interrupted with 2 launches left"
+    assert complete.reasons[0].startswith(left)
     screen = first_screen(make_report(tmp_path))
     assert screen.alarms[0].name == ("BETWEEN SESSIONS" if between else "INTERRUPTED")
     assert screen.alarms[0].text == "2 of 12 launches have not run yet"

@@ -34,7 +34,9 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
     if evidence.going_on:
         yield "the run is still in progress"
     left = evidence.failures.left
-    if left:
+    if left and evidence.summary.between_sessions:
+        yield f"{counted(left, 'launch')} of later sessions have not run yet"
+    elif left:
         yield f"it was interrupted with {counted(left, 'launch')} left: mnb resume runs them"
     yield from (f"{problem.file}: {problem.reason}" for problem in evidence.unreadable)
     yield from _unread_by_the_report(evidence)
