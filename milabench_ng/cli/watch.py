@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
 
@@ -124,6 +125,12 @@ def _ended(last: AnyRunEvent | None, folder: Path) -> str:
     match last:
         case RunEnds(missing=0, failed=failed):
             return f"the run has ended{f', {failed} failed' if failed else ''}; results: mnb report {place}"
+        case RunEnds(missing=missing, continues_utc=str(later)):
+            begins = f"{datetime.fromisoformat(later):%Y-%m-%d %H:%M} UTC"
+            told = (
+                f"the session has ended, {counted(missing, 'launch')} left; the next one begins by itself at {begins}"
+            )
+            return f"{told}. If mnb was stopped: mnb resume {place}"
         case RunEnds(missing=missing, interrupted=interrupted):
             how = "was interrupted" if interrupted else "has ended"
             return f"the session {how}, {counted(missing, 'launch')} left; to go on: mnb resume {place}"

@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from milabench_ng.fence.kernel.processes import Family, proc_is_ours
 from milabench_ng.model.errors import InputError, IsolationError, MnbError
 from milabench_ng.model.plain import encodable
 from milabench_ng.model.plan import Plan
-from milabench_ng.model.units import counted, utc_now
+from milabench_ng.model.units import counted, utc_iso, utc_now
 from milabench_ng.node.drivers.opening import BACKENDS, read_gpus
 from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.node.gpus import Gpu
@@ -227,7 +228,10 @@ async def run_session(context: RunContext, prove_after: Callable[[], Proving], b
         if interrupted.by:
             progress.interrupted(interrupted.by.name)
         progress.finish()
-    bus.publish(RunEnds(missing=progress.missing, failed=progress.failed, interrupted=interrupted.is_set()))
+    missing, stopped, asked = progress.missing, interrupted.is_set(), context.facts.planned.request
+    later = utc_iso(utc_now() + timedelta(seconds=asked.session_gap_s))
+    continues = later if missing and asked.sessions > 1 and not stopped else None
+    bus.publish(RunEnds(missing=missing, failed=progress.failed, interrupted=stopped, continues_utc=continues))
 
 
 async def keep_proofs(context: RunContext, prove_after: Callable[[], Proving], bus: Bus) -> None:

@@ -100,6 +100,8 @@ def test_jobs_in_two_sessions_begins_afresh_for_each(folder: Path, here: Mnb) ->
     events = check_chain((folder / "two" / "ledger.jsonl").read_bytes()).events
     ends = [event.missing for event in events if isinstance(event, Finished)]
     assert ends == [1, 0]
+    told = [json.loads(line)["event"] for line in (folder / "two" / "events.jsonl").read_text().splitlines()]
+    assert [bool(one["continues_utc"]) for one in told if one["type"] == "RunEnds"] == [True, False]
     assert not any(isinstance(event, Resumed | Interrupted) for event in events), "nothing was interrupted"
     summary = load(folder / "two")
     assert summary.merged_sessions == "2 sessions count as one: they are less than 6 h apart"

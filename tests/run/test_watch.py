@@ -105,6 +105,10 @@ def test_how_a_session_ended_and_what_to_do_next(ended: Path, capsys: pytest.Cap
     write(ended, (RUN, BATCH, RunEnds(missing=3, failed=0, interrupted=True)))
     assert call(["watch", str(ended)]) == 0
     assert "was interrupted, 3 launches left; to go on: mnb resume" in capsys.readouterr().out
+    waits = RunEnds(missing=3, failed=0, interrupted=False, continues_utc="2026-11-27T03:08:15Z")
+    write(ended, (RUN, BATCH, waits))
+    assert call(["watch", str(ended), "--speed", "1000"]) == 0
+    assert "the next one begins by itself at 2026-11-27 03:08 UTC" in capsys.readouterr().out
     write(ended, (RUN, BATCH))
     assert call(["watch", str(ended)]) == 1
     assert "the session was killed" in capsys.readouterr().out

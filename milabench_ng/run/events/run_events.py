@@ -170,6 +170,8 @@ class RunEnds(RunEvent, frozen=True, kw_only=True):
     failed: int
     """Attempts that failed or left nothing, and launches that were never tried."""
     interrupted: bool
+    continues_utc: str | None = None
+    """When the run begins its next session by itself; None if it ends with this one."""
 
 
 AnyRunEvent = (
