@@ -30,8 +30,8 @@ def slowdown_charts(report: Report) -> Iterator[Chart]:
         title="slowdowns: victims by antagonists",
         wide=True,
         reading="Slowdown of each test (row) next to each neighbor (column): its rate alone over its rate there. A "
-        "color and a star mark what is significantly slower, by more than 2%. Point at a cell for its 95% interval, "
-        "which is also in the table.",
+        "color and a star mark what is significantly above 1.02, adjusted over all cells. Point at a cell for its 95% "
+        "interval, which is also in the table.",
         views=(
             plot(
                 names(besides, side="top"),

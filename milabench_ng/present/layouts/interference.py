@@ -25,7 +25,7 @@ from milabench_ng.present.render.sections import Column, Section, section
 from milabench_ng.report.report import Report
 
 SUITE = "interference"
-NOTE = "rate alone / rate with neighbors, with 95% interval; *: significantly slower, by more than 2%"
+NOTE = "rate alone / rate with neighbors, 95% interval; *: significantly above 1.02, adjusted over all cells"
 GAIN_NOTE = "slowdown without isolation / slowdown with isolation, with 95% interval"
 NOTHING = "-"
 ALL_TENANTS = "all tenants at once"
