@@ -16,6 +16,7 @@ from milabench_ng.cli.show_plan import show_plan
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError
 from milabench_ng.run.persistence.sessions import refuse_outdir
+from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.refusals import refuse_undecodable
 from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.verification.rules import Rules, load_rules
@@ -73,16 +74,15 @@ def jobs(
     request = asked.request(profile, node, flags)
     require_weights(weights, request)
     demanded = None if rules is None else load_rules(rules)
-    if demanded is not None:
-        _refuse_broken(demanded, request)
-    return show_plan(request, weights) if dry_run else execute(request, weights, demanded)
+    plan = None if demanded is None else _refuse_broken(demanded, request)
+    return show_plan(request, weights, plan) if dry_run else execute(request, weights, demanded)
 
 
-def _refuse_broken(rules: Rules, request: RunRequest) -> None:
+def _refuse_broken(rules: Rules, request: RunRequest) -> DryRun:
     """Plan the run and check the node, as `mnb doctor` does, before hours of work."""
     from milabench_ng.cli.preflight import refuse_broken
 
     refuse_undecodable(request)
     refuse_outdir(request.outdir)
     enter_scope(request.isolation, request.cgroup_parent)
-    refuse_broken(rules, request)
+    return refuse_broken(rules, request)

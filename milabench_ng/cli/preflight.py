@@ -99,8 +99,8 @@ def plan_of(request: RunRequest) -> DryRun | str:
     return made
 
 
-def refuse_broken(rules: Rules, request: RunRequest) -> None:
-    """Raise InputError, with every reason, for a run that would break rules whatever it measures.
+def refuse_broken(rules: Rules, request: RunRequest) -> DryRun:
+    """Plan a run. Raises InputError, with every reason, if it would break rules whatever it measures.
 
     Whether the node is ready, the run finds out itself.
     """
@@ -113,6 +113,7 @@ def refuse_broken(rules: Rules, request: RunRequest) -> None:
     if broken := dict.fromkeys(f"  {rule} {why}" for rule, why in (*broken_by_request(rules, request, plan), *of_node)):
         name = f" of {rules.name!r}" if rules.name else ""
         raise InputError("\n".join((f"this run would break rules{name}:", *broken, "nothing was run")))
+    return plan
 
 
 def broken_by_request(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[tuple[str, str]]:

@@ -28,16 +28,23 @@ from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.worker.requests import DataEstimate
 
 
-def show_plan(request: RunRequest, weights: Path | None = None) -> int:
-    """Print devices, shares, isolation, batches and estimated duration of a run; return the exit code."""
+def show_plan(request: RunRequest, weights: Path | None = None, made: DryRun | None = None) -> int:
+    """Print devices, shares, isolation, batches and estimated duration of a run; return the exit code.
+
+    ``made``: the plan of the request, if there is one already.
+    """
+    dry = made or _planned(request)
+    write_parts([share_section(dry.planned.layout), _batches(dry), _facts(dry, request, weights)], sys.stdout)
+    require_space(dry.to_generate, request.dataroot)
+    return 0
+
+
+def _planned(request: RunRequest) -> DryRun:
     refuse_undecodable(request)
     refuse_outdir(request.outdir)
     enter_scope(request.isolation, request.cgroup_parent)
     with shown() as bus:
-        dry = asyncio.run(interruptible(dry_run(request, bus)))
-    write_parts([share_section(dry.planned.layout), _batches(dry), _facts(dry, request, weights)], sys.stdout)
-    require_space(dry.to_generate, request.dataroot)
-    return 0
+        return asyncio.run(interruptible(dry_run(request, bus)))
 
 
 def _batches(dry: DryRun) -> Section:

@@ -328,7 +328,9 @@ def test_a_dry_run_says_which_suites_have_weights(here: Here, tmp_path: Path) ->
     profile = tmp_path / "both.json"
     entry = {"workload": "toy_lstm"}
     profile.write_text(json.dumps({"a": entry | {"suite": "standard"}, "b": entry | {"suite": "standart"}}))
-    _, shown, _ = here("jobs", str(profile), "--dry-run")
+    (tmp_path / "rules.json").write_text("{}")
+    _, shown, told = here("jobs", str(profile), "--dry-run", "--rules", str(tmp_path / "rules.json"))
+    assert told.count("importing torch") == 1, "also with rules there is one plan"
     said = "shipped weights of standard; none for standart: no weights are shipped for it (did you mean 'standard'?)"
     assert f"weights {said}" in " ".join(shown.split())
 
