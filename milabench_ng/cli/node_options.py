@@ -30,7 +30,7 @@ from milabench_ng.fence.choosing import IsolationRequest
 from milabench_ng.fence.io import rate_of
 from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import read_text
+from milabench_ng.model.files import nearest, read_text, why_unwritable
 from milabench_ng.model.plain import plain, short
 from milabench_ng.model.profile import AnyProfile, IoShare, TimeLimits, parse_profile
 from milabench_ng.model.shipped import profile_file
@@ -218,7 +218,10 @@ def _cache_folder() -> Path:
 
 def default_output() -> Path:
     """A new folder named after the date (UTC), in ``$MNB_OUTROOT`` or here."""
-    return Path(os.environ.get("MNB_OUTROOT", ".")) / f"results-{utc_now():%Y%m%d-%H%M%S}"
+    root = Path(os.environ.get("MNB_OUTROOT", "."))
+    if "MNB_OUTROOT" in os.environ and (why := why_unwritable(nearest(root))):
+        raise InputError(f"MNB_OUTROOT={plain(root)}: not writable ({why}). Set another folder, or name one with -o")
+    return root / f"results-{utc_now():%Y%m%d-%H%M%S}"
 
 
 def window_rule(seconds: float | None) -> WindowRule:

@@ -316,6 +316,8 @@ def why_unwritable(folder: Path, size: int = _A_BLOCK) -> str:
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)
+    except FileNotFoundError:
+        return "it takes no files" if folder.is_dir() else "No such file or directory"
     except OSError as error:
         return error.strerror or str(error)
     return ""

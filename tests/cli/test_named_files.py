@@ -41,7 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("folder", "this is a folder. Name a file"),
         ("run.json", "files of a run are never overwritten. Name another file"),
         ("no/x.txt", "the folder no does not exist. Create it, or name another file"),
-        ("/proc/x.txt", "/proc is not writable (No such file or directory). Name another file"),
+        ("/proc/x.txt", "/proc is not writable (it takes no files). Name another file"),
     ],
 )
 @pytest.mark.parametrize("command", ["report", "bids"])

@@ -47,15 +47,20 @@ def test_a_workload_that_there_is_not(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 
 def test_a_folder_that_holds_results_or_cannot_be_made(
-    profile: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    profile: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with monkeypatch.context() as where:
+        where.setenv("MNB_OUTROOT", "/proc")
+        code, said = refused(["jobs", profile], capfd)
+        assert code == 2
+        assert said.startswith("mnb: MNB_OUTROOT=/proc: not writable (it takes no files). Set another folder")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     assert refused(["jobs", profile, "-o", str(tmp_path / "full")], capfd)[0] == 2
     for command in (["jobs", profile, "-o", "/proc/results"], ["run", "vae", "-o", "/proc/record.json"]):
         code, said = refused(command, capfd)
         assert code == 2
-        assert "/proc is not writable (No such file or directory). Name another folder" in said
+        assert "/proc is not writable (it takes no files). Name another folder" in said
     taken = tmp_path / "full" / "mine.txt"
     assert refused(["jobs", profile, "-o", str(taken)], capfd) == (
         2,

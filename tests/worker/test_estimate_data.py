@@ -19,7 +19,7 @@ def test_a_data_root_that_cannot_be_written_is_refused_before_anything_is_measur
     with pytest.raises(InputError) as caught:
         answers._estimate(EstimateData(id=1, sets=(("mnist", 1.0),), dataroot="/proc/data", processes=1))
     assert str(caught.value) == (
-        "mnist must be generated in /proc/data, but /proc is not writable (No such file or directory). "
+        "mnist must be generated in /proc/data, but /proc is not writable (it takes no files). "
         "Choose another data root with -d"
     )
 
