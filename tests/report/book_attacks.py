@@ -317,7 +317,7 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     ),
     "record that fills the memory": ("R12", huge, "larger than the 20 MiB that such a file may have"),
     "last repeat cut off by a rule added afterwards": ("R12", last_repeat_cut_off, "where its rule had it go on"),
-    "a budget made up": ("R11", budget_made_up, "a rule for stopping, which is refused"),
+    "a budget made up": ("R11", budget_made_up, "it was free to end early"),
     "rule added to run.json": ("R13", rule_in_the_manifest, "differs from the start of the run"),
     "record below the folder": ("R12", second_record_below, "more/better.json: it belongs to no run"),
 }

@@ -124,7 +124,7 @@ BUNDLES: dict[str, tuple[str, BundleTamper, str]] = {
     "signed by another vendor": (
         "R2",
         signed_by("other"),
-        "other@example.org signed it, but the rules require vendor@example.org",
+        "other@example.org signed it, but vendor@example.org is required to",
     ),
 }
 """The same for signed bundles; the folder of keys has ``vendor``, ``other`` (allowed, too) and ``stranger``."""

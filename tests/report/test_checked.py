@@ -169,7 +169,7 @@ def test_the_signature_is_demanded_of_the_bid_alone(place: Path, capsys: Any) ->
     pack(place / "results", place / "bid.tar.gz", weights=place / "weights.json", key=place / "b", force=True)
     assert call(["accept", *asked, *allowed]) == 2
     assert (
-        "R2 (signed by an allowed signer): b@example.org signed it, but the rules require a@example.org"
+        "R2 (signed by an allowed signer): b@example.org signed it, but a@example.org is required to"
         in capsys.readouterr().err
     )
 
@@ -284,7 +284,7 @@ def test_a_bid_is_signed_by_its_own_vendor(place: Path, capsys: Any) -> None:
     made = json.loads(capsys.readouterr().out)
     assert list(made["refused"]) == ["taken"]
     assert (
-        "R2 (signed by an allowed signer): b@example.org signed it, but the rules require a@example.org"
+        "R2 (signed by an allowed signer): b@example.org signed it, but a@example.org is required to"
         in made["refused"]["taken"]
     )
 
@@ -351,7 +351,7 @@ def test_allowed_signers_are_read_as_ssh_keygen_reads_them(place: Path) -> None:
     assert r2(f"acme,boss {own}", by="boss") == ("pass", ())
     assert r2(f'git namespaces="git" {own}', f'acme namespaces="mnb" {own}') == ("pass", ())
     assert r2(f'acme valid-before="20200101" {own}', f"acme {own}") == ("pass", ())
-    assert "acme or boss signed it, but the rules require umbra" in r2(f"acme {own}", f"boss {own}", by="umbra")[1]
+    assert "acme or boss signed it, but umbra is required to" in r2(f"acme {own}", f"boss {own}", by="umbra")[1]
     assert "key has expired" in r2(f'acme valid-before="20200101" {own}')[1][0]
     assert "key is not yet valid" in r2(f'acme valid-after="29990101" {own}')[1][0]
     assert "not permitted for use in signature namespace" in r2(f'acme namespaces="git" {own}')[1][0]

@@ -30,7 +30,7 @@ def signature_finding(signer: Signer, rules: Rules, *, packed: bool) -> Finding:
         return judged([signer.problem])
     if rules.signed_by and not set(signer.principals) & set(rules.signed_by):
         return judged(
-            [f"{' or '.join(signer.principals)} signed it, but the rules require {' or '.join(rules.signed_by)}"]
+            [f"{' or '.join(signer.principals)} signed it, but {' or '.join(rules.signed_by)} is required to"]
         )
     if any("*" in name for name in signer.principals):
         return Finding("pass", (_ANYBODY,))

@@ -56,7 +56,8 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
     tried = attempts(evidence.ledger.events) if evidence.ledger else Counter()
     for (label, job_id, role, _), count in sorted(there.items()):
         if role == "measured" and count > max(1, tried[label, job_id]):
-            yield f"{label} J{job_id}: {count} records of {max(1, tried[label, job_id])} attempts"
+            of = counted(max(1, tried[label, job_id]), "attempt")
+            yield f"{label} J{job_id}: {counted(count, 'record')} of {of}"
     run_id = evidence.manifest.run_id
     for kept in evidence.records:
         if kept.record.mnb.run_id != run_id:

@@ -268,9 +268,6 @@ def repeats(evidence: Evidence) -> Finding:
     made = gathered((kept.record.mnb.label, kept.record) for kept in evidence.measured)
     labels = dict.fromkeys([*evidence.manifest.plan.labels, *made])
     reasons, sessions = [], _sessions(evidence)
-    rule = evidence.manifest.stopping
-    if rule is not None and not rules.stopping:
-        reasons.append(f"it was to repeat {rule.text}: a rule for stopping, which is refused")
     for label in labels:
         runs = {record.mnb.launch.run for record in made.get(label, ())}
         if len(runs) < (rules.repeat or 0):
@@ -279,4 +276,7 @@ def repeats(evidence: Evidence) -> Finding:
         if apart < (rules.least_sessions or 0):
             of = f"{apart} of {rules.least_sessions} sessions"
             reasons.append(f"{label}: it ran in {of} that are {rules.session_gap_h:g} h apart")
+    rule = evidence.manifest.stopping
+    if rule is not None and not rules.stopping:
+        reasons.append(f"it was free to end early: it was to repeat {rule.text}. The rules accept no such run")
     return judged(reasons)
