@@ -189,7 +189,7 @@ def _fence(checkup: Checkup) -> Statements:
     yield "cgroups", f"{capabilities.mode}{', as root' if capabilities.root else ', not as root'}"
     yield "groups below", ", ".join(capabilities.parents) or "not possible"
     if checkup.confinement is not None:
-        yield from _confinement(checkup.confinement)
+        yield from _confinement(checkup.confinement, permitted=bool(capabilities.parents))
     yield "not isolated", "caches and memory bandwidth"
     yield "resctrl", checkup.resctrl.text
     for place, (slot, parts) in enumerate(checkup.cache_shares.items()):
@@ -198,10 +198,10 @@ def _fence(checkup: Checkup) -> Statements:
         yield "--cache-shares", checkup.cache_problem
 
 
-def _confinement(held: Confinement) -> Statements:
-    """What tenants cannot do here to leave their share."""
+def _confinement(held: Confinement, *, permitted: bool) -> Statements:
+    """What tenants cannot do here to leave their share; ``permitted``: this user may write to groups."""
     means = {
-        "write to cgroups": held.groups_read_only,
+        "write to cgroups": held.groups_read_only or not permitted,
         "see groups above their own": held.cgroup_namespace,
         "leave System V memory behind": held.ipc_namespace,
         "gain privileges by exec": held.no_new_privs,

@@ -22,10 +22,13 @@ from milabench_ng.cli import app, call
 from milabench_ng.cli.broken_pipe import until_unread
 from milabench_ng.cli.command_list import COMMANDS as COMMAND_GROUPS
 from milabench_ng.cli.other_characters import HANDLER
+from milabench_ng.fence.capabilities import Capabilities, Controller
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import parse_seconds
 from milabench_ng.present.render.next_step import TENDER
+from milabench_ng.records.isolation import Confinement
+from milabench_ng.run.planning import readiness
 from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.opening import load_result
 from milabench_ng.verification.rules import load_rules
@@ -265,6 +268,21 @@ def test_a_baseline_in_every_form(here: Here) -> None:
     assert [row["test"] for row in csv.DictReader(stdout.splitlines())] == [*found["tests"]]
     _, stdout, _ = here("baseline", "show", "v100", "--format", "markdown")
     assert stdout.startswith("# mnb baseline show\n\n## standard (v100)\n")
+
+
+@pytest.mark.parametrize("permitted", [True, False])
+def test_doctor_says_what_a_user_without_groups_cannot_do(
+    here: Here, monkeypatch: pytest.MonkeyPatch, permitted: bool
+) -> None:
+    free = Confinement(
+        cgroup_namespace=False, groups_read_only=False, ipc_namespace=False, no_new_privs=True, capabilities=()
+    )
+    groups = {"cpuset": Controller(ok=permitted, parent="/sys/fs/cgroup")}
+    monkeypatch.setattr(readiness, "confinement", lambda: free)
+    monkeypatch.setattr(readiness, "probe", lambda _: Capabilities("v2", "6.1", root=False, controllers=groups))
+    _, stdout, _ = here("doctor")
+    could = next(line for line in stdout.splitlines() if line.startswith("tenants could"))
+    assert ("write to cgroups" in could) is permitted
 
 
 def test_doctor_is_not_ready_for_more_tenants_than_can_be(here: Here) -> None:
