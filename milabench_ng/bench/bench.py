@@ -106,6 +106,11 @@ class Bench:
         self._own_seed = options.seed + tenant + OWN
         torch.manual_seed(options.seed)
 
+    @property
+    def ranks(self) -> int:
+        """How many processes this launch has, one for each of its devices."""
+        return dist.get_world_size() if dist.is_initialized() else 1
+
     def processes(self, wanted: int) -> int:
         """How many processes or threads a workload may start itself: ``wanted``, at most one per CPU of the tenant."""
         return min(wanted, len(os.sched_getaffinity(0)))
@@ -152,8 +157,7 @@ class Bench:
 
     def spread(self, module: nn.Module) -> nn.Module:
         """A placed ``module`` for training: its gradients are averaged over the launch's devices, if it has several."""
-        several = dist.is_initialized() and dist.get_world_size() > 1
-        return DistributedDataParallel(module) if several else module
+        return DistributedDataParallel(module) if self.ranks > 1 else module
 
     def compile(self, module: nn.Module, *inputs: Any, parts: Iterable[nn.Module] = ()) -> Callable[..., Any]:
         """A placed ``module``, compiled for inputs like these: of the same shapes, types and memory formats.

@@ -97,7 +97,7 @@ class Definition:
 
     def __call__(self, bench: Bench, **options: Any) -> None:
         """Run the workload on ``bench``."""
-        self.check(options, _ranks())
+        self.check(options, bench.ranks)
         self.function(bench, **options)
 
     def check(self, options: Mapping[str, Any], devices: int = 1) -> None:
@@ -214,13 +214,6 @@ def workload(
 
     declared = locals() | {"formerly": dict(formerly), "converts": dict(converts)}
     return lambda function: Definition(function=function, **declared)
-
-
-def _ranks() -> int:
-    """How many processes this launch has, one for each of its devices."""
-    import torch.distributed as dist
-
-    return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def check_choice(data: DataBy, options: Sequence[Option], name: str) -> None:

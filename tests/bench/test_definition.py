@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec import Meta
+from recording import Recording, bench_on
 
 from milabench_ng.bench import Bench, Count, DataBy, Definition, Derived, FirstLoss, Fraction, Rate, workload
 from milabench_ng.bench.options import COMMON, split
@@ -70,7 +71,7 @@ def test_resolved_options_are_what_the_function_is_called_with() -> None:
     resolved = resolve(sample.describe("sample", "").options, {"size": 5, "seed": 7}, "here")
     common, own = split(resolved)
     assert (common.seed, common.precision, common.max_count) == (7, "bf16", 0)
-    bench: Any = object()
+    bench = bench_on(Recording())
     sample(bench, **own)
     assert seen.pop() == (bench, 5, 1.0, False, "b")
 
@@ -303,7 +304,7 @@ def test_a_rule_over_options_is_asked_before_the_function_runs() -> None:
         """Attend."""
         ran.append(width * layers * heads)
 
-    nowhere = cast("Bench", None)
+    nowhere = bench_on(Recording())
     attends(nowhere, width=8, heads=4, layers=1)
     with pytest.raises(InputError, match="--width 9: no multiple of 4"):
         attends(nowhere, width=9, heads=4, layers=1)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, FirstLoss, Rate, workload
 from milabench_ng.datasets.tables.clicks import COUNTS, FEATURES, HOT, ClickRows, Clicks
@@ -71,23 +69,22 @@ def dlrm(
         learning_rate: of Adagrad.
         table_rate: learning rate of the tables.
     """
-    ranks = dist.get_world_size() if dist.is_initialized() else 1
-    model: nn.Module = bench.place(DeepCross(COUNTS, tables, width))
+    model = bench.place(DeepCross(COUNTS, tables, width))
     optimizer = torch.optim.Adagrad(model.parameters(), learning_rate)
     dtype = next(model.parameters()).dtype
-    if ranks > 1:
-        model = DistributedDataParallel(model)
+    forward, ranks = bench.spread(model), bench.ranks
     embed = ShardedTables(tables // ranks, rows * ranks, width, table_rate, bench.device, ranks)
-    batches = pinned(bench, bench.data(), batch_size, tables, ranks)
+    batches = pinned(bench, bench.data(), batch_size, tables)
     for clicks, ids in bench.measure(batches, count=batch_size):
-        bench.step(click_loss(model, clicks[:, 1:], embed(ids, dtype), clicks[:, 0]), optimizer)
+        bench.step(click_loss(forward, clicks[:, 1:], embed(ids, dtype), clicks[:, 0]), optimizer)
 
 
-def pinned(bench: Bench, clicks: ClickRows, batch_size: int, tables: int, ranks: int) -> list[tuple[Tensor, Tensor]]:
+def pinned(bench: Bench, clicks: ClickRows, batch_size: int, tables: int) -> list[tuple[Tensor, Tensor]]:
     """Batches for a rank: label and counts [N, 14] of its samples; of all ranks', ids [ranks * N, tables of it, 8].
 
     In page-locked memory if there is a GPU. Raises InputError for too few clicks.
     """
+    ranks = bench.ranks
     whole = len(clicks) // (batch_size * ranks)
     if not whole:
         raise InputError(

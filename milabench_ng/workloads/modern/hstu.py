@@ -7,9 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, FirstLoss, Rate, workload
 from milabench_ng.model.errors import InputError
@@ -91,19 +89,17 @@ def hstu(
         learning_rate: of Adam.
         table_rate: learning rate of the table.
     """
-    ranks = dist.get_world_size() if dist.is_initialized() else 1
     lengths = quantiles(batch_size, median, length)
     histories = Histories(lengths, block, bench.device)
-    model: nn.Module = bench.place(Transducer(layers, width, heads, head_size, len(SHARES) + 1, histories.length))
+    model = bench.place(Transducer(layers, width, heads, head_size, len(SHARES) + 1, histories.length))
     optimizer = torch.optim.Adam(model.parameters(), learning_rate, betas=MOMENTS, fused=True)
     dtype = next(model.parameters()).dtype
-    if ranks > 1:
-        model = DistributedDataParallel(model)
+    forward, ranks = bench.spread(model), bench.ranks
     embed = ShardedTables(1, rows * ranks, width // ranks, table_rate, bench.device, ranks)
     work = {"events": float(sum(lengths)), "pairs": sum(own * (own + 1) / 2 for own in lengths)}
-    for ids, actions, listened in bench.measure(generated(bench, lengths, ranks), count=batch_size):
+    for ids, actions, listened in bench.measure(generated(bench, lengths), count=batch_size):
         embedded = embed(ids, dtype).flatten(1)
-        bench.step(last_event_loss(model(embedded, actions, histories), listened), optimizer, clip_norm=CLIP)
+        bench.step(last_event_loss(forward(embedded, actions, histories), listened), optimizer, clip_norm=CLIP)
         for name, value in work.items():
             bench.notes.add(name, value)
 
@@ -115,12 +111,12 @@ def quantiles(users: int, median: int, length: int) -> list[int]:
     return [min(length, max(1, round(each))) for each in drawn]
 
 
-def generated(bench: Bench, lengths: list[int], ranks: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+def generated(bench: Bench, lengths: list[int]) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Batches for a rank: of all ranks' events, ids [ranks * E, 1, 1]; actions [E] and labels [users] of its own.
 
     In page-locked memory if there is a GPU.
     """
-    drawn = np.random.default_rng(bench.seed)
+    drawn, ranks = np.random.default_rng(bench.seed), bench.ranks
     events, last = sum(lengths), np.cumsum(lengths) - 1
     made = []
     for _ in range(BATCHES):

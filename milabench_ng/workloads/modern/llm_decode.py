@@ -4,7 +4,6 @@ from collections.abc import Callable
 from itertools import repeat
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, workload
@@ -88,16 +87,15 @@ def llm_decode(
         vocabulary=vocabulary,
         tied=False,
     )
-    ranks = dist.get_world_size() if dist.is_initialized() else 1
     with torch.device("meta"):
-        model = (SharedGenerator if ranks > 1 else Generator)(size, batch_size, ring)
+        model = (SharedGenerator if bench.ranks > 1 else Generator)(size, batch_size, ring)
     torch.manual_seed(bench.seed + bench.rank)  # each rank draws its own part
     bench.place(model).eval()
     for _ in range(WARM):
         bench.warm(model)
     with torch.inference_mode():
         step: Callable[[], Tensor] = captured(model) if graph and bench.device.type == "cuda" else model
-    for _ in bench.measure(repeat(0), count=batch_size // ranks):
+    for _ in bench.measure(repeat(0), count=batch_size // bench.ranks):
         bench.infer(step)
 
 
