@@ -156,7 +156,7 @@ report res --rules rules.json --nonce other | 1 | mnb · quick · res
 report res --nonce other | 2 | mnb: --nonce other: only rules ask for it. Add --rules
 report res -n 5 | 2 | mnb report: unknown option -n (did you mean --nonce?)
 report res --rules rules.json | 0 | mnb · quick · res
-report res --rules odd-rules.json | 2 | mnb: odd-rules.json: unknown key 'repeats'. The keys of rules are in
+report res --rules odd-rules.json | 2 | mnb: odd-rules.json: unknown key 'repeats' (did you mean 'repeat'?)
 report res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file. Shipped rules: procurement
 report res --colour | 2 | mnb report: unknown option --colour. See mnb report --help
 report res --forma json | 2 | mnb report: unknown option --forma (did you mean '--format'?)
@@ -305,7 +305,7 @@ jobs quick --window 0 | 2 | mnb: --window: expected 0.5 to 3600 seconds, got 0
 jobs quick --window long | 2 | mnb jobs: --window: expected a number without a unit, got 'long'
 jobs quick --io-read | 2 | mnb jobs: --io-read: value missing. See mnb jobs --help
 jobs quick --io-read fast | 2 | mnb: --io-read: expected a bandwidth
-jobs quick --io-write 1B/s | 2 | mnb: --io-write: '1B/s'
+jobs quick --io-write 1B/s | 2 | mnb: --io-write: expected at least 1 MiB/s, got '1B/s'
 jobs quick --order none | 2 | mnb jobs: Invalid value "none" for --order. Choose from: "file", "interleaved",
 jobs quick --window none | 2 | mnb jobs: --window: expected a number without a unit, got 'none'
 verify res --require none | 2 | mnb verify: Invalid value "none" for --require. Choose from: "full".
