@@ -50,6 +50,11 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
         bounds = ((">=", self.ge), (">", self.gt), ("<=", self.le), ("<", self.lt))
         return " and ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
 
+    def told(self) -> str:
+        """``"at least 1"`` or ``"at least 0 and at most 1"``; empty for all numbers."""
+        bounds = (("at least", self.ge), ("above", self.gt), ("at most", self.le), ("below", self.lt))
+        return " and ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)
+
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
     """One option of a workload: a keyword-only parameter of its function."""
@@ -78,9 +83,9 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
             )
         if type(value) is not type_names[self.type] or (self.choices and value not in self.choices):
             shown = short(repr(value))
-            raise InputError(f"{where}: {self.name} is {shown}; it takes {self.kind()} (default {self.default!r})")
+            raise InputError(f"{where}: {self.name} is {shown}; it takes {self.wanted()} (default {self.default!r})")
         if isinstance(value, int | float) and not self.range.holds(value):
-            raise InputError(f"{where}: {self.name} is {value!r}; it takes {self.kind()} (default {self.default!r})")
+            raise InputError(f"{where}: {self.name} is {value!r}; it takes {self.wanted()} (default {self.default!r})")
         return value  # type: ignore[return-value]  # type() above is the check
 
     def parse(self, text: str, where: str) -> Scalar:
@@ -92,13 +97,20 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
             value = words[text.lower()] if self.type == "bool" else type_names[self.type](text)
         except (KeyError, ValueError):
             flag = f"--{self.name.replace('_', '-')} {short(repr(text))}"
-            raise InputError(f"{where}: {flag}; it takes {self.kind()} (default {self.default!r})") from None
+            raise InputError(f"{where}: {flag}; it takes {self.wanted()} (default {self.default!r})") from None
         return self.check(value, where)
 
     def kind(self) -> str:
         """``"int"``, ``"int >= 1"``, ``"int >= 1 or auto"`` or ``"one of fp32, amp"``."""
         found = f"one of {', '.join(self.choices)}" if self.choices else f"{self.type} {self.range}".rstrip()
         return f"{found} or {AUTO}" if self.auto else found
+
+    def wanted(self) -> str:
+        """The same in a sentence: ``"a whole number, at least 1"``."""
+        words = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
+        known = f"one of {', '.join(self.choices)}" if self.choices else words[self.type]
+        found = ", ".join(filter(None, (known, self.range.told())))
+        return f"{found}, or {AUTO}" if self.auto else found
 
 
 class Legacy2020(msgspec.Struct, frozen=True, kw_only=True):
@@ -421,7 +433,7 @@ def parse_flags(options: Sequence[Option], tokens: Sequence[str], where: str) ->
             continue
         if not equals:
             if not rest:
-                raise InputError(f"{where}: {flag} needs a value: {option.kind()} (default {option.default!r})")
+                raise InputError(f"{where}: {flag} needs a value: {option.wanted()} (default {option.default!r})")
             text = rest.pop(0)
         arguments[option.name] = option.parse(text, where)
     return arguments

@@ -98,9 +98,9 @@ def other_note(bench: Bench, *, size: Annotated[int, "positive"] = 2) -> None: .
         (strange, "'size' is annotated .*; use int, float, bool, str or a Literal of strings"),
         (bare, "'size' is annotated None"),
         (numbers, "'size' is annotated"),
-        (wrong_default, "size is 0.5; it takes int"),
+        (wrong_default, "size is 0.5; it takes a whole number"),
         (wrong_choice, "size is 'm'; it takes one of s, l"),
-        (out_of_range, "default: size is 0; it takes int >= 1"),
+        (out_of_range, "default: size is 0; it takes a whole number, at least 1"),
         (of_words, "Write a range as one Meta"),
         (other_meta, "Write a range as one Meta"),
         (two_metas, "Write a range as one Meta"),
@@ -132,9 +132,9 @@ def test_a_range_stands_in_the_annotation() -> None:
     }
     for name, good, bad in (("size", 1, 0), ("rate", 1e-9, 0.0), ("drop", 1, 1.01), ("crop", 4095, 4096)):
         assert resolve([options[name]], {name: good}, "here")[name] == good
-        with pytest.raises(InputError, match=f"here: {name} is {bad}; it takes {options[name].kind()} .default"):
+        with pytest.raises(InputError, match=f"here: {name} is {bad}; it takes {options[name].wanted()} .default"):
             resolve([options[name]], {name: bad}, "here")
-    with pytest.raises(InputError, match="here: size is 0; it takes int >= 1"):
+    with pytest.raises(InputError, match="here: size is 0; it takes a whole number, at least 1"):
         parse_flags(list(options.values()), ["--size", "0"], "here")
 
 
@@ -166,7 +166,7 @@ def test_an_automatic_batch_is_declared_and_needs_its_option() -> None:
     assert [name for name, option in described.items() if option.auto] == ["batch_size"]
     assert resolve(tuple(described.values()), {"batch_size": "auto"}, "here")["batch_size"] == "auto"
     assert parse_flags(tuple(described.values()), ["--batch-size", "auto"], "here") == {"batch_size": "auto"}
-    with pytest.raises(InputError, match=r"depth is 'auto'; it takes int >= 1 \(default 2\)"):
+    with pytest.raises(InputError, match=r"depth is 'auto'; it takes a whole number, at least 1 \(default 2\)"):
         resolve(tuple(described.values()), {"depth": "auto"}, "here")
 
     @workload(unit="rows", auto_batch=True)

@@ -66,5 +66,5 @@ def test_auto_is_a_value_of_an_option_that_takes_it() -> None:
     assert OPTION.kind() == "int >= 1 or auto"
     plain = Option(name="batch_size", type="int", default=8, range=Range(ge=1))
     for refused in (lambda: plain.check(AUTO, "t"), lambda: plain.parse("auto", "t")):
-        with pytest.raises(InputError, match=r"it takes int >= 1 \(default 8\)"):
+        with pytest.raises(InputError, match=r"it takes a whole number, at least 1 \(default 8\)"):
             refused()

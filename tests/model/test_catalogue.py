@@ -112,13 +112,13 @@ def test_bools(tokens: list[str], value: bool) -> None:
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        (["--batch-size"], r"--batch-size needs a value: int \(default 128\)"),
-        (["--batch-size", "--shuffle"], r"--batch-size '--shuffle'; it takes int"),
-        (["--batch-size", "6.5"], r"--batch-size '6.5'; it takes int \(default 128\)"),
+        (["--batch-size"], r"--batch-size needs a value: a whole number \(default 128\)"),
+        (["--batch-size", "--shuffle"], r"--batch-size '--shuffle'; it takes a whole number"),
+        (["--batch-size", "6.5"], r"--batch-size '6.5'; it takes a whole number \(default 128\)"),
         (["--batch-size="], "--batch-size ''"),
         (["--learning-rate", "nan"], "expected a finite number"),
         (["--arch", "vgg"], "one of resnet18, resnet50"),
-        (["--shuffle=perhaps"], "it takes bool"),
+        (["--shuffle=perhaps"], "it takes true or false"),
         (["--no-shuffle=true"], "unknown option '--no-shuffle=true'"),
         (["--no-batch-size", "5"], "unknown option '--no-batch-size'"),
         (["batch-size", "5"], "unknown option 'batch-size'"),

@@ -126,9 +126,9 @@ def test_what_is_wrong_is_said_with_its_place(catalogue: Catalogue, options: dic
 @pytest.mark.parametrize(
     ("arguments", "flags", "words"),
     [
-        ({}, ("--batch-size", "0"), "'one': after --: batch_size is 0; it takes int >= 1"),
+        ({}, ("--batch-size", "0"), "'one': after --: batch_size is 0; it takes a whole number, at least 1"),
         ({}, ("--bach-size=3",), "unknown option '--bach-size=3' \\(did you mean '--batch-size'"),
-        ({"batch_size": "many"}, (), "'one': batch_size is 'many'; it takes int >= 1"),
+        ({"batch_size": "many"}, (), "'one': batch_size is 'many'; it takes a whole number, at least 1"),
         ({"batch_size": {"16GiB": 1, "32GiB": 0}}, (), "'one': 32GiB: batch_size is 0"),
     ],
 )
@@ -193,7 +193,7 @@ def test_an_option_by_memory_class_can_be_overridden_also_where_no_class_fits(ca
 
 def test_all_entries_of_a_table_are_checked_not_only_the_chosen_one(catalogue: Catalogue) -> None:
     wrong: dict[str, object] = {"one": {"workload": "toy_reg", "arguments": {"batch_size": {"16GiB": 1, "80GiB": 0}}}}
-    with pytest.raises(InputError, match="80GiB: batch_size is 0; it takes int >= 1"):
+    with pytest.raises(InputError, match="80GiB: batch_size is 0; it takes a whole number, at least 1"):
         resolve_request(request_for(wrong), catalogue)
     with pytest.raises(InputError, match="test 'one': batch-size is set by memory class"):
         resolve_request(request_for({"one": TABLE["one"]}), catalogue, DeviceMemory("device 0 (T4)", GIB))
@@ -239,7 +239,7 @@ def test_an_automatic_batch_size_is_found_on_a_card_and_in_a_fence() -> None:
 
 
 def test_a_workload_that_does_not_declare_it_takes_no_automatic_batch_size(catalogue: Catalogue) -> None:
-    with pytest.raises(InputError, match="batch_size is 'auto'; it takes int >= 1"):
+    with pytest.raises(InputError, match="batch_size is 'auto'; it takes a whole number, at least 1"):
         resolve_request(request_for({"t": {"workload": "vae", "arguments": {"batch_size": "auto"}}}), catalogue)
     with pytest.raises(InputError, match=r"memory_fraction is 1\.5; expected above 0 and at most 1"):
         resolve_request(request_for({"t": {"workload": "vae", "memory_fraction": 1.5}}), catalogue)
