@@ -15,6 +15,7 @@ from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.options import FormOption
 from milabench_ng.cli.showing import shown
 from milabench_ng.model.catalogue import Bound, Catalogue, Scalar, Workload
+from milabench_ng.model.errors import InputError
 from milabench_ng.model.profile import ByMemoryClass, Test
 from milabench_ng.model.units import format_bytes
 from milabench_ng.present.render.cells import number
@@ -55,6 +56,8 @@ def list_tests(
     with shown() as bus:
         if profile is None:
             catalogue, tests = asyncio.run(interruptible(ask_catalogue(bus))), None
+        elif str(profile) in ("datasets", "workloads") and not profile.exists():
+            raise InputError(f"{profile}: not a profile. To list all workloads and datasets, write mnb list")
         else:
             request = NodeOptions().profile_request(profile)
             ahead = tests_ahead(request)

@@ -373,6 +373,8 @@ fleet run quick --launcher local --nodes 2 --node-folder there -o f | 2 | mnb: -
 fleet run quick --launcher local --nodes 2 -o /proc/f | 2 | mnb: -o /proc/f: /proc is not writable
 fleet run quick --launcher local --nodes 2 --jobs '--repat 3' -o f | 2 | mnb jobs: unknown option --repat (did you
 fleet run quick --launcher local -o f --repeat 3 | 2 | mnb fleet run: --repeat is of mnb jobs. Try --jobs '--repeat 3'
+fleet render kubernetes | 2 | mnb fleet render: unknown command 'kubernetes'. Known: slurm, k8s
+list datasets | 2 | mnb: datasets: not a profile. To list all workloads and datasets, write mnb list
 fleet render slurm quick -o f --isolation=full | 2 | mnb fleet render slurm: --isolation is of mnb jobs. Try --jobs '
 fleet report acceptance | 2 | mnb fleet: report is a command of its own. Write mnb report acceptance
 fleet run quck --launcher local --nodes 2 -o f | 2 | mnb: quck: no such file, and no shipped profile has that name
@@ -444,7 +446,7 @@ tender --init | 2 | mnb tender: --init: expected a command first (did you mean '
 --repeat 3 jobs quick | 2 | mnb: --repeat: expected a command first. See mnb --help
 reprt res | 2 | mnb: unknown command 'reprt' (did you mean 'report'?). See mnb --help
 interference | 2 | mnb: interference is a profile. Run it with: mnb jobs interference
-baseline standard | 2 | mnb baseline: unknown command 'standard'. See mnb baseline --help
+baseline standard | 2 | mnb baseline: unknown command 'standard'. Known: list, show, build, check
 jbs quick | 2 | mnb: unknown command 'jbs' (did you mean 'jobs'?). See mnb --help
 """
 
