@@ -173,6 +173,6 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, view: View) -> Tensor:
     return together.to(query.dtype)
 
 
-def paged_bytes(size: Dimensions, pages: int, page: int, item: int = 2) -> int:
-    """Bytes of all weights, and of the keys and values of ``pages``, at ``item`` bytes a number."""
-    return item * (size.parameters() + 2 * size.layers * (pages + 1) * page * size.kv_width)
+def paged_bytes(size: Dimensions, pages: int, page: int) -> int:
+    """Bytes of all weights, and of the keys and values of ``pages``, in bf16."""
+    return 2 * (size.parameters() + 2 * size.layers * (pages + 1) * page * size.kv_width)

@@ -69,9 +69,6 @@ class Pages:
     def __init__(self, count: int) -> None:
         self._free = list(range(1, count + 1))
 
-    def __len__(self) -> int:
-        return len(self._free)
-
     def take(self) -> int:
         """A free page."""
         return heapq.heappop(self._free)
@@ -170,16 +167,6 @@ class Schedule:
         self._waiting = deque(map(mix.request, range(concurrency)))
         self._coming = concurrency
         self._table = np.zeros((concurrency, pages_for(mix.kept, page)), np.int64)
-
-    @property
-    def waiting(self) -> int:
-        """Requests that have arrived and were not admitted."""
-        return len(self._waiting)
-
-    @property
-    def free(self) -> int:
-        """Pages that hold nothing."""
-        return len(self._pages)
 
     def begin_midway(self) -> None:
         """Have the first requests be under way as if the run had begun long ago: evenly spread over their answers."""
