@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import Function
 
-Counts = Sequence[int] | None
+Counts = list[int] | None
 """Rows for each rank; None for equally many."""
 
 
@@ -39,7 +38,5 @@ class _Exchange(Function):
 def _all_to_all(sent: Tensor, for_each: Counts, of_each: Counts) -> Tensor:
     sent = sent.contiguous()
     received = torch.empty_like(sent) if of_each is None else sent.new_empty(sum(of_each), *sent.shape[1:])
-    dist.all_to_all_single(
-        received, sent, None if of_each is None else [*of_each], None if for_each is None else [*for_each]
-    )
+    dist.all_to_all_single(received, sent, of_each, for_each)
     return received
