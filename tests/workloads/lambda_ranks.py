@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-
 from recording import Recording, bench_on
 from torch import Tensor, nn
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import torch
 import torch.distributed as dist
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-
 from recording import Recording, bench_on
 from torch.nn.parallel import DistributedDataParallel
 

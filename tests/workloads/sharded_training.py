@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any, Literal
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 import torch
 import torch.distributed as dist

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from field_cases.shapes import LLAMA_8B
+from recording import Recording, bench_on
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-from recording import Recording, bench_on
 
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.events import Digest, Done, Loss, Slice

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from field_cases.case import sizes_of
 from field_cases.shapes import LLAMA_1B, LLAMA_8B
+from recording import Recording, bench_on
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-from recording import Recording, bench_on
 
 from milabench_ng.model.events import Digest, Done, Loss, Slice
 from milabench_ng.workloads.models.dimensions import Dimensions

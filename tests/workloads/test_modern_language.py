@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -13,14 +12,12 @@ from typing import Any, get_args
 import pytest
 import torch
 from field_cases.shapes import DENSE_0_8B, LLAMA_8B, LLAMA_70B, ROUTED_0_9B, ROUTED_21B
-from msgspec.structs import replace
-from torch import Tensor, nn
-from torch.nn import functional as F
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 from gloo_pair import both
+from msgspec.structs import replace
 from recording import Recording, bench_on
 from sharded_training import Generation, KnownSteps, KnownTokens, ShardedTraining
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from milabench_ng.bench import Definition
 from milabench_ng.datasets.base import DataSet

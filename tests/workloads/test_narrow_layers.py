@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 from recording import Recording, bench_on
+from torch import Tensor, nn
 
 from milabench_ng.bench import Definition
 from milabench_ng.bench.layer_type import LayerType

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from recording import Recording, bench_on
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-from recording import Recording, bench_on
 
 from milabench_ng.datasets import registry
 from milabench_ng.datasets.prepare import prepare

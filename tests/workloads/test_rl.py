@@ -6,19 +6,15 @@ import importlib.util
 import inspect
 import multiprocessing
 import os
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from recording import Recording, bench_on
 from torch import Tensor, nn
 from torch.distributions import Categorical
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-from recording import Recording, bench_on
 
 from milabench_ng.bench import Bench
 from milabench_ng.model.errors import InputError

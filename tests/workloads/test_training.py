@@ -24,10 +24,6 @@ from milabench_ng.model.events import Digest, Done, Ready, Slice
 from milabench_ng.records.precision_seen import TRAITS
 from milabench_ng.worker.discovery import builtin_workloads
 
-import sys  # isort: skip
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-
 WORKLOADS = builtin_workloads()
 
 
