@@ -128,7 +128,7 @@ def _document(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str,
     labels = [one.name for one in made.tests]
     shared, _ = _shared(made)
     shown = msgspec.structs.replace(
-        ratios, rows=tuple((*row, None if row[-1] == shared else row[-1]) for *row, _ in ratios.rows)
+        ratios, rows=tuple((*row, None if why == shared else why) for *row, why in ratios.rows)
     )
     return Document(
         title="mnb accept",
@@ -192,7 +192,7 @@ def _command(suite: str, plan: Deciding) -> str:
 
 def _mend(suite: str) -> str:
     again = _command(suite, Deciding(sides=("delivered",), sessions=SESSIONS_FROM))
-    return f"have the vendor mend or replace the node, measure it again, and run this again: {again}"
+    return f"have the vendor mend or replace the node and measure it again ({again}), then run this again"
 
 
 def _shared(made: Acceptance) -> tuple[str, int]:

@@ -89,28 +89,43 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         return not self.having("fail") and not any(doubt.refused for doubt in self.doubts)
 
     @property
+    def verdict(self) -> str:
+        """The verdict with what it rests on first, and who vouches for it."""
+        return f"{self._told(reasons=1)}. {self._signed}"
+
+    @property
     def sentence(self) -> str:
         """The verdict in one line: how many rules it is of, what it leaves open, and whether anybody vouches for it."""
-        kept, broken, open_ = len(self.having("pass")), len(self.having("fail")), self.having("unknown")
-        doubts = f"{counted(len(self.doubts), 'doubt')} ({', '.join(doubt.name for doubt in self.doubts)})"
-        beside = f" with {doubts}" if self.doubts else ""
+        open_, off = self.having("unknown"), self.having("off")
+        parts = (
+            self._told(reasons=3),
+            f"Rule set: {self.rules}" if self.rules else "",
+            self._signed,
+            f"Not checkable: {', '.join(ruling.id for ruling in open_)}" if open_ else "",
+            f"Not required: {counted(len(off), 'rule')}" if off else "",
+            f"Also {self._doubted}" if self.doubts and not self.passed else "",
+        )
+        return ". ".join(filter(None, parts))
+
+    def _told(self, *, reasons: int) -> str:
+        kept, broken = len(self.having("pass")), len(self.having("fail"))
+        beside = f" with {self._doubted}" if self.doubts else ""
         if not self.passed:
             verdict = f"FAIL: {broken} of {counted(kept + broken, 'rule')} broken ({', '.join(self._broken)})"
         elif self.marks:
             verdict = f"RULES MET (all {kept} checkable){beside}, but {self._marked}"
         else:
             verdict = f"PASS{beside}: all {counted(kept, 'checkable rule')} met"
-        parts = (
-            verdict,
-            self._reasons,
-            self._marked if not self.passed else "",
-            f"Rule set: {self.rules}" if self.rules else "",
-            self.signed[:1].upper() + self.signed[1:],
-            f"Not checkable: {', '.join(ruling.id for ruling in open_)}" if open_ else "",
-            f"Not required: {counted(len(off), 'rule')}" if (off := self.having("off")) else "",
-            f"Also {doubts}" if self.doubts and not self.passed else "",
-        )
-        return ". ".join(filter(None, parts))
+        marked = self._marked if not self.passed else ""
+        return ". ".join(filter(None, (verdict, self._reasons(reasons), marked)))
+
+    @property
+    def _signed(self) -> str:
+        return self.signed[:1].upper() + self.signed[1:]
+
+    @property
+    def _doubted(self) -> str:
+        return f"{counted(len(self.doubts), 'doubt')} ({', '.join(doubt.name for doubt in self.doubts)})"
 
     @property
     def _marked(self) -> str:
@@ -124,9 +139,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         broken = {ruling.id: ruling.reasons for ruling in self.having("fail")}
         return broken | {doubt.name: doubt.reasons for doubt in self.doubts if doubt.refused}
 
-    @property
-    def _reasons(self) -> str:
-        """The first reason of the first three, each rule by its number and its words."""
+    def _reasons(self, most: int) -> str:
+        """The first reason of the first ``most``, each rule by its number and its words."""
         titles = {ruling.id: f"{ruling.id} ({ruling.title})" for ruling in self.rulings}
         told = [f"{titles.get(name, name)}: {reasons[0]}" for name, reasons in self._broken.items()]
-        return "; ".join((*told[:3], *([f"and {len(told) - 3} more"] if len(told) > 3 else [])))
+        return "; ".join((*told[:most], *([f"and {len(told) - most} more"] if len(told) > most else [])))

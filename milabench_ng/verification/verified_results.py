@@ -70,11 +70,11 @@ class CheckedResults(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """The verdict in one line, and whether the tenants were isolated."""
+        """The verdict, and whether the tenants were isolated."""
         loose = "" if self.summary.isolation in ("full", "") else "; NOT ISOLATED"
         if self.verification is None:
             return f"not verifiable: no slices to check the numbers against{loose}"
-        return f"{self.verification.sentence}{loose}"
+        return f"{self.verification.verdict}{loose}"
 
     @property
     def refusal(self) -> str:
@@ -82,7 +82,7 @@ class CheckedResults(msgspec.Struct, frozen=True, kw_only=True):
         told = f"{short(self.source)}: {self.sentence}"
         if self.verification is None:
             return f"{told}; rules need a bundle or a result folder. Ask for one"
-        return f"{told}; excluded. To see every reason, run `mnb verify` with the same rules"
+        return f"{told}. To see every reason, run `mnb verify` with the same rules"
 
 
 def check_results(name: str, demands: Demands) -> CheckedResults:

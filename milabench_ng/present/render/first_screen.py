@@ -307,7 +307,7 @@ def _valid(report: Report) -> Answer:
     isolation = f"isolation {report.isolation}"
     if summary.units == "classic" and report.isolation == NOT_RECORDED:
         isolation = "isolation not recorded (milabench 2020)"
-    rules = (report.verification.sentence,) if report.verification and report.verification.passed else ()
+    rules = (report.verification.verdict,) if report.verification and report.verification.passed else ()
     if not report.has_launches:
         return Answer(name="Valid", parts=(done, "no launch has finished"), tone="fair")
     failed = f"{rate.fail} failed"

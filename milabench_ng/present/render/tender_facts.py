@@ -28,8 +28,8 @@ def tender_facts(tender: Tender) -> tuple[Fact, ...]:
         fact if times[fact] == len(tender.each) else Fact(f"{fact.name}, {suite}", fact.text, fact.tone)
         for suite, fact in told
     )
-    first, ranked_by, following, *rest = dict.fromkeys(found)
-    return (first, ranked_by, following, *_verdicts(tender), *rest)
+    ranked_by, following, reference, *rest = dict.fromkeys(found)
+    return (ranked_by, following, reference, *_verdicts(tender), *rest)
 
 
 def winner(tender: Tender, *, several: bool) -> Answer:
@@ -68,9 +68,9 @@ def _verdicts(tender: Tender) -> Iterator[Fact]:
 
 
 def _facts(tender: Tender) -> Iterator[Fact]:
-    yield Fact("reference", f"one node of {tender.reference}. Per reference node: what its throughput costs", "strong")
     yield _ranks(tender)
     yield Fact("next", _step(tender), "strong")
+    yield Fact("reference", f"one node of {tender.reference}; prices are for as much throughput as it has")
     yield _ranked_over(tender)
     terms = tender.terms
     if terms is not None:
