@@ -74,7 +74,7 @@ def test_a_study_without_weights_is_no_error_and_asks_for_no_score() -> None:
     screen = first_screen(make_report(BASELINES / "bundles" / "interference-loader-2xH200-20261125.tar.gz"))
     assert screen.alarms == ()
     assert [answer.name for answer in screen.answers] == ["Node", "Neighbors", "Valid"]
-    (step,) = (command.text for command in screen.commands if command.name == "next")
+    (step,) = (command.text for command in screen.step)
     assert step.startswith("for the cost to each victim of each neighbor: mnb report ")
 
 

@@ -153,7 +153,7 @@ def test_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path, whole: Plan) -
     ]
     (valid,) = [answer.parts for answer in screen.answers if answer.name == "Valid"]
     assert valid[:2] == ("10 of 12 launches", "0 failed")
-    (following,) = [fact.text for fact in screen.commands if fact.name == "next"]
+    (following,) = [fact.text for fact in screen.step]
     assert following == f"for 2 launches not run yet: mnb resume {tmp_path}"
 
 
@@ -201,9 +201,7 @@ def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan) -
     assert not any(fact.name in ("FAIL", "failed") for fact in screen.alarms)
     (score, valid) = [answer.parts for answer in screen.answers if answer.name in ("Score", "Valid")]
     assert (score, valid[:2]) == (("not yet: the run was interrupted",), ("10 of 12 launches", "0 failed"))
-    assert [fact.text for fact in screen.commands if fact.name == "next"] == [
-        f"for 2 launches not run yet: mnb resume {tmp_path}"
-    ]
+    assert [fact.text for fact in screen.step] == [f"for 2 launches not run yet: mnb resume {tmp_path}"]
 
 
 def stopped(folder: Path, whole: Plan) -> None:
@@ -306,7 +304,7 @@ def test_a_break_between_sessions_is_no_interruption(
     assert screen.alarms[0].text == "2 of 12 launches have not run yet"
     (score,) = [answer.parts for answer in screen.answers if answer.name == "Score"]
     assert score == ("not yet: there are more sessions" if between else "not yet: the run was interrupted",)
-    (step,) = [fact.text for fact in screen.commands if fact.name == "next"]
+    (step,) = [fact.text for fact in screen.step]
     why = "of later sessions, if it does not continue by itself" if between else "not run yet"
     assert step == f"for 2 launches {why}: mnb resume {tmp_path}"
 
@@ -329,7 +327,7 @@ def test_a_run_without_a_success_says_what_failed_first(tmp_path: Path) -> None:
     for path in tmp_path.glob("quick.*.J*.json"):
         tampering.rewrite(path, tampering.failed("oom"))
     screen = first_screen(make_report(tmp_path))
-    (following,) = [fact.text for fact in screen.commands if fact.name == "next"]
+    (following,) = [fact.text for fact in screen.step]
     assert following.startswith("find out why quick.")
     assert " failed: oom" in following
 

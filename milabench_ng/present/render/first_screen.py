@@ -65,6 +65,8 @@ class FirstScreen(msgspec.Struct, frozen=True, kw_only=True):
     """When the first launch started, in UTC."""
     alarms: tuple[Fact, ...]
     """Why the numbers may not be what they seem, worst first."""
+    step: tuple[Fact, ...]
+    """What to do next; empty if nothing is left to do."""
     answers: tuple[Answer, ...]
     look: tuple[Fact, ...]
     """Where to look: devices, tests, processors."""
@@ -72,7 +74,7 @@ class FirstScreen(msgspec.Struct, frozen=True, kw_only=True):
     against: str
     """The baseline of ``kinds``, as ``vs v100``."""
     commands: tuple[Fact, ...]
-    """What to type next."""
+    """Where the rest is."""
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -81,6 +83,7 @@ class FirstScreen(msgspec.Struct, frozen=True, kw_only=True):
         kinds = Fact(BY_BOTTLENECK, f"{self.against}: {ratios}")
         return (
             *self.alarms,
+            *self.step,
             *(answer.fact for answer in self.answers),
             *(Fact("Look at", fact.text, fact.tone) for fact in self.look),
             *((kinds,) if self.kinds else ()),
@@ -93,6 +96,7 @@ def first_screen(report: Report) -> FirstScreen:
         title=f"mnb · {report.summary.suite} · {report.source}",
         when=when(report),
         alarms=alarms(report),
+        step=tuple(Fact("next", step) for step in (next_step(report),) if step),
         answers=tuple(_answers(report)),
         look=tuple(look_at(report)),
         kinds=_kinds(report),
@@ -332,8 +336,5 @@ def _kinds(report: Report) -> tuple[KindRatio, ...]:
 
 
 def _commands(report: Report) -> Iterator[Fact]:
-    """The next step, and where the rest is."""
-    if step := next_step(report):
-        yield Fact("next", step)
     yield Fact(DETAILS, f"{report.command} --full", "faint")
     yield Fact("page", f"{report.command} --html report.html", "faint")

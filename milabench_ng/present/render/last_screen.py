@@ -17,7 +17,6 @@ from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.first_screen import FirstScreen, first_screen
 from milabench_ng.present.render.fitting import UNLIMITED
-from milabench_ng.present.render.next_step import next_step
 from milabench_ng.present.render.terminal import fact_lines
 from milabench_ng.report.report import Report
 
@@ -42,7 +41,7 @@ def last_screen(report: Report, width: int) -> Text:
         kept = optional[:count]
         above = [one for one in (*warnings, *answers) if one in kept]
         below = [one for one in look if one in kept]
-        facts = [verdict, *above, valid, *below, *_commands(report, len(optional) - count)]
+        facts = [verdict, *above, valid, *below, *_commands(report, screen, len(optional) - count)]
         if _height(facts, width) <= LINES:
             break
     return fact_lines(facts, width)
@@ -56,11 +55,10 @@ def _findings(screen: FirstScreen, width: int) -> list[Fact]:
     return [_short(one, width) for one in (msgspec.structs.replace(told[0], name="Verdict"), *told[1:])]
 
 
-def _commands(report: Report, hidden: int) -> Iterable[Fact]:
+def _commands(report: Report, screen: FirstScreen, hidden: int) -> Iterable[Fact]:
     """What to do; ``hidden`` findings had no room."""
     yield Fact("results", report.source)
-    if step := next_step(report):
-        yield Fact("next", step)
+    yield from screen.step
     more = f", with {counted(hidden, 'more finding')}" if hidden else ""
     yield Fact("details", f"{report.command} --full{more}", "faint")
 
