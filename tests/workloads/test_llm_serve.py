@@ -240,12 +240,6 @@ def test_with_few_pages_requests_wait() -> None:
     assert sum(row.count for row in rows) > 30
 
 
-@pytest.mark.parametrize("concurrency", [1, 8, 64])
-def test_any_concurrency(concurrency: int) -> None:
-    channel = run(6, concurrency=concurrency)
-    assert channel.all(Slice)[0].count == concurrency
-
-
 def test_tokens_per_second_of_a_user_make_a_curve() -> None:
     (user,) = (each for each in llm_serve.derived if each.curve_over)
     assert (user.unit, user.curve_over) == ("tokens/s per user", "concurrency")

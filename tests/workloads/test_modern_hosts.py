@@ -119,7 +119,7 @@ def test_a_shard_is_synced_renamed_and_synced_again_before_it_is_dropped(
 def test_storage_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
     with (
-        pytest.raises(InputError, match=r"2 x 1024\.0 PiB|2 x .* of files are written to .* there is room for"),
+        pytest.raises(InputError, match=r"2 x .* of files are written to .* there is room for"),
         storage.folder(1 << 60, 2),
     ):
         pass
