@@ -70,22 +70,17 @@ def dit(
     with torch.device("meta"):
         model = DiffusionTransformer(layers, width, heads, side)
     batches = bench.loader(batch_size, transform=lambda latent: latent[:, :side, :side])
-    train(bench, model, batches, learning_rate, items=batch_size)
+    train(bench, model, batches, learning_rate)
 
 
 def train(
-    bench: Bench,
-    model: DiffusionTransformer,
-    batches: Iterable[tuple[Tensor, Tensor]],
-    learning_rate: float,
-    *,
-    items: int,
+    bench: Bench, model: DiffusionTransformer, batches: Iterable[tuple[Tensor, Tensor]], learning_rate: float
 ) -> None:
-    """Train ``model``, which is not placed yet, to see the noise in batches of ``items``: latents and labels."""
+    """Train ``model``, which is not placed yet, to see the noise in batches of latents and labels; a latent counts."""
     optimizer = adamw(bench.place(model).parameters(), learning_rate, decay=0.0)
     average = [weight.detach().to(torch.float32, copy=True) for weight in model.parameters()]
     schedule = NoiseSchedule(bench.device)
-    for latents, labels in bench.measure(batches, count=items):
+    for latents, labels in bench.measure(batches):
         bench.step(noise_loss(model, schedule, latents, labels), optimizer)
         follow(average, optimizer)
 

@@ -62,4 +62,4 @@ def dit_video(
         model = DiffusionTransformer(layers, width, heads, side, frames)
     pictures = bench.loader(batch_size * frames, transform=lambda latent: latent[:, :side, :side])
     videos = ((latents, labels[::frames]) for latents, labels in pictures)
-    train(bench, model, videos, learning_rate, items=batch_size * frames)
+    train(bench, model, videos, learning_rate)
