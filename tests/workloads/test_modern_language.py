@@ -33,6 +33,7 @@ from milabench_ng.workloads.models.dimensions import Dimensions
 from milabench_ng.workloads.models.experts import Experts, Products, products_for
 from milabench_ng.workloads.models.generator import Generator
 from milabench_ng.workloads.models.transformer import Attention, Transformer, rotation
+from milabench_ng.workloads.modern.collectives_sweep import collectives_sweep
 from milabench_ng.workloads.modern.llm_decode import llm_decode
 from milabench_ng.workloads.modern.llm_fsdp import llm_fsdp
 from milabench_ng.workloads.modern.llm_lora import llm_lora
@@ -412,6 +413,7 @@ def test_the_first_loss_by_theory_is_declared(definition: Definition) -> None:
         ),
         (moe_ep, {}, 5, "--experts 32: expected a multiple of the number of devices (5), and at least --active 4"),
         (moe_ep, {"active": 64}, 8, "at least --active 64"),
+        (collectives_sweep, {}, 1, "it needs at least two devices, and has one: leave it out (--name)"),
     ],
 )
 def test_what_ranks_cannot_share_is_refused(

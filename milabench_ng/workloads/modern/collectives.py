@@ -21,6 +21,12 @@ OTHERS = "(devices - 1) / devices"
 PERFORMANCE.md); all-reduce has twice that."""
 
 
+def several_devices(*, devices: int) -> None:
+    """Raise InputError for one device, which has no other to talk to."""
+    if devices < 2:
+        raise InputError("it needs at least two devices, and has one: leave it out (--name)")
+
+
 @workload(
     unit="bus MiB",
     most_items=f"(small_kib / 8 + 16 * large_mib + 4 * block_mib + 2 * exchange_mib) * {OTHERS} + 1",  # 1 for rounding
@@ -34,6 +40,7 @@ PERFORMANCE.md); all-reduce has twice that."""
         Derived("GB/s reduce-scatter", f"{ROUNDS} * block_mib * {MIB} * {OTHERS} / scatter_s / 1e9"),
         Derived("GB/s all-to-all", f"{ROUNDS} * exchange_mib * {MIB} * {OTHERS} / exchange_s / 1e9"),
     ),
+    fits=several_devices,
 )
 def collectives(
     bench: Bench,
@@ -56,34 +63,26 @@ def collectives(
         block_mib: MiB of a gathered block.
         exchange_mib: MiB that a device sends in an all-to-all, its part for itself included.
     """
-    ranks = several_ranks("collectives")
     sizes = {
         "small": small_kib * KIB,
         "large": large_mib * MIB,
         "block": block_mib * MIB,
         "exchange": exchange_mib * MIB,
     }
-    exchange = Exchange(bench, ranks, sizes)
+    exchange = Exchange(bench, sizes)
     for step in bench.measure(count(), count=exchange.bus_mib):
         exchange.step(step)
-
-
-def several_ranks(name: str) -> int:
-    """The number of ranks. Raises InputError if the workload ``name`` has one alone."""
-    ranks = dist.get_world_size()
-    if ranks < 2:
-        raise InputError(f"{name} needs at least two devices, and has one: leave it out (--name)")
-    return ranks
 
 
 class Exchange:
     """The messages of one rank, and the comparison of what came of them."""
 
-    def __init__(self, bench: Bench, ranks: int, sizes: dict[str, int]) -> None:
+    def __init__(self, bench: Bench, sizes: dict[str, int]) -> None:
         """``sizes``: bytes of the messages: ``small``, ``large``, ``block``, ``exchange``."""
         self._timed = bench.notes.timed
         self._check = bench.verifier
         self._check.begin("GB", "numbers of ranks and steps")
+        ranks = bench.ranks
         self._rank, self._ranks = bench.rank, ranks
 
         def floats(rows: int, size: int) -> Tensor:

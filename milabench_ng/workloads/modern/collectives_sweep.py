@@ -9,7 +9,7 @@ from torch import Tensor
 
 from milabench_ng.bench import Bench, Count, Derived, workload
 from milabench_ng.model.units import GIB, KIB, MIB
-from milabench_ng.workloads.modern.collectives import LOOK, VALUES, several_ranks
+from milabench_ng.workloads.modern.collectives import LOOK, VALUES, several_devices
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
 FACTORS: dict[Operation, float] = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
@@ -55,6 +55,7 @@ def summed(sizes: list[int], what: str) -> str:
             )
         ),
     ),
+    fits=several_devices,
 )
 def collectives_sweep(bench: Bench, *, operation: Operation = "all_reduce", largest_mib: Count = LARGEST_MIB) -> None:
     """Send messages from 8 bytes up to 8 GiB between all devices by one operation: bound by the links between them.
@@ -69,8 +70,7 @@ def collectives_sweep(bench: Bench, *, operation: Operation = "all_reduce", larg
         operation: the collective operation.
         largest_mib: MiB of the largest message; larger sizes are left out.
     """
-    ranks = several_ranks("collectives_sweep")
-    messages = Messages(bench, operation, ranks, [size for size in TIMES if size <= largest_mib * MIB])
+    messages = Messages(bench, operation, [size for size in TIMES if size <= largest_mib * MIB])
     for step in bench.measure(count(), count=messages.mib):
         messages.step(step)
 
@@ -78,8 +78,9 @@ def collectives_sweep(bench: Bench, *, operation: Operation = "all_reduce", larg
 class Messages:
     """The messages of one rank."""
 
-    def __init__(self, bench: Bench, operation: Operation, ranks: int, sizes: list[int]) -> None:
+    def __init__(self, bench: Bench, operation: Operation, sizes: list[int]) -> None:
         """``sizes``: in bytes."""
+        ranks = bench.ranks
         self._notes, self._rank, self._ranks = bench.notes, bench.rank, ranks
         self._operation = operation
         self._sizes = sizes
