@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 from io import StringIO
 from pathlib import Path
 from statistics import mean
@@ -330,6 +331,10 @@ def test_a_run_without_a_success_says_what_failed_first(tmp_path: Path) -> None:
     (following,) = [fact.text for fact in screen.step]
     assert following.startswith("find out why quick.")
     assert " failed: oom" in following
+    for path in tmp_path.glob("quick.*.J*.json"):
+        tampering.rewrite(path, tampering.failed("exception"))
+    (following,) = [fact.text for fact in first_screen(make_report(tmp_path)).step]
+    assert re.search(r'failed: exception.* \(traceback: "error" in quick\.[\w.-]+\.json\)$', following)
 
 
 def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, whole: Plan) -> None:

@@ -34,7 +34,8 @@ def next_step(report: Report) -> str:
         return f"for {counted(missing, 'launch')} not run yet: mnb resume {source}"
     if report.failed and not any(row.train for row in report.summary.tests.values()):
         label, first = report.failed[0]
-        return f"find out why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip()
+        where = f' (traceback: "error" in {first.file})' if first.cause == "exception" and first.file else ""
+        return f"find out why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip() + where
     if report.isolation not in ("full", _asked(report)) and report.summary.units == "true":
         return "to learn why isolation is not complete, and what to do: mnb doctor"
     if (before := _repeated(report)) and not report.comparisons:
