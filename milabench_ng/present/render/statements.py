@@ -99,7 +99,7 @@ def _conditions(report: Report) -> Iterator[Fact]:
 
 
 def _limits(report: Report) -> Iterator[Fact]:
-    """How many kinds of conditions are known, and which are not; `look_at` has those beyond their limits."""
+    """How many kinds of conditions are known, which are beyond their limits, and which are not known."""
     seen = [one for line in report.lines for one in line.row.conditions]
     known, over = {one.kind for one in seen}, {one.kind for one in seen if one.beyond}
     if not known:
@@ -109,7 +109,8 @@ def _limits(report: Report) -> Iterator[Fact]:
     unknown = [kind for kind in judged if kind not in known and (on_gpus or kind in ON_HOST)]
     of = len(known - {"power cap"})
     told = f"{of - len(over)} of {of} kinds within their limits"
-    more = f"; not known: {', '.join(unknown)}" if unknown else ""
+    beyond = f"; beyond them: {', '.join(sorted(over))}" if over else ""
+    more = f"{beyond}; not known: {', '.join(unknown)}" if unknown else beyond
     yield Fact("conditions", f"{told}{more}", "fair" if over else "plain")
     caps = [one.value for one in seen if one.kind == "power cap" and one.value]
     if caps:
