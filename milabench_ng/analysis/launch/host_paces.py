@@ -98,6 +98,8 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
     def remarks(self) -> tuple[str, ...]:
         """What its numbers alone do not say."""
         said = [f"computed by {self.library}"]
+        if len(self.devices) > 1:
+            said.append("all: the median of all checks of a launch group")
         if self.slow:
             named = ", ".join(f"device {device} ({100 * change:+.1f}%)" for device, change in self.slow.items())
             said.append(f"slow cores: {named}")
