@@ -133,7 +133,10 @@ FROM_TRACES: dict[str, tuple[ConditionKind, dict[int, Step], str]] = {
 
 @pytest.mark.parametrize(("kind", "trace", "what"), FROM_TRACES.values(), ids=FROM_TRACES)
 def test_what_nvml_shows_beyond_a_limit(tmp_path: Path, kind: ConditionKind, trace: dict[int, Step], what: str) -> None:
-    assert beyond(run(tmp_path, trace)) == {kind: [("1", what)]}
+    folder = run(tmp_path, trace)
+    assert beyond(folder) == {kind: [("1", what)]}
+    (told,) = [one.text for one in details(make_report(folder)) if one.text.startswith("12 of 13 kinds")]
+    assert told.startswith(f"12 of 13 kinds within their limits; beyond them: {kind}; not known: ")
 
 
 WITHIN: dict[str, dict[int, Step]] = {
