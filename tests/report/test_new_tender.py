@@ -54,7 +54,9 @@ def test_every_command_of_the_rehearsal_does_what_its_readme_says(
     verdicts = {name: said[f"{name}.bundle.tar.gz"].split("\n")[0] for name in ("umbra",)}
     assert re.search(r"FAIL: 3 of \d+ rules broken \(R3, R13, R37\).* Signed by umbra", verdicts["umbra"])
     assert "nothing is ranked: fewer than 5 repeats" in said["bids.json"]
-    assert "next         ask all bidders for a new run: mnb jobs modern --repeat 5" in said["bids.json"]
+    assert (
+        "next         ask all bidders, also the refused, for a new run: mnb jobs modern --repeat 5" in said["bids.json"]
+    )
     assert "refused      umbra" in said["bids.json"]
     assert "R3 (numbers match the slices): " in said["bids.json"]
     assert "; and 2 more. Signed by umbra. To see every reason, run `mnb verify`" in said["bids.json"]

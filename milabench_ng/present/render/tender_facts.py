@@ -126,7 +126,8 @@ def _step(tender: Tender) -> str:
             f"{tender.rows[0].name}"
         )
     profile = tender.suite if tender.suite in names("profiles") else "PROFILE"
-    return f"ask all bidders for a new run: mnb jobs {profile} --repeat {RANKED_FROM}"
+    bidders = "all bidders, also the refused," if tender.refused else "all bidders"
+    return f"ask {bidders} for a new run: mnb jobs {profile} --repeat {RANKED_FROM}"
 
 
 def _ranked_over(tender: Tender) -> Fact:
