@@ -15,7 +15,7 @@ from milabench_ng.cli.run_options import RunOptions
 from milabench_ng.cli.show_plan import show_plan
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError
-from milabench_ng.run.persistence.sessions import refuse_outdir
+from milabench_ng.run.persistence.sessions import refuse_folders
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.refusals import refuse_undecodable
 from milabench_ng.run.planning.request import RunRequest
@@ -83,6 +83,6 @@ def _refuse_broken(rules: Rules, request: RunRequest) -> DryRun:
     from milabench_ng.cli.preflight import refuse_broken
 
     refuse_undecodable(request)
-    refuse_outdir(request.outdir)
+    refuse_folders(request)
     enter_scope(request.isolation, request.cgroup_parent)
     return refuse_broken(rules, request)

@@ -18,6 +18,7 @@ import msgspec
 from milabench_ng.cli.showing import shown
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError, MnbError
+from milabench_ng.model.files import why_unwritable
 from milabench_ng.model.plain import plain, quoted, short
 from milabench_ng.model.signals import exit_code
 from milabench_ng.model.similar import did_you_mean
@@ -26,7 +27,7 @@ from milabench_ng.records.names import MANIFEST, write_atomically
 from milabench_ng.records.stopping import Headline
 from milabench_ng.run.jobs import Ahead, RunOutcome, jobs
 from milabench_ng.run.persistence.resuming import resumed_request
-from milabench_ng.run.persistence.sessions import Unwritten, refuse_unwritable
+from milabench_ng.run.persistence.sessions import Unwritten
 from milabench_ng.run.planning.planned_run import PlannedRun
 from milabench_ng.run.planning.request import RunRequest, suites_asked
 from milabench_ng.verification.findings import Verification
@@ -84,7 +85,8 @@ def execute_into_file(request: RunRequest) -> int:
         raise InputError(
             f"-o {request.outdir}: the folder {request.outdir.parent} does not exist. Create it, or name another file"
         )
-    refuse_unwritable(request.outdir, request.outdir.parent)
+    if why := why_unwritable(request.outdir.parent):
+        raise InputError(f"-o {request.outdir}: {request.outdir.parent} is not writable ({why}). Name another folder")
     enter_scope(request.isolation, request.cgroup_parent)
     folder = Path(tempfile.mkdtemp(prefix="mnb-run-"))
     try:

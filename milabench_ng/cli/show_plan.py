@@ -21,7 +21,7 @@ from milabench_ng.present.render.terminal import write_parts
 from milabench_ng.records.isolation import IoEvidence
 from milabench_ng.run.execution.interruption import interruptible
 from milabench_ng.run.execution.preparing import require_space
-from milabench_ng.run.persistence.sessions import refuse_outdir
+from milabench_ng.run.persistence.sessions import refuse_folders
 from milabench_ng.run.planning.dry_run import DryRun, changed_options, dry_run
 from milabench_ng.run.planning.refusals import refuse_undecodable
 from milabench_ng.run.planning.request import RunRequest
@@ -41,7 +41,7 @@ def show_plan(request: RunRequest, weights: Path | None = None, made: DryRun | N
 
 def _planned(request: RunRequest) -> DryRun:
     refuse_undecodable(request)
-    refuse_outdir(request.outdir)
+    refuse_folders(request)
     enter_scope(request.isolation, request.cgroup_parent)
     with shown() as bus:
         return asyncio.run(interruptible(dry_run(request, bus)))

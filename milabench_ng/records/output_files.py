@@ -42,6 +42,8 @@ def check_target_folder(path: Path, option: str) -> None:
     """Raise InputError if ``path``, which ``option`` names, is no folder that files can be written into, nor a new
     one."""
     there = nearest(path)
+    if os.path.islink(path) and not os.path.exists(path):
+        raise InputError(f"{option} {short(path)}: this is a link to nothing. Name another folder")
     if not os.path.isdir(there):
         what = "this" if there == path.absolute() else plain(there)
         raise InputError(f"{option} {short(path)}: {what} is not a folder. Name another one")

@@ -60,7 +60,7 @@ from milabench_ng.run.persistence.sessions import (
     counts_with_the_last,
     name_session,
     opened,
-    refuse_outdir,
+    refuse_folders,
     settle,
     with_last_spool,
 )
@@ -100,7 +100,7 @@ async def jobs(
     refuse_undecodable(request)
     tests = tests_ahead(request)
     if not request.resume:
-        refuse_outdir(request.outdir)
+        refuse_folders(request)
     name = name_session(request)
     request = with_last_spool(request, name, bus.note)
     if (over := already_over(request, bus.note)) is not None:

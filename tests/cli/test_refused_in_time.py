@@ -64,10 +64,28 @@ def test_a_folder_that_holds_results_or_cannot_be_made(
     taken = tmp_path / "full" / "mine.txt"
     assert refused(["jobs", profile, "-o", str(taken)], capfd) == (
         2,
-        f"mnb: -o {taken}: this is not a folder. Name a new one\n",
+        f"mnb: -o {taken}: this is not a folder. Name another one\n",
     )
     assert f"-o {taken}/new: {taken} is not a folder" in refused(["jobs", profile, "-o", f"{taken}/new"], capfd)[1]
     assert os.listdir(tmp_path / "full") == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("/proc/spool", "/proc is not writable (it takes no files). Name another folder"),
+        ("small.json", "this is not a folder. Name another one"),
+    ],
+)
+def test_a_spool_folder_that_takes_no_results(
+    profile: str, place: str, why: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(profile).parent)
+    for command in (["jobs", profile], ["jobs", profile, "--dry-run"], ["run", "vae"]):
+        code, said = refused([*command, "--spool", place], capfd)
+        assert code == 2
+        assert said.startswith("mnb: --spool /")
+        assert why in said
 
 
 @pytest.mark.root

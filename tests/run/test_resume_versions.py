@@ -78,6 +78,10 @@ def test_a_mistyped_spool_is_refused_before_anything_is_touched(
         said = " ".join(capsys.readouterr().err.split())
         assert "mnb-spool-2: no such file (did you mean" in said
         assert "create it first" in said
+        assert call([*command, str(folder), "--spool", "/proc/sys", *accepted]) == 2
+        assert "/proc/sys is not writable" in capsys.readouterr().err
+        assert call([*command, str(folder), "--spool", __file__, *accepted]) == 2
+        assert "no saved results found" in capsys.readouterr().err
     assert everything(folder) == before
     assert not (folder.parent / "mnb-spool-2").exists()
 

@@ -17,7 +17,7 @@ from types import TracebackType
 import msgspec
 
 from milabench_ng.model.errors import InputError, MnbError
-from milabench_ng.model.files import LARGE, read_content, why_unwritable
+from milabench_ng.model.files import LARGE, read_content
 from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.plan import Plan
 from milabench_ng.model.units import counted, format_seconds, utc_now
@@ -39,6 +39,7 @@ from milabench_ng.records.ledger import (
 )
 from milabench_ng.records.manifest import Manifest, encode_manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder
+from milabench_ng.records.output_files import check_target_folder
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.run.execution.interruption import Interruption
 from milabench_ng.run.persistence.result_writer import ResultWriter
@@ -133,19 +134,16 @@ def make_folder(path: Path) -> ResultFolder:
     return folder
 
 
-def refuse_unwritable(path: Path, there: Path) -> None:
-    """Raise InputError if nothing can be made in ``there``, the folder that ``path`` will lie in."""
-    if why := why_unwritable(there):
-        raise InputError(f"-o {path}: {there} is not writable ({why}). Name another folder")
+def refuse_folders(request: RunRequest) -> None:
+    """Raise InputError for a result folder, or a spool folder, that a new run cannot use."""
+    refuse_outdir(request.outdir)
+    if request.spool is not None:
+        check_target_folder(request.spool, "--spool")
 
 
 def refuse_outdir(path: Path) -> None:
     """Raise InputError for what cannot become a result folder, or holds more than what a run that never began left."""
-    there = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
-    if not there.is_dir():
-        what = "this" if there == path else str(there)
-        raise InputError(f"-o {path}: {what} is not a folder. Name a new one")
-    refuse_unwritable(path, there)
+    check_target_folder(path, "-o")
     folder = ResultFolder(path.resolve())
     entries = folder.path.iterdir() if folder.path.is_dir() else ()
     taken = [entry.name for entry in entries if not _is_empty_part(entry, folder)]

@@ -15,6 +15,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import absent, open_to_write, opened_folder, write_all
 from milabench_ng.model.plain import plain, plain_json
 from milabench_ng.records.names import LEDGER, write_atomically
+from milabench_ng.records.output_files import check_target_folder
 
 FileContent = tuple[str, bytes]
 """A file: its path relative to the result folder, and its content."""
@@ -73,13 +74,19 @@ def append(descriptor: int, lines: bytes) -> None:
 
 
 def require_spool(place: Path) -> None:
-    """Raise InputError for what neither is empty nor holds results that a resumed run could bring back."""
-    if not place.exists():
+    """Raise InputError for what neither holds results to bring back nor is an empty folder for more."""
+    if not os.path.exists(place):
         raise InputError(
             f"--spool {plain(place)}: {absent(place)}. The run that could not save its results printed the name of its "
             "spool folder. For a new spool folder, create it first"
         )
-    if place.is_dir() and not (place / LEDGER).exists() and (one := next(place.iterdir(), None)) is not None:
+    if place.is_file():
+        _saved(place)
+        return
+    if os.path.exists(place / LEDGER):
+        return
+    check_target_folder(place, "--spool")
+    if (one := next(place.iterdir(), None)) is not None:
         raise InputError(
             f"--spool {plain(place)}: contains {plain(one.name)!r}, but no {LEDGER}: no run has saved results there. "
             "Name the spool folder that the run printed, or an empty folder"
