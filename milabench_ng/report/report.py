@@ -27,6 +27,7 @@ from milabench_ng.model.plain import quoted
 from milabench_ng.model.shipped import names
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.series import BatchSeries
+from milabench_ng.records.spool_folder import Spooled
 from milabench_ng.records.verified import VerifiedWork, totals
 from milabench_ng.verification.findings import Verification
 
@@ -102,6 +103,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What was read; None for a summary."""
     series: tuple[BatchSeries, ...] = ()
     """The telemetry of its launch groups, if it was asked for."""
+    waiting: Spooled | None = None
+    """Of a result folder on this machine, what waits in its spool folder."""
     damage: tuple[str, ...] = ()
     """What of its bundle is not as it was packed."""
     suites: tuple[Report, ...] = ()

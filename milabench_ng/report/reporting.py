@@ -41,6 +41,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
 from milabench_ng.records.folder import UNBOUNDED
 from milabench_ng.records.series import kept_series
+from milabench_ng.records.spool_folder import waiting
 from milabench_ng.report.report import NOT_RECORDED, Line, Report
 from milabench_ng.verification.findings import Verification
 from milabench_ng.verification.opening import Opened, is_folder_or_bundle, load_result, load_source, opened
@@ -107,7 +108,10 @@ def make_report(
             verified = _verified(there, rules, nonce, weights, allowed_signers, authorities)
             made = msgspec.structs.replace(made, verification=verified)
         series = tuple(kept_series(there.place, there.names)) if options.series else ()
-        return msgspec.structs.replace(made, asked=asked, folder=there.folder, series=series, damage=there.damage)
+        spooled = waiting(source) if source.is_dir() else None
+        return msgspec.structs.replace(
+            made, asked=asked, folder=there.folder, waiting=spooled, series=series, damage=there.damage
+        )
 
 
 def _typed(compare_to: Sequence[str], options: ReportOptions, others: Mapping[str, object]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
+from milabench_ng.present.render.alarms import alarms
+from milabench_ng.present.render.next_step import next_step
 from milabench_ng.records.isolation import CachePart
 from milabench_ng.records.ledger import (
     Attempt,
@@ -33,6 +36,7 @@ from milabench_ng.records.ledger import (
     lost_attempts,
 )
 from milabench_ng.records.manifest import Manifest
+from milabench_ng.report.reporting import make_report
 from milabench_ng.run.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.run.execution.interruption import SAME_S
 from milabench_ng.run.persistence.resuming import SessionDifference, check_same, differences
@@ -129,8 +133,10 @@ def test_a_run_that_only_lacks_what_its_spool_holds_is_whole_before_anything_sta
     tmp_path: Path,
     given: str | None,
     named: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its disk was full from the first record to the end. No spool but its own is taken for it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     finished = run_profile(STEADY, tenants=1, spool=given and tmp_path / given)
     spool = tmp_path / (given or f"mnb-spool-{finished.manifest.run_id}")
     ledger = finished.folder / "ledger.jsonl"
@@ -142,6 +148,11 @@ def test_a_run_that_only_lacks_what_its_spool_holds_is_whole_before_anything_sta
     for record in finished.folder.glob("trial.*.json"):
         record.rename(spool / record.name)
     (spool / "notes.txt").write_text("not mine")
+    report = make_report(finished.folder)
+    told = [(alarm.name, alarm.text) for alarm in alarms(report)]
+    assert ("NOT SAVED", f"the results of 1 of 1 launches wait in {spool}") in told
+    assert "INTERRUPTED" not in dict(told)
+    assert next_step(report) == f"to bring back the results of 1 launch: mnb resume {finished.folder}"
     (tmp_path / "above").mkdir()
     (tmp_path / "above" / "spool").mkdir()
     for other, why in (
@@ -155,6 +166,7 @@ def test_a_run_that_only_lacks_what_its_spool_holds_is_whole_before_anything_sta
     assert _resumed(finished.folder, tmp_path, *named.split()) == (0, brought + nothing)
     assert (ledger.read_bytes(), list(spool.iterdir())) == (before, [spool / "notes.txt"])
     assert _resumed(finished.folder, tmp_path) == (0, nothing)
+    assert make_report(finished.folder).waiting is None
 
 
 def _resumed(folder: Path, place: Path, *options: str) -> tuple[int, str]:

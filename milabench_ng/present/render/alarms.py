@@ -111,7 +111,12 @@ def _failures(report: Report) -> Iterator[Fact]:
     if left:
         planned = sum(row.planned or 0 for row in report.summary.tests.values())
         name = "BETWEEN SESSIONS" if report.summary.between_sessions else "INTERRUPTED"
-        yield Fact(name, f"{left} of {planned} launches have not run yet", "fair")
+        saved = len(report.waiting.launches) if report.waiting else 0
+        if report.waiting:
+            text = f"the results of {saved} of {planned} launches wait in {plain(report.waiting.place)}"
+            yield Fact("NOT SAVED", text, "fair")
+        if left > saved:
+            yield Fact(name, f"{left - saved} of {planned} launches have not run yet", "fair")
     if rate.fail:
         causes = Counter(failed.cause for _, failed in report.failed)
         causes["unreadable"] += len(report.summary.problems)

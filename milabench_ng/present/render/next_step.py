@@ -27,6 +27,8 @@ def next_step(report: Report) -> str:
     repeats = min((score.interval.n if score.interval else 1 for score in scores), default=1)
     if report.summary.going_on:
         return f"once the run has ended: mnb report {source}"
+    if report.waiting:
+        return f"to bring back the results of {counted(len(report.waiting.launches), 'launch')}: mnb resume {source}"
     if missing and not report.source.endswith(_NO_FOLDERS):
         if report.summary.between_sessions:
             later = f"{counted(missing, 'launch')} of later sessions"

@@ -16,7 +16,7 @@ from milabench_ng.model.known_files import named
 from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.units import counted
 from milabench_ng.records.isolation import Share
-from milabench_ng.records.ledger import AnyLedgerEvent, Chain, Recorded, Sampled, Torn, check_chain, unlisted
+from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Sampled, Torn, check_chain, unlisted
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import (
     FLEET_MANIFEST,
@@ -31,6 +31,7 @@ from milabench_ng.records.names import (
     write_atomically,
 )
 from milabench_ng.records.reading import to_manifest
+from milabench_ng.records.spool_folder import continued
 from milabench_ng.run.persistence.result_writer import ResultWriter
 from milabench_ng.run.persistence.spooling import forget, spooled
 from milabench_ng.run.planning.request import RunRequest
@@ -140,7 +141,7 @@ def open_writer(folder: ResultFolder, spool: Path | None, tell: Callable[[str], 
 
 def _fetch(writer: ResultWriter, spool: Path, found: Mapping[str, bytes]) -> None:
     """Fetch what an earlier session left in ``spool``, if it belongs to this run's ledger."""
-    lines, chain = _continued(writer.folder.ledger.read_bytes(), found.get(LEDGER, b""))
+    lines, chain = continued(writer.folder.ledger.read_bytes(), found.get(LEDGER, b""))
     if chain.problems or chain.torn:
         raise InputError(
             f"--spool {spool}: this spool belongs to another run, or to an earlier state of {writer.folder.path}. "
@@ -161,20 +162,6 @@ def _fetch(writer: ResultWriter, spool: Path, found: Mapping[str, bytes]) -> Non
     forget(spool, (*ours, LEDGER))
     if lines:
         writer.tell(f"{plain(spool)}: {counted(len(ours) + 1, 'file')} brought back")
-
-
-def _continued(ledger: bytes, spooled_lines: bytes) -> tuple[bytes, Chain]:
-    """The lines that a spool adds to a ledger, and the ledger with them. Pure."""
-    there = set(ledger.splitlines())
-    lines = b"".join(line + b"\n" for line in spooled_lines.splitlines() if line not in there)
-    return lines, check_chain(ledger + lines)
-
-
-def continues(ledger: bytes, place: Path) -> bool:
-    """Whether a spool folder holds results that ``ledger`` lacks, of the same run."""
-    whole = ledger[: ledger.rfind(b"\n") + 1]
-    lines, chain = _continued(whole, (place / LEDGER).read_bytes())
-    return bool(lines) and not chain.problems
 
 
 def give_names(folder: ResultFolder, events: Collection[AnyLedgerEvent]) -> None:

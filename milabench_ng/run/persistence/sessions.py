@@ -6,7 +6,6 @@ import asyncio
 import os
 import secrets
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -38,15 +37,15 @@ from milabench_ng.records.ledger import (
     of_last_session,
 )
 from milabench_ng.records.manifest import Manifest, encode_manifest
-from milabench_ng.records.names import LEDGER, MANIFEST, ResultFolder
+from milabench_ng.records.names import MANIFEST, ResultFolder
 from milabench_ng.records.output_files import check_target_folder
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
+from milabench_ng.records.spool_folder import continuation, last_spool, own_spool
 from milabench_ng.run.execution.interruption import Interruption
 from milabench_ng.run.persistence.result_writer import ResultWriter
 from milabench_ng.run.persistence.resuming import (
     SessionDifference,
     check_same,
-    continues,
     open_writer,
     read_manifest,
 )
@@ -226,11 +225,6 @@ async def settle(
         raise Unwritten(f"{ending}{elsewhere}") from None
 
 
-def own_spool(name: SessionName) -> Path:
-    """Where a run's sessions save what their folder does not take, if the user names no place."""
-    return Path(tempfile.gettempdir(), f"mnb-spool-{name.run_id}")
-
-
 def with_last_spool(request: RunRequest, name: SessionName, tell: Callable[[str], None]) -> RunRequest:
     """``request``, with what earlier sessions saved brought back; not what others put there.
 
@@ -241,7 +235,7 @@ def with_last_spool(request: RunRequest, name: SessionName, tell: Callable[[str]
     ledger = read_content(ResultFolder(request.outdir).ledger, LARGE, os.O_NOFOLLOW)
     chain = check_chain(ledger)
     given = [Path(session.spool) for session in reversed(chain.sessions) if session.spool]
-    left = next(filter(_saved_by_us, (*given, own_spool(name))), None)
+    left = last_spool(chain, name.run_id)
     if left is None and request.spool is None and given and lost_attempts(of_last_session(chain.events)):
         tell(
             f"{plain(given[0])} was the --spool of an earlier session, and holds no results now. If they are "
@@ -251,7 +245,7 @@ def with_last_spool(request: RunRequest, name: SessionName, tell: Callable[[str]
         return request
     if request.spool is None:
         return msgspec.structs.replace(request, spool=left)
-    if continues(ledger, left):
+    if continuation(ledger, left):
         raise InputError(
             f"--spool {plain(request.spool)}: the results of an earlier session are in {plain(left)}. Leave out "
             f"--spool, which brings them back. To give them up, move {plain(left)} away: the launches then run again, "
@@ -260,18 +254,13 @@ def with_last_spool(request: RunRequest, name: SessionName, tell: Callable[[str]
     return request
 
 
-def _saved_by_us(place: Path) -> bool:
-    """Whether a spool folder of this user holds results."""
-    return place.is_dir() and place.lstat().st_uid == os.geteuid() and (place / LEDGER).exists()
-
-
 async def _elsewhere(writer: ResultWriter, name: SessionName, interrupted: Interruption, *, at_once: bool) -> str:
     """Where unwritten results were saved; as a last resort, the results as text. Empty if everything is written.
 
     Retries until a signal, and for at least `SETTLE_S`, unless ``at_once``.
     """
     folder, began_s = writer.folder.path, time.monotonic()
-    place = writer.spool or own_spool(name)
+    place = writer.spool or own_spool(name.run_id)
     back = f"free some space, then run: mnb resume {quoted(folder)} --spool"
     with suppress(asyncio.CancelledError):  # by a second signal
         while not writer.flush():
