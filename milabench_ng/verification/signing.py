@@ -6,6 +6,7 @@ A signature proves that the holder of a key has seen these bytes. It does not pr
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import shutil
 import subprocess
@@ -62,14 +63,26 @@ def sign(content: bytes, key: Path) -> bytes:
             f"--sign {plain(key)}: its passphrase is missing or wrong. Load the key into your ssh-agent "
             f"and run this again: ssh-add {quoted(key)}"
         )
+    private = _private(key)
+    whose = "its" if private == key else f"its private key is {plain(private)}, whose"
     if b"UNPROTECTED PRIVATE KEY" in done.stderr:
         raise InputError(
-            f"--sign {plain(key)}: its permissions are too open ({key.stat().st_mode & 0o777:04o}), "
-            f"so ssh-keygen ignores it. Run this, then sign again: chmod 600 {quoted(key)}"
+            f"--sign {plain(key)}: {whose} permissions are too open ({private.stat().st_mode & 0o777:04o}), "
+            f"so ssh-keygen ignores it. Run this, then sign again: chmod 600 {quoted(private)}"
         )
+    if done.returncode != 0 and not os.access(private, os.R_OK):
+        mine = private.stat().st_uid == os.geteuid()
+        advice = f"Run this, then sign again: chmod 600 {quoted(private)}" if mine else "Sign as the user who owns it"
+        raise InputError(f"--sign {plain(key)}: {whose} permissions do not let you read it. {advice}")
     if done.returncode != 0:
         raise InputError(f"--sign {plain(key)}: ssh-keygen does not sign with it: {_message(done)}")
     return done.stdout
+
+
+def _private(key: Path) -> Path:
+    """The file that ssh-keygen signs with: of a public key, the private one next to it, if it is there."""
+    private = key.with_suffix("")
+    return private if key.suffix == ".pub" and os.path.exists(private) else key
 
 
 def require_key(key: Path) -> None:

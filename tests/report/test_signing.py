@@ -21,12 +21,16 @@ def test_a_key_with_a_passphrase_is_answered_with_what_to_do(tmp_path: Path, mon
         sign(b"content", key)
 
 
-def test_a_key_that_others_may_read_is_answered_with_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", ["my key", "my key.pub"])
+def test_a_key_that_others_may_read_is_answered_with_what_to_do(
+    tmp_path: Path, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     key = tmp_path / "my key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     key.chmod(0o644)
     with pytest.raises(InputError, match="too open") as refused:
-        sign(b"content", key)
+        sign(b"content", tmp_path / named)
     assert "0644" in str(refused.value)
     advice = shlex.split(str(refused.value).rpartition(": ")[2])
     assert advice == ["chmod", "600", str(key)]
