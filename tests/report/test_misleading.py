@@ -403,8 +403,8 @@ def test_another_bottleneck_than_the_declared_one_is_told(tmp_path: Path, whole:
     assert {(test, flag.detail) for test, flag in report.flags if flag.kind == "bottleneck"} == {
         ("quick.convnet", said)
     }
-    (told,) = [fact.text for fact in first_screen(report).facts if fact.text.startswith("the bottleneck is")]
-    assert told == "the bottleneck is not the declared one (declared: measured): convnet (gpu-compute: cpu)"
+    (told,) = [fact.text for fact in first_screen(report).facts if fact.text.startswith("bound by")]
+    assert told == "bound by something else than declared: convnet by cpu, not gpu-compute"
     vae = load(tmp_path).tests["quick.vae"]
     assert (mean(vae.gpu_load.values()), vae.power_w) == (pytest.approx(0.26), pytest.approx(200.0))
     assert row(report, "vae").split()[-4:-1] == ["26", "200", "2"]  # 200 W for 100 items/s
