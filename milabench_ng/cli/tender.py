@@ -18,8 +18,19 @@ from milabench_ng.cli.options import Several, amount
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, short
 from milabench_ng.tender.demo import write_demo
-from milabench_ng.tender.new_tender import README, NewTender, Vendor, guide, public_key, require_empty, write_tender
-from milabench_ng.verification.rules import load_rules
+from milabench_ng.tender.new_tender import (
+    README,
+    NewTender,
+    Vendor,
+    guide,
+    public_key,
+    ranked_suites,
+    require_comparable,
+    require_empty,
+    write_tender,
+)
+from milabench_ng.verification.opening import load_source
+from milabench_ng.verification.rules import Rules, load_rules
 
 tender = cyclopts.App(name="tender", help="Begin a tender, or rehearse one.")
 
@@ -61,7 +72,7 @@ def init(
         The nonce, if you give it now.
     reference
         What bids are measured in: a shipped baseline, results, or a vendor's NAME.bundle.tar.gz (default: h200, or the
-        first vendor's node for rules of several suites).
+        first vendor's node for rules of other suites than standard).
     currency
         Of the prices.
     """
@@ -74,11 +85,11 @@ def init(
     if not prices and sys.stdin.isatty():
         prices, files = _asked()
     vendors = _vendors(prices, files)
-    usual = None if demanded.suite_weights else "h200"  # no shipped one ran several suites
+    usual = "h200" if ranked_suites(demanded) in ((), ("standard",)) else None
     made = NewTender(
         rules=msgspec.structs.replace(demanded, name=name or folder.resolve().name, nonce=nonce or demanded.nonce),
         vendors=vendors,
-        reference=_reference(reference, vendors, folder) if reference else usual,
+        reference=_reference(reference, demanded, vendors, folder) if reference else usual,
         currency=currency,
     )
     write_tender(folder, made, guide(made))
@@ -113,12 +124,13 @@ def _pair(text: str, option: str, example: str) -> tuple[str, str]:
     return name, value
 
 
-def _reference(name: str, vendors: Sequence[Vendor], folder: Path) -> str:
-    """The reference as the bids file in ``folder`` names it. Raises InputError for what is not there, unless it is a
-    bundle that a vendor will send."""
+def _reference(name: str, rules: Rules, vendors: Sequence[Vendor], folder: Path) -> str:
+    """The reference as the bids file in ``folder`` names it. Raises InputError for what is not there, or cannot be
+    compared with any bid, unless it is a bundle that a vendor will send."""
     if name in (one.bundle for one in vendors):
         return name
     find_results(name, "--reference")
+    require_comparable(load_source(name), name, rules)
     return os.path.relpath(name, folder) if os.path.exists(name) else name
 
 

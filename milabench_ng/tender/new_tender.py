@@ -14,9 +14,12 @@ from typing import Any
 
 import msgspec
 
+from milabench_ng.analysis.scoring.weights import find_weights
+from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text, require_file
 from milabench_ng.model.plain import plain, short
+from milabench_ng.model.shipped import baselines_of
 from milabench_ng.tender.bids import decode_bids
 from milabench_ng.verification.rules import Rules, decode_rules
 from milabench_ng.verification.signing import NAMESPACE
@@ -107,6 +110,30 @@ def filled(folder: Path) -> Iterator[Path]:
                 one.rename(folder / one.name)
     except OSError as error:
         raise InputError(f"{plain(folder)}: {error.strerror}. Name another folder") from None
+
+
+def ranked_suites(rules: Rules) -> tuple[str, ...]:
+    """The suites whose shipped weights the rules rank bids by; empty if they name none. Pure."""
+    if rules.suite_weights:
+        return tuple(rules.suite_weights)
+    return (rules.weights.name,) if rules.weights and rules.weights.name else ()
+
+
+def require_comparable(reference: Summary, name: str, rules: Rules) -> None:
+    """Raise InputError for a reference, which the user calls ``name``, that lacks a suite: no bid could be ranked."""
+    suites = ranked_suites(rules)
+    weighted = {suite: file.weights for suite in suites if (file := find_weights(suite))}
+    lacking = [suite for suite, weights in weighted.items() if not weights.keys() & reference.tests.keys()]
+    if not lacking:
+        return
+    have = baselines_of(suites) if len(suites) == 1 else ()
+    instead = (
+        f"such as {', '.join(have)}" if have else "or leave --reference out: the first vendor's node takes its place"
+    )
+    raise InputError(
+        f"--reference {short(name)}: it has no weighted test of {' and '.join(lacking)}, so no bid could be ranked. "
+        f"Name results of {' and '.join(suites)}, {instead}"
+    )
 
 
 def write_tender(folder: Path, made: NewTender, readme: str) -> None:

@@ -18,6 +18,8 @@ from milabench_ng.tender import demo
 from milabench_ng.tender.bids import read_bids
 from milabench_ng.verification.rules import load_rules
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture(scope="module")
 def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -150,7 +152,7 @@ def test_init_changes_nothing_but_the_name_and_the_nonce(rules: str, tmp_path: P
 
 def test_a_reference_is_named_as_the_bids_file_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "ours.json").write_text("{}")
+    shutil.copy(ROOT / "baselines" / "a100.json", tmp_path / "ours.json")
     for given, named in (
         ("v100", "v100"),
         ("ours.json", "../ours.json"),
@@ -206,6 +208,11 @@ def test_what_cannot_be_a_tender_is_refused_and_nothing_is_written(
         (["--vendor", "acme=3", "--key", f"acme={private}"], "this is a private key. Give the public one"),
         (["--vendor", "acme=3", "--reference", "h300"], "--reference h300: no such file or folder, and no shipped"),
         (["--vendor", "acme=3", "--reference", "h300"], "(did you mean"),
+        (["--vendor", "acme=3", "--reference", "lambda-a100"], "Name results of standard, such as a100, h200"),
+        (
+            ["--vendor", "acme=3", "--reference", "h200", "--rules", "procurement"],
+            "no weighted test of modern2, so no bid could be ranked. Name results of standard and modern2, or leave",
+        ),
         (["--vendor", "acme=3", "--rules", "none"], "no such file. Shipped rules: procurement"),
     ):
         assert call(["tender", "init", str(made), *given]) == 2
