@@ -223,7 +223,9 @@ def build_report(
         lines=tuple(_line(row, summary.tests[row.test], comparisons, peaks) for row in scored.values()),
         comparisons=comparisons,
         steps_left_out=tuple(
-            label for label in scale.weights or {} if label not in effective and label not in summary.unplanned
+            label
+            for label in scale.weights or {}
+            if label not in effective and label not in summary.unplanned and _other_steps(label, summary)
         ),
         coverage=_coverage(summary),
         another_day_pct=_another_day(scored, effective),
@@ -252,6 +254,11 @@ def build_report(
         known_answers=known_answers(summary, baselines),
         shared_devices=shared_devices([summary, *(other for _, other in baselines)]),
     )
+
+
+def _other_steps(label: str, summary: Summary) -> bool:
+    """Whether any step ran of the progression that the step ``label`` belongs to."""
+    return any(other.rpartition(".")[0] == label.rpartition(".")[0] for other in summary.tests)
 
 
 def with_suites(whole: Report, suites: Sequence[Report]) -> Report:

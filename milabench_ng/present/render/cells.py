@@ -55,6 +55,11 @@ def money(amount: float) -> str:
     return f"{amount:,.0f}" if amount >= 1000 or amount == int(amount) else f"{amount:,.2f}"
 
 
+def narrowed_by(repeats: int | None) -> str:
+    """How many repeats an interval of ±1% would need; None for over 1000."""
+    return f"a ±1% interval would need {'over 1000' if repeats is None else f'about {repeats}'} repeats"
+
+
 def unit_told(unit: str) -> str:
     """The unit of a score in words: the classic items/s of 2020 are points."""
     return "points" if unit == CLASSIC_UNIT else unit

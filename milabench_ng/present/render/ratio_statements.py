@@ -12,7 +12,16 @@ from milabench_ng.analysis.statistics.intervals import Interval
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.model.shipped import baselines_of
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.cells import Fact, Tone, covered, four_digits, money, tone_of_verdict, unit_told
+from milabench_ng.present.render.cells import (
+    Fact,
+    Tone,
+    covered,
+    four_digits,
+    money,
+    narrowed_by,
+    tone_of_verdict,
+    unit_told,
+)
 from milabench_ng.present.render.columns import span
 from milabench_ng.report.report import Report
 
@@ -40,8 +49,7 @@ def _verdict_text(report: Report, other: Comparison) -> tuple[str, Tone]:
     if found.ratio is None:
         return f"{other.ratio or 0.0:.3f}, no interval: {why_no_interval(other)}", "fair"
     text = f"{found.ratio.value:.3f} {span(found.ratio)}: {_verdict(found, other.margin)}"
-    needed = "over 1000" if found.repeats_needed is None else str(found.repeats_needed)
-    return f"{text}; a ±1% interval would need about {needed} repeats", tone_of_verdict(found.verdict)
+    return f"{text}; {narrowed_by(found.repeats_needed)}", tone_of_verdict(found.verdict)
 
 
 def why_no_ratio(report: Report, other: Comparison) -> str:

@@ -16,7 +16,7 @@ from milabench_ng.model.grouping import grouped
 from milabench_ng.model.limits import LIMITS, ON_HOST
 from milabench_ng.model.stats import median
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.cells import Fact
+from milabench_ng.present.render.cells import Fact, narrowed_by
 from milabench_ng.present.render.choices_told import choices_told
 from milabench_ng.present.render.energy_told import energy_told
 from milabench_ng.present.render.ratio_statements import charged_ratios, ratios
@@ -67,8 +67,7 @@ def _score_interval(report: Report) -> Iterator[Fact]:
         if at is score.repeats
         else ""
     )
-    needed = "over 1000" if score.repeats_needed is None else str(score.repeats_needed)
-    yield Fact("rests on", f"{at.n} repeats, {report.coverage}{few}; a ±1% interval would need about {needed} repeats")
+    yield Fact("rests on", f"{at.n} repeats, {report.coverage}{few}; {narrowed_by(score.repeats_needed)}")
 
 
 def _spread(name: str, values: Sequence[float | None]) -> Iterator[Fact]:
