@@ -145,12 +145,13 @@ def test_marks_of_the_run_stand_in_its_own_report() -> None:
 
 def test_flags_and_failures_of_the_baseline_are_told() -> None:
     flag = LaunchFlag(job_id="0.0", kind="stall", detail="1 s")
-    found = against(changed(flags=(flag,), failures=1))
+    found = against(changed(flags=(flag,), failures=1), launches={"0.0": 1.0})
     assert [(one.what, one.run, one.baseline) for one in found.differences] == [
         ("anomalies", "none", "stall"),
         ("failures", "0 of 5", "1 of 5"),
     ]
     assert found.indicative == ()
+    assert against(changed(flags=(flag,))).differences == (), "a stored baseline has no single launches"
 
 
 OTHER_WORK = {"standard.vae", "standard.reso", "standard.minigrid", "standard.atari", "standard.recom"}

@@ -116,7 +116,7 @@ def _of_what_went_wrong(run: TestSummary, base: TestSummary) -> Iterator[Aspect]
     if base.marks:
         marks = sides(run, base, lambda row: joined(map(_short, row.marks)) or "none")
         yield "comparability warnings", *marks, "counted"
-    if base.flags:
+    if base.flags and run.launches:  # a stored baseline has no single launches, and so no flags
         flags = sides(run, base, lambda row: joined(flag_word(flag.kind) for flag in row.flags) or "none")
         yield "anomalies", *flags, "counted"
     if base.failures:
