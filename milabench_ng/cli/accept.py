@@ -170,7 +170,8 @@ def _to_decide(made: Acceptance, suite: str) -> str:
     plan, unlike = made.deciding, [name_of_row(one.name) for one in made.tests if one.why and one.ratio is None]
     if made.marks:
         marked = tuple(dict.fromkeys(one.side for one in made.marks))
-        why = "without what is marked: no number of repeats decides with it"
+        warnings = [f"{one.mark.kind} ({one.mark.what})" if one.mark.what else one.mark.kind for one in made.marks]
+        why = f"no number of repeats gives a verdict with the warning {names_of(tuple(dict.fromkeys(warnings)), 2)}"
         return _run(suite, Deciding(sides=marked, sessions=SESSIONS_FROM), why)
     if unlike:
         why = f"the same work on both sides: {names_of(unlike, 3)} cannot be compared"
@@ -234,7 +235,7 @@ _NO_RUN = (
     "mnb accept with --explain, for the probability of each verdict: more sessions would hardly decide, as the ratio "
     "is too near the guarantee, or there is no score"
 )
-_SIDES: dict[Side, str] = {"bid": "the node that was bid", "delivered": "the delivered node"}
+_SIDES: dict[Side, str] = {"bid": "the bid's node", "delivered": "the delivered node"}
 _VERDICTS = {
     "keeps": "the delivered node reaches",
     "breaks": "the delivered node does not reach",

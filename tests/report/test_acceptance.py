@@ -376,12 +376,13 @@ def test_an_inconclusive_verdict_names_the_command_that_would_decide(
     part = msgspec.structs.replace(found, tests={"standard.vae": found.tests["standard.vae"]})
     (tmp_path / "part.json").write_text(encode_summary(part))
     both = told(tmp_path / "part.json")
-    assert "next measure the node that was bid and the delivered node again (the same work on both" in both
+    assert "next measure the bid's node and the delivered node again (the same work on both" in both
     open_yet = told(folder(tmp_path / "open", DELIVERED, vae=0.993, toy_reg=0.993), "0.988")
     (sessions,) = re.findall(r"mnb jobs standard --repeat 5 --sessions (\d+) --session-gap 6h", open_yet)
     assert 3 < int(sessions) <= 20
     shortened = marked(folder(tmp_path / "marked", DELIVERED), "standard.vae", SHORTENED)
-    assert f"(without what is marked: no number of repeats decides with it): {run}" in told(shortened, "0.9")
+    short = told(shortened, "0.9")
+    assert f"gives a verdict with the warning window shortened): {run}" in short
 
 
 def test_the_first_line_says_that_the_gpu_is_another_model(
