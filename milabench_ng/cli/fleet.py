@@ -22,7 +22,7 @@ from milabench_ng.cli.fleet_request import (
     words,
 )
 from milabench_ng.cli.fleet_standing import print_standing
-from milabench_ng.cli.options import FormOption, ProfileOption, Whole
+from milabench_ng.cli.options import Count, FormOption, ProfileOption
 from milabench_ng.fleet.adopting import adopt as adopt_results
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.launchers import registry
@@ -58,7 +58,7 @@ def run(
     /,
     *engine: str,
     launcher: LauncherOption,
-    nodes: Whole | None = None,
+    nodes: Count | None = None,
     hosts: str | None = None,
     options: FleetOptions,
 ) -> int:

@@ -7,7 +7,7 @@ import os
 import cyclopts
 
 from milabench_ng.cli.fleet_request import FleetOptions, JobsOption, fleet_request, on_nodes, script_of
-from milabench_ng.cli.options import ProfileOption, Whole
+from milabench_ng.cli.options import Count, ProfileOption, Whole
 from milabench_ng.fleet.rendering.indexed_job import JobRequest, indexed_job
 from milabench_ng.model.errors import InputError
 from milabench_ng.records.worker_variables import of_messages
@@ -20,7 +20,7 @@ def slurm(
     profile: ProfileOption,
     /,
     *engine: str,
-    nodes: Whole | None = None,
+    nodes: Count | None = None,
     options: FleetOptions,
 ) -> int:
     """Print the script that `mnb fleet run --launcher slurm` submits.
@@ -45,7 +45,7 @@ def k8s(
     profile: ProfileOption,
     /,
     *,
-    nodes: Whole,
+    nodes: Count,
     image: str,
     claim: str,
     gpus: Whole = 8,
@@ -75,8 +75,8 @@ def k8s(
         Name of the Job.
     """
     every = on_nodes(profile, jobs)
-    if nodes < 1 or gpus < 0:
-        raise InputError("--nodes: expected at least 1, and --gpus at least 0")
+    if gpus < 0:
+        raise InputError(f"--gpus: expected at least 0, got {gpus}")
     asked = JobRequest(
         name=name,
         nodes=nodes,

@@ -167,7 +167,7 @@ def on_nodes(profile: Path, jobs: str) -> OnNodes:
 
 
 def script_of(asked: FleetRequest, nodes: int | None, options: tuple[str, ...]) -> str:
-    if nodes is None or nodes < 1:
+    if nodes is None:
         raise InputError("--launcher slurm: say how many nodes to ask for. Try --nodes 16")
     given = ("--", *options) if options else ()  # to be recorded, for a resume
     output = asked.options.output.absolute()

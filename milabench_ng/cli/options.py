@@ -28,6 +28,13 @@ def _whole(_: type, tokens: Sequence[Token]) -> int:
         ) from None
 
 
+def _count(kind: type, tokens: Sequence[Token]) -> int:
+    value = _whole(kind, tokens)
+    if value < 1:
+        raise InputError(f"{tokens[0].keyword}: expected at least 1, got {value}")
+    return value
+
+
 def _money(_: type, tokens: Sequence[Token]) -> float:
     return amount(tokens[0].value, str(tokens[0].keyword))
 
@@ -79,6 +86,8 @@ _AMBIGUOUS = re.compile(r"\d{1,3}\.\d{3}")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 Whole = Annotated[int, Parameter(converter=_whole)]
 """A whole number: 2.7 is an error and not 3."""
+Count = Annotated[int, Parameter(converter=_count)]
+"""A whole number of at least 1."""
 Money = Annotated[float, Parameter(converter=_money)]
 PerKwh = Annotated[float, Parameter(converter=_per_kwh)]
 """A price, but of so little that 0.250 can only be a quarter."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from milabench_ng.cli.named_files import CertificatesFile, ProfilePath, RulesFile, SignersFile, WeightsPath
-from milabench_ng.cli.options import Force, FormOption, Output, Whole
+from milabench_ng.cli.options import Count, Force, FormOption, Output
 from milabench_ng.fleet.bundling import is_fleet_source, opened_fleet
 from milabench_ng.fleet.verifying import verify_fleet
 from milabench_ng.model.errors import InputError
@@ -26,7 +26,7 @@ def verify(
     profile: ProfilePath = None,
     weights: WeightsPath = None,
     require: Literal["full"] | None = None,
-    repeat: Whole | None = None,
+    repeat: Count | None = None,
     nonce: str | None = None,
     allowed_signers: SignersFile = None,
     tsa_certs: CertificatesFile = None,
@@ -64,8 +64,6 @@ def verify(
     tsa_certs
         Certificates of the trusted time-stamping authorities (PEM).
     """
-    if repeat is not None and repeat < 1:
-        raise InputError(f"--repeat: expected at least 1, got {repeat}")
     asked = with_options(load_rules(rules), isolation=require, repeat=repeat, nonce=nonce)
     if is_fleet_source(folder):
         if profile is not None or weights is not None:

@@ -356,6 +356,8 @@ jobs --resume res | 2 | mnb: res: made by mnb 0.3.0: it cannot be resumed. Start
 jobs quick --resume res --repeat 3 | 2 | mnb: a resumed run keeps the options of its first session. With
 jobs --resume res --tenants 2 | 2 | mnb: a resumed run keeps the options of its first session. With
 fleet run quick --launcher local -o f | 2 | mnb: --launcher local: say how many nodes to start. Try --nodes 2
+fleet run quick --launcher local --nodes 0 -o f | 2 | mnb: --nodes: expected at least 1, got 0
+fleet render slurm quick --nodes 0 -o f | 2 | mnb: --nodes: expected at least 1, got 0
 fleet run quick --launcher locl --nodes 2 -o f | 2 | mnb: unknown launcher 'locl' (did you mean 'local'?)
 fleet run quick --launcher local --nodes 2 --hosts a -o f | 2 | mnb: --launcher local takes --nodes N, and neither
 fleet run quick --launcher local --nodes 2 --jobs '-o x' -o f | 2 | mnb: the fleet decides where nodes write. Leave -o

@@ -153,7 +153,7 @@ def test_a_fleet_folder_may_be_named_by_a_link(tmp_path: Path) -> None:
 
 
 def test_what_is_no_set_of_local_nodes_is_refused() -> None:
-    for asked in (Asked(), Asked(count=0), Asked(hosts="a"), Asked(count=1, engine=("-p",))):
+    for asked in (Asked(), Asked(hosts="a"), Asked(count=1, engine=("-p",))):
         with pytest.raises(InputError, match="--launcher local"):
             make(asked)
     assert make(Asked(known=("a", "b"))).nodes == ("a", "b")

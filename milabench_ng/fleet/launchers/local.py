@@ -43,7 +43,7 @@ def make(asked: Asked) -> Local:
         return Local(asked.known)
     if asked.hosts is not None or asked.engine:
         raise InputError("--launcher local takes --nodes N, and neither --hosts nor options of an engine")
-    if asked.count is None or asked.count < 1:
+    if asked.count is None:
         raise InputError("--launcher local: say how many nodes to start. Try --nodes 2")
     return Local(tuple(node_name(f"local-{number}") for number in range(1, asked.count + 1)))
 
