@@ -31,11 +31,12 @@ from milabench_ng.present.render.statements import details
 from milabench_ng.present.render.tables import other_tables
 from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
-from milabench_ng.report.reporting import AS_USUAL, ReportOptions, build_report
+from milabench_ng.report.reporting import AS_USUAL, ReportOptions, build_report, make_report
 from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
 
+BASELINES = Path(__file__).parents[2] / "baselines"
 WEIGHTS = {"s.a": 1.0, "s.b": 3.0}
 RUN = summary({"s.a": row(200.0, std=100.0), "s.b": row(32.0, unit="voxels")})
 AT_ONE = summary({"s.a": row(50.0), "s.b": row(20.0, std=4.0, unit="voxels")}, devices=1)
@@ -49,9 +50,9 @@ def against(made: Summary) -> Reference:
 def test_a_reference_that_did_other_work_in_an_option_that_came_later_does_not_count() -> None:
     """`cv_train` had no option `autotune` when its reference was measured, and tuned."""
 
-    def trained(made: Summary, **options: bool) -> Summary:
+    def trained(made: Summary, workload: str = "cv_train", **options: bool) -> Summary:
         label = next(iter(WEIGHTS))
-        work = Work(workload="cv_train", unit=made.tests[label].work.unit, options={"batch_size": 64, **options})
+        work = Work(workload=workload, unit=made.tests[label].work.unit, options={"batch_size": 64, **options})
         work = msgspec.structs.replace(work, classic_factor=made.tests[label].work.classic_factor)
         return msgspec.structs.replace(
             made, tests=made.tests | {label: msgspec.structs.replace(made.tests[label], work=work)}
@@ -62,6 +63,20 @@ def test_a_reference_that_did_other_work_in_an_option_that_came_later_does_not_c
     found = score(trained(RUN, autotune=False), WEIGHTS, reference)
     assert found.status == "partial"
     assert "does other work than the reference: autotune is False, there True" in found.reasons[0]
+    unnamed = score(trained(RUN, workload=""), WEIGHTS, against(trained(AT_ONE, autotune=False)))
+    assert "does other work than the reference: autotune is True, there False" in unnamed.reasons[0]
+
+
+def test_a_baseline_whose_version_named_no_workload_did_the_work_of_its_bundle() -> None:
+    """The bundle has the name of the workload, and so what that version did without an option."""
+    stored = BASELINES / "unet3d-h200.json"
+    packed = make_report(BASELINES / "bundles" / "unet3d-2xH200-20261122.tar.gz", compare_to=[str(stored)])
+    alone = make_report(stored)
+    assert alone.score
+    assert packed.score
+    assert alone.score.reasons == packed.score.reasons != ()
+    (with_itself,) = packed.comparisons
+    assert with_itself.tests == with_itself.of == packed.score.of
 
 
 def test_the_score_is_the_weighted_geometric_mean_of_the_ratios_per_device() -> None:

@@ -29,6 +29,7 @@ from milabench_ng.analysis.statistics.intervals import (
     why_none,
 )
 from milabench_ng.analysis.statistics.jackknife import Jackknife, sum_by_group
+from milabench_ng.analysis.summary.comparable import both_rows
 from milabench_ng.analysis.summary.summary import LEFT, Summary, TestSummary
 from milabench_ng.model.builtin import Declared, read_builtin
 from milabench_ng.model.stats import weighted_geometric_mean
@@ -173,7 +174,7 @@ def other_items(summary: Summary, reference: Reference | None, labels: Sequence[
     if reference is None:
         return {}
     known = read_builtin()
-    pairs = {label: (summary.tests[label], reference.summary.tests[label]) for label in labels}
+    pairs = {label: both_rows(label, summary, reference.summary) for label in labels}
     return {label: why for label, (ours, theirs) in pairs.items() if (why := _other_item(ours, theirs, known))}
 
 

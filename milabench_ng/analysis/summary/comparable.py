@@ -9,6 +9,7 @@ import msgspec
 
 from milabench_ng.analysis.launch.host_paces import PACE_UNIT, Paces, differ
 from milabench_ng.analysis.summary.summary import Summary, TestSummary, flag_word
+from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.grouping import grouped
 from milabench_ng.model.units import format_limit
 from milabench_ng.records.isolation import weakest_tier
@@ -28,6 +29,19 @@ def differences(run: Summary, baseline: Summary) -> tuple[WorkDifference, ...]:
     the work was the same is unknown, and the ratio does not count.
     """
     return (*differing(_of_runs(run, baseline)), *_merged(_of_tests(run, baseline)))
+
+
+def both_rows(label: str, run: Summary, other: Summary) -> tuple[TestSummary, TestSummary]:
+    """The rows of a test that both have; a measured one whose version named no workload did that of the other row."""
+    return _named(label, run, other), _named(label, other, run)
+
+
+def _named(label: str, own: Summary, other: Summary) -> TestSummary:
+    row, workload = own.tests[label], other.tests[label].work.workload
+    if row.work.workload or not row.work.options or own.origin(label) != "measured":
+        return row
+    work = msgspec.structs.replace(row.work, workload=workload).completed(read_builtin().get(workload))
+    return msgspec.structs.replace(row, work=work)
 
 
 def _of_runs(run: Summary, baseline: Summary) -> Iterator[Aspect]:
@@ -61,7 +75,7 @@ def other_generation(run: Mapping[str, str], baseline: Mapping[str, str]) -> lis
 def _of_tests(run: Summary, baseline: Summary) -> Iterator[WorkDifference]:
     cut: Aspect = ("GPUs", part_of_gpu(run), part_of_gpu(baseline), "suppressed")
     for label in (label for label in run.tests if label in baseline.tests):
-        row, other = run.tests[label], baseline.tests[label]
+        row, other = both_rows(label, run, baseline)
         yield from differing([cut, *_conditions(row, other)], label)
         for one in row.work.differences(other.work):
             yield msgspec.structs.replace(one, tests=(label,))
