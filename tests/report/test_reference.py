@@ -62,9 +62,9 @@ def test_a_reference_that_did_other_work_in_an_option_that_came_later_does_not_c
     assert score(trained(RUN, autotune=True), WEIGHTS, reference).status == "complete"
     found = score(trained(RUN, autotune=False), WEIGHTS, reference)
     assert found.status == "partial"
-    assert "does other work than the reference: autotune is False, there True" in found.reasons[0]
+    assert "other work than the reference (autotune is False, there True)" in found.reasons[0]
     unnamed = score(trained(RUN, workload=""), WEIGHTS, against(trained(AT_ONE, autotune=False)))
-    assert "does other work than the reference: autotune is True, there False" in unnamed.reasons[0]
+    assert "other work than the reference (autotune is True, there False)" in unnamed.reasons[0]
 
 
 def test_a_baseline_whose_version_named_no_workload_did_the_work_of_its_bundle() -> None:
@@ -75,6 +75,8 @@ def test_a_baseline_whose_version_named_no_workload_did_the_work_of_its_bundle()
     assert alone.score
     assert packed.score
     assert alone.score.reasons == packed.score.reasons != ()
+    (told,) = (answer.fact.text for answer in first_screen(alone).answers if answer.name == "Score")
+    assert "no score: 4 tests did other work than the reference" in told
     (with_itself,) = packed.comparisons
     assert with_itself.tests == with_itself.of == packed.score.of
 
@@ -117,7 +119,7 @@ def test_a_test_of_other_items_than_the_reference_does_not_count() -> None:
     made = score(RUN, WEIGHTS, against(other))
     assert made.status == "partial"
     assert made.per_device == pytest.approx(2.0, rel=1e-12)
-    assert made.reasons == ("s.b counts voxels, but the reference counts images",)
+    assert made.reasons == ("s.b: counts voxels, but the reference counts images",)
 
 
 def report(*baselines: tuple[str, Summary], options: ReportOptions = AS_USUAL) -> Report:

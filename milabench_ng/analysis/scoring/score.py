@@ -32,6 +32,7 @@ from milabench_ng.analysis.statistics.jackknife import Jackknife, sum_by_group
 from milabench_ng.analysis.summary.comparable import both_rows
 from milabench_ng.analysis.summary.summary import LEFT, Summary, TestSummary
 from milabench_ng.model.builtin import Declared, read_builtin
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.stats import weighted_geometric_mean
 from milabench_ng.model.units import counted
 
@@ -95,7 +96,8 @@ def score(
     counting = [label for label in counting if label not in others]
     reasons = _reasons(summary, missing, omitted, len(effective))
     reasons += tuple(f"{label} has {rows[label].why_not}" for label in unlike)
-    reasons += tuple(f"{label} {why}" for label, why in others.items())
+    alike = gathered((why, label) for label, why in others.items())
+    reasons += tuple(f"{', '.join(labels)}: {why}" for why, labels in alike.items())
     status: Literal["complete", "partial", "invalid"] = "complete"
     if missing or not counting:
         status = "invalid"
@@ -184,12 +186,12 @@ def _other_item(ours: TestSummary, theirs: TestSummary, known: Mapping[str, Decl
         return f"counts {ours.work.unit}, but the reference counts {theirs.work.unit}"
     changed = {each.what for each in theirs.departures if each.decides} - {each.what for each in ours.departures}
     if changed:
-        return f"does other work than the reference, in which {' and '.join(sorted(changed))}"
+        return f"other work than the reference, in which {' and '.join(sorted(changed))}"
     declared = known.get(ours.work.workload)
     for name, formerly in declared.formerly.items() if declared else ():
         values = [row.work.options.get(name, formerly) for row in (ours, theirs)]
         if values[0] != values[1] and name not in ours.work.pace_only:
-            return f"does other work than the reference: {name} is {values[0]}, there {values[1]}"
+            return f"other work than the reference ({name} is {values[0]}, there {values[1]})"
     return ""
 
 

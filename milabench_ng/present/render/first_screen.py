@@ -18,6 +18,8 @@ from milabench_ng.analysis.scoring.neighbours import (
     cost_of_neighbours,
     worth_of_fence,
 )
+from milabench_ng.analysis.scoring.reference import CLASSIC_UNIT
+from milabench_ng.analysis.scoring.score import Score
 from milabench_ng.analysis.scoring.subsets import OF_GROUP
 from milabench_ng.analysis.statistics.effects import unusual
 from milabench_ng.model.shipped import names
@@ -42,8 +44,6 @@ from milabench_ng.present.render.ratio_statements import span_of_money, why_no_i
 from milabench_ng.present.render.stress_answers import stress_answers
 from milabench_ng.report.report import NOT_RECORDED, Report
 
-NO_POINTS = "no score: only some tests ran"
-"""Why a partial score has no value: over other tests, it is a number of another kind."""
 _BOUND_BY = "bound by "
 BY_BOTTLENECK = "By bottleneck"
 DETAILS = "details"
@@ -159,7 +159,8 @@ def _score(report: Report) -> Answer:
         why = f"not yet: {later}" if later else "invalid"
         return Answer(name="Score", parts=(why,), tone="fair" if later else "bad")
     if score.status == "partial":
-        told = NO_POINTS if report.comparisons else f"{NO_POINTS}. Compare with a baseline instead (--compare)"
+        told = f"no score: {_why_partial(score)}"
+        told = told if report.comparisons else f"{told}. Compare with a baseline instead (--compare)"
         return Answer(
             name="Score", parts=(f"partial: {score.tests} of {counted(score.of, 'weighted test')}", told), tone="fair"
         )
@@ -177,6 +178,18 @@ def _score(report: Report) -> Answer:
         ),
         tone="bad" if report.marks else "strong",
     )
+
+
+def _why_partial(score: Score) -> str:
+    """Why a score is not of all weighted tests, and so has no value: over others, it is a number of another kind."""
+    if score.omitted:
+        return "only some tests ran"
+    if score.tests == score.of:
+        return "the plan is unknown"
+    others = counted(score.of - score.tests, "test")
+    if score.unit == CLASSIC_UNIT:
+        return f"the items of {others} are unknown"
+    return f"{others} did other work than the reference"
 
 
 def _no_weights(suite: str) -> str:
@@ -231,10 +244,11 @@ def _price(report: Report) -> Answer:
     amount = f"${money(price.amount)} per {'GPU' if price.per == 'gpu' else 'node'}"
     known_as = {other.name: brief(other) for other in report.comparisons}
     worths = tuple(_worth(each, known_as[each.name]) for each in price.per_reference)
-    if price.rpp is None:
+    if price.rpp is None or report.score is None:
         return Answer(name="Price", parts=(amount, "no price per point: there is no score above 0"), tone="bad")
-    if report.score is None or report.score.status != "complete":
-        return Answer(name="Price", parts=(amount, *(worths or ("no price per point: only some tests ran",))))
+    if report.score.status != "complete":
+        why = f"no price per point: {_why_partial(report.score)}"
+        return Answer(name="Price", parts=(amount, *(worths or (why,))))
     unit = unit_told(report.score_unit).removesuffix("s")
     width = f" [{four_digits(price.interval.low)}, {four_digits(price.interval.high)}]" if price.interval else ""
     return Answer(name="Price", parts=(amount, f"${four_digits(price.rpp)} per {unit}{width}", *worths))
