@@ -42,7 +42,7 @@ def test_a_file_holds_for_the_suites_that_it_weighs(tmp_path: Path) -> None:
     read = read_weights(file, "modern")
     assert files_of(file, BOTH) == {"modern": read, "standard": None}
     assert files_of(None, BOTH) == {"modern": None, "standard": None}
-    assert files_of(file, of_suites("standard", (), "standard.vae")) == {"standard": read}
+    assert files_of(file, of_suites("modern", (), "modern.moe")) == {"modern": read}
 
 
 def test_a_file_is_read_once_for_all_suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +78,14 @@ def test_a_file_that_weighs_other_tests_is_refused(tmp_path: Path, labels: list[
         load_scales(written(tmp_path, *labels), partial)
 
 
+@pytest.mark.parametrize("labels", [["lambda.bert"], ["standard.vae", "standart.toy_reg"]])
+def test_a_file_that_weighs_tests_of_another_suite_is_refused(tmp_path: Path, labels: list[str]) -> None:
+    """By every command: over no test, or without one, there is no score, and no new run brings it."""
+    file, run = written(tmp_path, *labels), of_suites("standard", (), "standard.vae")
+    with pytest.raises(InputError, match=rf"w\.json: {labels[-1]}: the suite is standard; correct its name"):
+        load_scales(file, run)
+
+
 def test_each_of_several_suites_has_the_weights_of_its_own_tests(tmp_path: Path) -> None:
     found = load_scales(written(tmp_path, "modern.moe", "standard.vae", "standard.scaling.2"), BOTH)
     assert {suite: list(scale.weights or ()) for suite, scale in found.items()} == {
@@ -110,12 +118,6 @@ def test_weights_of_what_a_run_has_not_are_refused_before_its_work(
     said = capsys.readouterr().err
     assert why in said
     assert "importing torch" not in said
-
-
-def test_a_misspelt_suite_is_missing_from_the_score_of_one_suite(tmp_path: Path) -> None:
-    labels = ["standard.vae", "standart.toy_reg"]
-    found = load_scales(written(tmp_path, *labels), of_suites("standard", (), "standard.vae"))
-    assert list(found["standard"].weights or ()) == labels
 
 
 @pytest.mark.parametrize("first", [("modern",), ()])

@@ -43,16 +43,14 @@ def shipped_scale(suite: str) -> Scale:
 def files_of(path: Path | None, summary: Summary) -> dict[str, WeightsFile | None]:
     """The weights file of each suite of ``summary``: of several, ``path`` holds for those that it weighs.
 
-    None: what is shipped holds. Raises InputError if ``path`` weighs none of several suites, or tests of others.
+    None: what is shipped holds. Raises InputError if ``path`` weighs none of the suites, or tests of others.
     """
     if path is None:
         return dict.fromkeys(summary.known_suites)
     file = read_weights(path, min(summary.known_suites))
-    if not summary.suites:
-        return {summary.suite: file}
     left_out = {suite_of_row(label) for label in (*summary.omitted, *summary.unplanned)}
-    weighed = weighed_suites(file, summary.suites, left_out)
-    return {suite: file if suite in weighed else None for suite in summary.suites}
+    weighed = weighed_suites(file, summary.known_suites, left_out)
+    return {suite: file if suite in weighed else None for suite in summary.known_suites}
 
 
 def scales_of(files: Mapping[str, WeightsFile | None], summary: Summary) -> dict[str, Scale]:
