@@ -138,8 +138,8 @@ def _rules_of_windows(evidence: Evidence) -> Iterator[str]:
         if mnb.window_rule != evidence.manifest.window_rule:
             yield f"{name}: its window rule differs from run.json"
         if mnb.window_rule.length_s < evidence.rules.window_s:
-            found = f"averaged over {mnb.window_rule.length_s:g} s"
-            yield f"{name}: {found}, but the rules require {evidence.rules.window_s:g} s"
+            found, asked = f"averaged over {mnb.window_rule.length_s:g} s", f"{evidence.rules.window_s:g} s are required"
+            yield f"{name}: {found}, but {asked} (by default, or window_s in the rules)"
         if not record.success:
             continue
         if window is None:
@@ -160,7 +160,7 @@ def _shortened_around(evidence: Evidence) -> Iterator[str]:
         ("before the stop", rule.margin_s, MEASURED_BY.margin_s),
     ):
         if seconds < usual * whole * (1 - _EXACT):
-            yield f"{seconds:g} s are left out {what}, but {usual * whole:g} s are required"
+            yield f"{seconds:.2g} s are left out {what}, but {usual * whole:.2g} s are required"
     if release(evidence.manifest.version) >= _SHARED_SINCE and rule.edges != MEASURED_BY.edges:
         yield "slices across a boundary of the window count nothing. Since 0.3.0 their part inside counts"
 
