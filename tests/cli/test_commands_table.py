@@ -245,8 +245,8 @@ accept res ./res | 2 | mnb: res: given as the bid and as the delivery. Each need
 accept res nowhere | 2 | mnb: nowhere: no such file or folder, and no shipped baseline has
 accept res.tar.gz base.json | 2 | mnb: delivered is the same run as bid: they have the run id
 accept res | 2 | mnb accept: DELIVERED is missing. See the example in mnb accept --help
-bids bids.json | 0 | reference one node of again
-bids again-bids.json | 0 | reference one node of res.tar.gz
+bids bids.json | 0 | ranks nothing is ranked: fewer than two bids
+bids again-bids.json | 0 | ranks nothing is ranked: fewer than two bids
 bids bad-bids.json | 2 | mnb: bad-bids.json: bid 'acme': the key 'price' is missing. Expected {"reference": "v100",
 bids nowhere.json | 2 | mnb: nowhere.json: no such file. Write one with mnb tender init
 bids res.tar.gz | 2 | mnb: res.tar.gz: a bundle, not a bids file. Name it as results in a file that mnb tender
