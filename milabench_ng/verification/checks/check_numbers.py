@@ -138,7 +138,10 @@ def _rules_of_windows(evidence: Evidence) -> Iterator[str]:
         if mnb.window_rule != evidence.manifest.window_rule:
             yield f"{name}: its window rule differs from run.json"
         if mnb.window_rule.length_s < evidence.rules.window_s:
-            found, asked = f"averaged over {mnb.window_rule.length_s:g} s", f"{evidence.rules.window_s:g} s are required"
+            found, asked = (
+                f"averaged over {mnb.window_rule.length_s:g} s",
+                f"{evidence.rules.window_s:g} s are required",
+            )
             yield f"{name}: {found}, but {asked} (by default, or window_s in the rules)"
         if not record.success:
             continue
