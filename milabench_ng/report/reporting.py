@@ -101,9 +101,9 @@ def make_report(
         if rules is not None:
             unfit = f"{source} is neither a result folder nor a bundle. Give one of these, which have the records"
             raise InputError(f"--rules {rules}: {unfit}")
-        return msgspec.structs.replace(_report(load(source), source, weights, compare_to, options), asked=asked)
+        return msgspec.structs.replace(_report(load(source), source, weights, {}, compare_to, options), asked=asked)
     with opened(source, within=UNBOUNDED) as there:
-        made = _report(there.summary, source, weights, compare_to, options)
+        made = _report(there.summary, source, weights, there.weights, compare_to, options)
         if rules is not None:
             verified = _verified(there, rules, nonce, weights, allowed_signers, authorities)
             made = msgspec.structs.replace(made, verification=verified)
@@ -132,7 +132,12 @@ def _typed(compare_to: Sequence[str], options: ReportOptions, others: Mapping[st
 
 
 def _report(
-    summary: Summary, source: Path, weights: Path | None, compare_to: Sequence[str], options: ReportOptions
+    summary: Summary,
+    source: Path,
+    weights: Path | None,
+    packed: Mapping[str, Path],
+    compare_to: Sequence[str],
+    options: ReportOptions,
 ) -> Report:
     scales = load_scales(weights, summary)
     baselines = [(name, load_source(name)) for name in dict.fromkeys(compare_to)]
@@ -145,7 +150,7 @@ def _report(
         made = with_suites(build_report(summary, str(source), UNSCORED, baselines, options), parts)
     else:
         made = build_report(summary, str(source), scales[summary.suite], baselines, options)
-    return msgspec.structs.replace(made, choices=choices(summary, scales, weights))
+    return msgspec.structs.replace(made, choices=choices(summary, scales, weights, packed))
 
 
 def make_study(sources: Sequence[Path], compare_to: Sequence[str] = (), options: ReportOptions = AS_USUAL) -> Report:

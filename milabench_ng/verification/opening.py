@@ -35,9 +35,11 @@ from milabench_ng.verification.bundle import (
     PACKING_LIST,
     RESULTS,
     SIGNATURE,
+    WEIGHTS,
     PackingList,
     damage,
     is_member,
+    of_suite,
     sum_of,
 )
 from milabench_ng.verification.folder_files import result_files
@@ -90,6 +92,13 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     def source(self) -> str:
         """What the user calls it."""
         return self.folder.source
+
+    @property
+    def weights(self) -> dict[str, Path]:
+        """The files of weights that came with the bundle, by suite."""
+        came = {path.name: path for path in self.scales}
+        named = {suite: of_suite(WEIGHTS, suite, self.summary) for suite in self.summary.known_suites}
+        return {suite: came[name] for suite, name in named.items() if name in came}
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "twins": twins_fact(evidence),
         "ledger head": evidence.ledger.head if evidence.ledger else "none",
         "signed by": evidence.signer.principal or f"({evidence.signer.problem or 'unsigned'})",
-        "score": _each({suite: _score(claimed) for suite, claimed in claim.scores.items()}),
+        "score": _each({suite: _score(one, evidence.weights.get(suite)) for suite, one in claim.scores.items()}),
     }
     if evidence.strays:
         found["passed over"] = ", ".join(map(short, evidence.strays))
@@ -72,11 +72,12 @@ def _each(told: Mapping[str, str]) -> str:
     return "; ".join(f"{suite}: {text}" for suite, text in told.items()) if len(told) > 1 else "".join(told.values())
 
 
-def _score(claimed: ClaimedScore) -> str:
+def _score(claimed: ClaimedScore, pinned: Pinned | None) -> str:
     if claimed.per_device is None or claimed.per_node is None:
         return claimed.status or "none"
     points = f"{claimed.per_device:.6g} per device, {claimed.per_node:.6g} per node"
-    return f"{claimed.status}: {points} ({claimed.unit})"
+    other = ", not with the shipped weights" if pinned and pinned.shipped not in (None, pinned.used) else ""
+    return f"{claimed.status}: {points} ({claimed.unit}){other}"
 
 
 def _weights(pinned: Pinned) -> str:

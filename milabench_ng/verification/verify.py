@@ -30,7 +30,7 @@ from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, SERIES_NAM
 from milabench_ng.records.reading import Problem, ReadRecord, problem
 from milabench_ng.records.record import Record
 from milabench_ng.verification.absurd import computing_from
-from milabench_ng.verification.bundle import WEIGHTS, make_claim, of_suite
+from milabench_ng.verification.bundle import make_claim
 from milabench_ng.verification.checks.registry import judge
 from milabench_ng.verification.doubts.registry import raised, require_known
 from milabench_ng.verification.evidence import Evidence, Pinned
@@ -155,13 +155,8 @@ def _manifest(folder: Folder) -> Manifest:
 
 def _scales(there: Opened, asked: Mapping[str, WeightsFile | None], summary: Summary) -> dict[str, Scale]:
     """How the suites are scored: as the bundle says, else by the files ``asked`` for or what is shipped."""
-    packed = {path.name: path for path in there.scales}
-    names = {suite: of_suite(WEIGHTS, suite, summary) for suite in asked}
-    files = {
-        suite: read_weights(packed[names[suite]], suite) if names[suite] in packed else file
-        for suite, file in asked.items()
-    }
-    return scales_of(files, summary)
+    packed = {suite: read_weights(path, suite) for suite, path in there.weights.items()}
+    return scales_of({**asked, **packed}, summary)
 
 
 def _shipped_sum(kind: ShippedKind, suite: str) -> str | None:

@@ -22,8 +22,9 @@ from milabench_ng.analysis.summary.folder import encode_summary
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
 from milabench_ng.model.errors import InputError
+from milabench_ng.present.render.alarms import alarms
 from milabench_ng.report.report import Report
-from milabench_ng.report.reporting import build_report
+from milabench_ng.report.reporting import build_report, make_report
 from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.checks.registry import RULES
 from milabench_ng.verification.doubts.registry import DOUBTS
@@ -361,7 +362,12 @@ def test_allowed_signers_are_read_as_ssh_keygen_reads_them(place: Path) -> None:
 def test_other_weights_are_called_so(place: Path) -> None:
     """Without a word on weights, R7 demands nothing."""
     made = pack(place / "results", place / "w.tar.gz", weights=place / "weights.json").path
-    assert verify(made, Rules()).facts["weights"].endswith("; not the shipped weights")
+    told = verify(made, Rules()).facts
+    assert told["weights"].endswith("; not the shipped weights")
+    assert told["score"].endswith("not with the shipped weights")
+    for source, differ in ((made, True), (place / "results", False)):
+        said = [fact.text for fact in alarms(make_report(source)) if fact.name == "weights"]
+        assert any("the bundle has other weights" in text for text in said) is differ
     assert "shipped" not in verify(place / "results", Rules()).facts["weights"]
 
 

@@ -20,14 +20,21 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
 
     weights: str = ""
     """The weights file, if its weights are not those shipped for the suite."""
+    packed: tuple[str, ...] = ()
+    """Suites for which its bundle has other weights than those of the report."""
     profiles: tuple[str, ...] = ()
     """SHA-256 of profiles that ran under the name of a shipped one but differ from it."""
 
 
-def choices(summary: Summary, scales: Mapping[str, Scale], file: Path | None) -> Choices:
-    """The choices of a report on ``summary``, whose suites have ``scales``; ``file`` is None if none was given."""
+def choices(summary: Summary, scales: Mapping[str, Scale], file: Path | None, packed: Mapping[str, Path]) -> Choices:
+    """The choices of a report on ``summary``, whose suites have ``scales``.
+
+    ``file`` is None if none was given; ``packed``: the files of weights that came with its bundle, by suite.
+    """
     foreign = file is not None and any(_unlike(scale, shipped_scale(suite)) for suite, scale in scales.items())
-    return Choices(weights=plain(file) if foreign else "", profiles=_unshipped(summary))
+    used = {suite: scale.file and read_content(scale.file) for suite, scale in scales.items()}
+    others = tuple(suite for suite, path in packed.items() if read_content(path) != used[suite])
+    return Choices(weights=plain(file) if foreign else "", packed=others, profiles=_unshipped(summary))
 
 
 def _unlike(scale: Scale, shipped: Scale) -> bool:

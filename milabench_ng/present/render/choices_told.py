@@ -32,6 +32,9 @@ def _weights(report: Report) -> Iterator[Fact]:
     parts = []
     if report.choices.weights:
         parts.append(f"{report.choices.weights} instead of the shipped weights of {report.summary.suite}")
+    if report.choices.packed:
+        suites = " and ".join(report.choices.packed)
+        parts.append(f"the bundle has other weights for {suites}, and mnb verify scores with those")
     if report.without_weight:
         names = ", ".join(name_of_row(label) for label in report.without_weight)
         parts.append(f"measured but not in the score: {names}")
