@@ -174,7 +174,8 @@ def test_failures_are_named_and_an_invalid_score_shows_no_number(quick: Path) ->
     text = printed(quick, "table", options=PRICED)
     assert "Valid 11 of 12 launches 1 failed" in squeezed(text)
     assert "quick.vae J0.1 missing" in squeezed(text)
-    assert "! NO SCORE 1 of 7 weighted tests missing: quick.vae" in squeezed(text)
+    assert "! NO SCORE 1 of 7 weighted tests incomplete: quick.vae (1 of 2 launches missing)" in squeezed(text)
+    assert "quick.vae: 1 of 2 launches missing" in text, "why the sub-scores have no value"
     assert "\nScore invalid\n" in squeezed(text)
     assert "no price per point: there is no score above 0" in text
 

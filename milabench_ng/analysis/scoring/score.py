@@ -209,6 +209,13 @@ def _is_missing(row: TestSummary | None, summary: Summary) -> bool:
     return summary.interrupted and any(failed.cause in LEFT for failed in row.failed)
 
 
+def launches_left(summary: Summary, label: str) -> str:
+    """How many launches a row lacks that has results of others, such as ``2 of 4 launches``; empty if it has none."""
+    row = summary.tests.get(label)
+    left = row.missing + row.pending if row is not None and row.n > row.missing else 0
+    return f"{left} of {counted(row.planned, 'launch')}" if row is not None and row.planned and left else ""
+
+
 def _reasons(summary: Summary, missing: tuple[str, ...], omitted: tuple[str, ...], of: int) -> tuple[str, ...]:
     reasons = []
     if missing:

@@ -13,6 +13,7 @@ from milabench_ng.analysis.scoring.score import (
     Score,
     about,
     charged_parts,
+    launches_left,
     level,
     mean_over,
     other_items,
@@ -92,25 +93,36 @@ def sub_scores(
     def level_over(members: Sequence[str], *, penalize: bool) -> float:
         return level(reference, members, weights, penalize=penalize)
 
+    lacks = {
+        label: f"{label}: {left} missing" if (left := launches_left(summary, label)) else f"{label} missing"
+        for label in labels
+        if label in score.missing or label not in rows
+    }
     made = [
-        _sub_score(name, members, rows, weights, score, level_over(members, penalize=penalize_variance))
+        _sub_score(name, members, rows, weights, lacks, level_over(members, penalize=penalize_variance))
         for name, members in subsets(rows, labels, groups).items()
     ]
     for left_out, members in all_but_one(labels, groups).items():
         one = level_over(members, penalize=penalize_variance)
-        found = _sub_score(without(left_out), members, rows, weights, score, one)
+        found = _sub_score(without(left_out), members, rows, weights, lacks, one)
         made.append(msgspec.structs.replace(found, left_out=left_out))
     if penalize_variance and weights:  # all weights may be for steps that need more devices
         made.insert(
-            0, _sub_score(WITHOUT_PENALTY, labels, unpunished, weights, score, level_over(labels, penalize=False))
+            0, _sub_score(WITHOUT_PENALTY, labels, unpunished, weights, lacks, level_over(labels, penalize=False))
         )
     return tuple(made)
 
 
 def _sub_score(
-    name: str, labels: Sequence[str], rows: Mapping[str, ScoredTest], weights: Weights, score: Score, one: float
+    name: str,
+    labels: Sequence[str],
+    rows: Mapping[str, ScoredTest],
+    weights: Weights,
+    lacks: Mapping[str, str],
+    one: float,
 ) -> SubScore:
-    lacking = [label for label in labels if label in score.missing or label not in rows]
+    """``lacks``: what is missing of the rows that are not complete, in words."""
+    lacking = [lacks[label] for label in labels if label in lacks]
     value = None if lacking or not labels else ratio_of(mean_over(rows, labels, weights), one)
     parts = charged_parts(rows, labels, weights) if value else []
     estimate = combine(parts)
@@ -120,5 +132,5 @@ def _sub_score(
         weight_pct=100 * sum(weights[label] for label in labels) / sum(weights.values()),
         per_device=value,
         interval=about(value, estimate, one) if value and estimate else None,
-        why=f"{', '.join(lacking)} missing" if lacking else why_unknown([rows], labels, parts),
+        why=", ".join(lacking) if lacking else why_unknown([rows], labels, parts),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.failure_rate import FAILURE_LIMIT
-from milabench_ng.analysis.scoring.score import Score
+from milabench_ng.analysis.scoring.score import Score, launches_left
 from milabench_ng.analysis.scoring.scored import ONE_AFTER_ANOTHER
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.analysis.summary.summary import Summary, name_of_row
@@ -159,9 +159,19 @@ def _why_invalid(report: Report, score: Score) -> str:
     without = {line.scored.test for line in report.lines if not line.scored.weight}
     weighted = [label for label in score.missing if label not in without]
     others = [label for label in score.missing if label in without]
-    found = []
-    if weighted:
-        found.append(f"{len(weighted)} of {counted(score.of, 'weighted test')} missing: {', '.join(weighted)}")
+    left = {label: why for label in weighted if (why := launches_left(report.summary, label))}
+    unlike = report.summary.has_plan and report.choices.profiles
+    gone = [label for label in weighted if unlike and label not in report.summary.tests]
+    absent = [label for label in weighted if label not in left and label not in gone]
+    of, found = counted(score.of, "weighted test"), []
+    if gone:
+        other = f"not in the profile of this run, which differs from the shipped {report.summary.suite}"
+        found.append(f"{len(gone)} of {of} {other}: {', '.join(gone)}")
+    if absent:
+        found.append(f"{len(absent)} of {of} missing: {', '.join(absent)}")
+    if left:
+        told = ", ".join(f"{label} ({why} missing)" for label, why in left.items())
+        found.append(f"{len(left)} of {of} incomplete: {told}")
     if others:
         found.append(f"{counted(len(others), 'planned test')} without weight missing: {', '.join(others)}")
     if score.omitted:
