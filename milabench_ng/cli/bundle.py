@@ -59,6 +59,8 @@ def bundle(
     print(f"bundle:  {made.path}{' (signed)' if made.signed else ''}")
     print(f"SHA-256: {made.sha256}")
     print(f"files:   {made.files} ({format_bytes(made.bytes)})")
+    if made.left:
+        print(f"{counted(made.left, 'launch')} not run yet: breaks R12. To finish the run: mnb resume {quoted(folder)}")
     if made.unlisted:
         print(
             f"{counted(len(made.unlisted), 'record')} not in the ledger, such as {made.unlisted[0]}: breaks R13 and R12"

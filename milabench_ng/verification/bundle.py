@@ -10,26 +10,31 @@ import io
 import os
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
 from milabench_ng import __version__
+from milabench_ng.analysis.scoring.failure_rate import failure_rate
 from milabench_ng.analysis.scoring.reference import CLASSIC_UNIT, REFERENCE, score_unit
 from milabench_ng.analysis.scoring.scale import Scale, load_scales
 from milabench_ng.analysis.scoring.score import score
 from milabench_ng.analysis.scoring.scored import scored_tests
+from milabench_ng.analysis.summary.ending import left_pending
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.analysis.summary.suites import by_suite
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.profile import SUITE_NAME
+from milabench_ng.model.units import counted
 from milabench_ng.records.ledger import check_chain, unlisted
-from milabench_ng.records.names import LEDGER, MANIFEST, file_digest, is_result_file
+from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, file_digest, is_result_file
 from milabench_ng.records.output_files import check_target, write_output
 from milabench_ng.records.reading import is_going_on
+from milabench_ng.records.spool_folder import waiting
 from milabench_ng.verification.folder_files import result_files, sha256_of
 from milabench_ng.verification.signing import sign
 
@@ -142,6 +147,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     signed: bool
     unlisted: tuple[str, ...] = ()
     """Records that the ledger does not name."""
+    left: int = 0
+    """Launches of an interrupted run that have not run yet."""
 
 
 def make_claim(summary: Summary, scales: Mapping[str, Scale]) -> Claim:
@@ -193,8 +200,7 @@ def pack(
     names, left_out = result_files(folder)
     if MANIFEST not in names:
         raise InputError(f"{folder}: no run.json in it. Give the folder that `mnb jobs` wrote")
-    if is_going_on(folder):
-        raise InputError(f"{folder}: the run is still in progress. Pack it when it has ended")
+    _refuse_without_results(folder, names)
     target = bundle_target(folder, output, force=force)
     summary = load(folder)
     scales = load_scales(weights, summary)
@@ -220,8 +226,20 @@ def pack(
         bytes=sum(one.bytes for one in packing.files.values()),
         left_out=left_out,
         unlisted=unlisted(names, check_chain((folder / LEDGER).read_bytes()).events) if LEDGER in names else (),
+        left=failure_rate(left_pending(summary)).left,
         signed=key is not None,
     )
+
+
+def _refuse_without_results(folder: Path, names: Iterable[str]) -> None:
+    """Raise InputError for a run whose results are still to come, or wait elsewhere."""
+    if is_going_on(folder):
+        raise InputError(f"{folder}: the run is still in progress. Pack it when it has ended")
+    if spooled := waiting(folder):
+        saved = f"the results of {counted(len(spooled.launches), 'launch')} wait in {plain(spooled.place)}"
+        raise InputError(f"{folder}: {saved}. To bring them back, run mnb resume {quoted(folder)}")
+    if not any(map(RECORD_NAME.fullmatch, names)):
+        raise InputError(f"{folder}: no record in it. To run its launches, run mnb resume {quoted(folder)}")
 
 
 def bundle_target(folder: Path, output: Path | None, *, force: bool) -> Path:

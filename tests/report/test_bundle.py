@@ -213,6 +213,20 @@ def test_a_run_that_goes_on_is_not_packed(folder: Path) -> None:
             pack(folder, None)
 
 
+def test_a_run_without_a_record_is_not_packed_and_one_with_some_says_what_is_left(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *others = sorted(folder.glob("*.J*.json"))
+    first.unlink()
+    make_records.write_ledger(folder, WHOLE)
+    assert call(["bundle", str(folder)]) == 0
+    assert "1 launch not run yet: breaks R12. To finish the run: mnb resume" in capsys.readouterr().out
+    for path in others:
+        path.unlink()
+    with pytest.raises(InputError, match=r"no record in it\. To run its launches, run mnb resume"):
+        pack(folder, None, force=True)
+
+
 def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = folder.with_name("b.tar.gz")
     assert call(["bundle", str(folder), "-o", str(out)]) == 0

@@ -29,6 +29,7 @@ from milabench_ng.present.writers import write_report
 from milabench_ng.records import ledger
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import make_report
+from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.checks.check_plan import tests_fact as fact_on_tests
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
@@ -297,6 +298,7 @@ def test_a_break_between_sessions_is_no_interruption(
 ) -> None:
     found = paused(tmp_path, whole, sessions, *ended)
     assert (found.interrupted, found.between_sessions) == (True, between)
+    assert pack(tmp_path, tmp_path.with_suffix(".tar.gz")).left == 2
     (complete,) = (ruling for ruling in verify(tmp_path, Rules()).rulings if ruling.id == "R12")
     left = "2 launches of later sessions have not run yet" if between else "it was interrupted with 2 launches left"
     assert complete.reasons[0].startswith(left)

@@ -40,6 +40,7 @@ from milabench_ng.report.reporting import make_report
 from milabench_ng.run.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.run.execution.interruption import SAME_S
 from milabench_ng.run.persistence.resuming import SessionDifference, check_same, differences
+from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
 from tests.run.conftest import AT_WORK
@@ -153,6 +154,10 @@ def test_a_run_that_only_lacks_what_its_spool_holds_is_whole_before_anything_sta
     assert ("NOT SAVED", f"the results of 1 of 1 launches wait in {spool}") in told
     assert "INTERRUPTED" not in dict(told)
     assert next_step(report) == f"to bring back the results of 1 launch: mnb resume {finished.folder}"
+    with pytest.raises(
+        InputError, match=f"the results of 1 launch wait in {spool}. To bring them back, run mnb resume"
+    ):
+        pack(finished.folder, None)
     (tmp_path / "above").mkdir()
     (tmp_path / "above" / "spool").mkdir()
     for other, why in (
