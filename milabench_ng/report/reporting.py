@@ -33,12 +33,13 @@ from milabench_ng.analysis.statistics.effects import MARGIN
 from milabench_ng.analysis.summary.answers import known_answers
 from milabench_ng.analysis.summary.derived_rates import derived_rates, sweeps
 from milabench_ng.analysis.summary.ending import left_pending
-from milabench_ng.analysis.summary.folder import load
+from milabench_ng.analysis.summary.folder import load, load_baseline
 from milabench_ng.analysis.summary.study import one_study
 from milabench_ng.analysis.summary.suites import by_suite, parts_of
 from milabench_ng.analysis.summary.summary import Summary, TestSummary
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
+from milabench_ng.model.shipped import baselines_of
 from milabench_ng.records.folder import UNBOUNDED
 from milabench_ng.records.series import kept_series
 from milabench_ng.records.spool_folder import waiting
@@ -150,7 +151,25 @@ def _report(
         made = with_suites(build_report(summary, str(source), UNSCORED, baselines, options), parts)
     else:
         made = build_report(summary, str(source), scales[summary.suite], baselines, options)
-    return msgspec.structs.replace(made, choices=choices(summary, scales, weights, packed))
+    chosen = choices(summary, scales, weights, packed)
+    return msgspec.structs.replace(made, choices=chosen, comparable="" if compare_to else _comparable(made))
+
+
+def _comparable(made: Report) -> str:
+    """The first shipped baseline that the run can be compared with, v100 before others; empty if there is none."""
+    names = sorted(baselines_of(made.summary.known_suites), key=lambda name: name != "v100")
+    return next((name for name in names if _can_compare(made, name)), "")
+
+
+def _can_compare(made: Report, name: str) -> bool:
+    baseline = load_baseline(name)
+    for part in made.scored:
+        weights = {line.scored.test: line.scored.weight for line in part.lines if line.scored.weight}
+        found = compare(part.summary, baseline, name, weights, part.score)
+        known = found.counted if weights else [row for row in found.rows.values() if row.perf_ratio]
+        if known and not found.same_run:
+            return True
+    return False
 
 
 def make_study(sources: Sequence[Path], compare_to: Sequence[str] = (), options: ReportOptions = AS_USUAL) -> Report:

@@ -104,3 +104,13 @@ def test_a_full_report_does_not_advise_itself(report: Report) -> None:
     write_report(report, "table", brief)
     assert "--full" in brief.getvalue()
     assert "--full" not in full.getvalue()
+
+
+def test_only_a_comparison_that_can_be_made_is_suggested() -> None:
+    """A run of an older profile lacks tests of today's, and did the others with other options."""
+    assert make_report(BASELINES / "h200.json").comparable == "v100"
+    older = make_report(BASELINES / "bundles" / "cv-1xH200-20261122.tar.gz")
+    screen = first_screen(older)
+    assert [fact.text for fact in screen.step] == ["for a score, with the shipped profile: mnb jobs cv"]
+    (why,) = (fact.text for fact in screen.alarms if fact.name == "NO SCORE")
+    assert why.startswith("19 of 38 weighted tests not in the profile of this run")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.model.plain import quoted
-from milabench_ng.model.shipped import baselines_of, names
+from milabench_ng.model.shipped import names
 from milabench_ng.model.units import counted
 from milabench_ng.records.names import RECORD_NAME
 from milabench_ng.report.report import Report
@@ -50,7 +50,9 @@ def next_step(report: Report) -> str:
         return f"for the cost to each victim of each neighbor: mnb report {source} --layout interference"
     if report.comparisons:
         return ""
-    return f"for a comparison: mnb report {source} --compare {_baseline(report.summary.known_suites)}"
+    if not report.comparable and report.choices.profiles:
+        return f"for a score, with the shipped profile: mnb jobs {suite}"
+    return f"for a comparison: mnb report {source} --compare {report.comparable or 'OTHER'}"
 
 
 def _repeated(report: Report) -> Path | None:
@@ -70,7 +72,3 @@ def _asked(report: Report) -> str:
     """The isolation that the run asked for, if it is known: without a fence, none was."""
     manifest = report.folder.manifest if report.folder else None
     return manifest.fence.requested if manifest else "none"
-
-
-def _baseline(suites: tuple[str, ...]) -> str:
-    return "v100" if "standard" in suites else next(iter(baselines_of(suites)), "OTHER")
