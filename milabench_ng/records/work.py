@@ -171,7 +171,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def _of_data(self, other: Work, fed: bool) -> Iterator[Aspect]:
         names = sides(self, other, lambda work: joined(at.name.removesuffix(f"-{at.kind}") for at in work.data))
-        yield "dataset", names[0] or "none", names[1] or "none", "suppressed"
+        yield "dataset", *names, "suppressed"
         yield "data scale", *sides(self, other, lambda work: joined(f"{at.scale:g}" for at in work.data)), "suppressed"
         kinds = sides(self, other, lambda work: joined(kind_word(at.kind) for at in work.data))
         yield KIND, *kinds, "not counted" if fed and NOISE in kinds else "counted"
@@ -203,9 +203,9 @@ def declared(said: Declared | Mnb | Work) -> dict[str, str]:
 
 
 def differing(aspects: Iterable[Aspect], *tests: str) -> tuple[WorkDifference, ...]:
-    """Those of ``aspects`` that differ, as differences of ``tests``."""
+    """Those of ``aspects`` that differ, as differences of ``tests``; an empty value is shown as ``none``."""
     return tuple(
-        WorkDifference(what=what, run=ours, baseline=theirs, tests=tests, ratio=ratio)
+        WorkDifference(what=what, run=ours or "none", baseline=theirs or "none", tests=tests, ratio=ratio)
         for what, ours, theirs, ratio in aspects
         if ours != theirs
     )

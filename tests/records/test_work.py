@@ -50,6 +50,7 @@ def read(**changes: Any) -> Work:
         (read(scale=0.5), "data scale 1 vs. 0.5", "suppressed"),
         (read(kind="real"), "data kind synthetic vs. real", "counted"),
         (options(batch_size=32), "option batch_size 64 vs. 32", "suppressed"),
+        (options(batch_size=""), "option batch_size 64 vs. none", "suppressed"),
         (options(depth=2), "option depth not recorded vs. 2", "not counted"),
         (options(workers=1), "option workers 8 vs. 1", "counted"),
         (options(pinned=False), "option pinned True vs. False", "counted"),

@@ -102,7 +102,7 @@ def _conditions(run: TestSummary, base: TestSummary) -> Iterator[Aspect]:
     yield from _of_what_went_wrong(run, base)
     if bool(run.work.precision) == bool(base.work.precision):  # else nobody knows what one of both read
         limits = sides(run, base, lambda row: joined(format_limit(one.bytes_per_s) for one in row.read_limits))
-        yield "limit of reads", limits[0] or "none", limits[1] or "none", "suppressed"
+        yield "limit of reads", *limits, "suppressed"
         caches = sides(run, base, lambda row: joined(at.cache for at in row.work.data))
         yield "data cache", *caches, "suppressed" if run.work.bound == "io" else "counted"
 

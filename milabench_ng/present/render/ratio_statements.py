@@ -64,8 +64,14 @@ def why_no_ratio(report: Report, other: Comparison) -> str:
         ends = " to ".join(by_ratio[:: max(1, len(by_ratio) - 1)])
         return f"{ends}, {counted(len(known), 'test')}; without weights there is no ratio over all"
     lacking = Counter(other.reasons.values()).most_common(2)
-    why = ", ".join(f"{reason} in {times} of {other.of} tests" for reason, times in lacking)
+    why = ", ".join(f"{_few(reason)} in {times} of {other.of} tests" for reason, times in lacking)
     return f"no weighted test can be compared{': ' if why else ''}{why}"
+
+
+def _few(reason: str) -> str:
+    """The first differences of many, whose table stands below."""
+    first, *others = reason.split("; ")
+    return f"{first} (and {len(others)} more)" if others else first
 
 
 def why_no_interval(other: Comparison) -> str:
