@@ -212,7 +212,7 @@ def test_a_bundle_holds_its_reference_and_is_verified_with_it(results: Path, tmp
     for file in (weights, tmp_path / "paper.json"):
         file.unlink()
     found = verify(made.path, Rules())
-    assert found.facts["score"].endswith("(x paper)")
+    assert found.facts["score"].endswith("(x paper), not with the shipped weights")
     assert [ruling for ruling in found.rulings if ruling.id in ("R1", "R3") and ruling.result != "pass"] == []
 
 
