@@ -17,7 +17,7 @@ from milabench_ng.model.catalogue import normal_name
 from milabench_ng.model.errors import InputError, MnbError
 from milabench_ng.model.profile import Test, name_of
 from milabench_ng.model.shipped import find, shipped_profile
-from milabench_ng.model.units import counted
+from milabench_ng.model.units import counted, format_bytes
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.drivers.opening import BACKENDS
 from milabench_ng.records.isolation import weakest_tier
@@ -47,7 +47,7 @@ def rulings_ahead(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun
     ``seen``: the conditions now. ``plan``: of the profile that the rules name, or why it cannot be run; None if they
     name none.
     """
-    found: tuple[tuple[str, str, bool, Iterable[str]], ...] = (
+    found: tuple[tuple[str, str, bool, Iterable[str] | Finding], ...] = (
         ("node", "ready", True, checkup.reasons),
         ("R6", "the profile can run unchanged", plan is not None, _not_planned(plan)),
         ("R15", "a score is possible", rules.margin is not None and plan is not None, _scores(rules, plan)),
@@ -67,10 +67,14 @@ def rulings_ahead(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun
         _ruling(name, "this doubt is refused", unknown("depends on the run")) for name in rules.doubts_refused
     )
     return doubts + tuple(
-        _ruling(name, what, unknown("the node has no GPU") if (name, what) in _OF_GPUS and not here else judged(why))
+        _ruling(name, what, unknown("the node has no GPU") if (name, what) in _OF_GPUS and not here else _finding(why))
         for name, what, asked, why in found
         if asked
     )
+
+
+def _finding(why: Iterable[str] | Finding) -> Finding:
+    return why if isinstance(why, Finding) else judged(why)
 
 
 def _ruling(name: str, title: str, found: Finding) -> Ruling:
@@ -189,8 +193,19 @@ def _isolation(rules: Rules, checkup: Checkup) -> Iterator[str]:
         yield f"isolation here is {checkup.tier}. The lines 'not ready' of mnb doctor say why and what to do"
 
 
-def _data(rules: Rules, plan: DryRun | str | None) -> Iterator[str]:
-    for name, scale in plan.data if isinstance(plan, DryRun) else ():
+def _data(rules: Rules, plan: DryRun | str | None) -> Finding:
+    """What is missing breaks nothing: a run generates it first."""
+    if not isinstance(plan, DryRun):
+        return unknown("without a plan, nobody knows which datasets a run needs")
+    missing = plan.to_generate.efforts
+    if (small := judged(_small_data(rules, plan))).reasons or not missing:
+        return small
+    size, named = format_bytes(sum(one.bytes for one in missing)), ", ".join(one.name for one in missing)
+    return unknown(f"{size} to generate: {named}. A run does this first, or mnb prepare")
+
+
+def _small_data(rules: Rules, plan: DryRun) -> Iterator[str]:
+    for name, scale in plan.data:
         asked = rules.data.get(name, rules.data.get("*", DataRule()))
         if asked.scale is not None and scale < asked.scale:
             yield f"{name} has scale {scale:g}, but the rules need {asked.scale:g}. Pass --data-scale {asked.scale:g}"

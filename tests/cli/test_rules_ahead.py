@@ -21,6 +21,7 @@ from milabench_ng.node.gpus import Gpu
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.readiness import Checkup, examine
 from milabench_ng.verification.rules import DataRule, Pin, Rules, load_rules
+from milabench_ng.worker.requests import DataEstimate, Effort
 
 GPUS = tuple(
     Gpu(index=n, uuid=f"GPU-{n}", name="H200", pci_bus_id=f"0000:{n}7:00.0", numa_node=0, memory_bytes=1 << 37)
@@ -109,11 +110,14 @@ def test_a_profile_that_cannot_be_run_breaks_r6(checkup: Checkup, seen: Conditio
     ]
 
 
+NOTHING = DataEstimate(id=1, efforts=(), free_bytes=1 << 40, processes=16)
+
+
 def plan_of(*suites: str, changed: tuple[str, ...] = ()) -> DryRun:
     planned: Any = SimpleNamespace(plan=SimpleNamespace(measured=tuple(SimpleNamespace(suite=one) for one in suites)))
     unread: Any = None
     return DryRun(
-        planned=planned, data=(), to_generate=unread, backend="", tier="full", duration=unread, changed=changed
+        planned=planned, data=(), to_generate=NOTHING, backend="", tier="full", duration=unread, changed=changed
     )
 
 
@@ -127,6 +131,18 @@ def test_less_data_than_the_rules_need_breaks_r19_whoever_asked_for_it(checkup: 
     plan = msgspec.structs.replace(plan_of(), data=(("mnist", 0.02),))
     rules = Rules(data={"*": DataRule(scale=1.0)})
     assert broken(rules, checkup, seen, plan) == ["R19 mnist has scale 0.02, but the rules need 1. Pass --data-scale 1"]
+
+
+def test_r19_is_open_until_the_datasets_are_there(checkup: Checkup, seen: Conditions) -> None:
+    rules, there = Rules(data={"*": DataRule(scale=1.0)}), msgspec.structs.replace(plan_of(), data=(("mnist", 1.0),))
+    effort = Effort(name="mnist", scale=1.0, files=4, bytes=3 << 30, seconds=60.0)
+    empty = msgspec.structs.replace(there, to_generate=msgspec.structs.replace(NOTHING, efforts=(effort,)))
+    found = [
+        next(one for one in rulings_ahead(rules, checkup, seen, plan) if one.id == "R19")
+        for plan in (there, empty, "no such profile", None)
+    ]
+    assert [one.result for one in found] == ["pass", "unknown", "unknown", "unknown"]
+    assert "GiB to generate: mnist" in found[1].reasons[0]
 
 
 def test_a_node_without_gpus_breaks_r23(checkup: Checkup, seen: Conditions) -> None:
