@@ -275,8 +275,8 @@ def test_the_verdict_is_on_the_first_screen_of_the_report(folder: Path, capsys: 
     rules = folder.with_name("rules.json")
     rules.write_text('{"name": "mine", "repeat": 1, "isolation": "full"}')
     assert call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder))]) == 0
-    (valid,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Valid ")]
-    assert valid.endswith("PASS: all 18 checkable rules met. Unsigned")
+    first = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(("Rules ", "! ")))
+    assert first.startswith("Rules  PASS: all 18 checkable rules met. Rule set: mine. Unsigned")
     tampering.rewrite(next(folder.glob("quick.vae.J0.0.*")), tampering.fence(tier="none"))
     assert (
         call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder)), "--format", "json"]) == 1

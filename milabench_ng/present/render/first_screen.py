@@ -42,6 +42,7 @@ from milabench_ng.present.render.look_at import look_at
 from milabench_ng.present.render.next_step import next_step
 from milabench_ng.present.render.ratio_statements import span_of_money, why_no_interval, why_no_ratio
 from milabench_ng.present.render.stress_answers import stress_answers
+from milabench_ng.present.render.verification_tables import verdict_fact
 from milabench_ng.report.report import NOT_RECORDED, Report
 
 _BOUND_BY = "bound by "
@@ -63,6 +64,8 @@ class FirstScreen(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     when: str
     """When the first launch started, in UTC."""
+    rules: tuple[Fact, ...]
+    """The verdict on the rules that were given, if all are met; broken ones are an alarm."""
     alarms: tuple[Fact, ...]
     """Why the numbers may not be what they seem, worst first."""
     step: tuple[Fact, ...]
@@ -82,6 +85,7 @@ class FirstScreen(msgspec.Struct, frozen=True, kw_only=True):
         ratios = ", ".join(f"{kind.name} {kind.ratio:.2f}" for kind in self.kinds)
         kinds = Fact(BY_BOTTLENECK, f"{self.against}: {ratios}")
         return (
+            *self.rules,
             *self.alarms,
             *self.step,
             *(answer.fact for answer in self.answers),
@@ -95,6 +99,7 @@ def first_screen(report: Report) -> FirstScreen:
     return FirstScreen(
         title=f"mnb · {report.summary.suite} · {report.source}",
         when=when(report),
+        rules=tuple(_rules_met(report)),
         alarms=alarms(report),
         step=tuple(Fact("next", step) for step in (next_step(report),) if step),
         answers=tuple(_answers(report)),
@@ -111,6 +116,12 @@ def when(report: Report) -> str:
     if not starts:
         return "date not recorded" if report.has_launches else "no launch has finished"
     return f"{min(starts):%Y-%m-%d %H:%M} UTC"
+
+
+def _rules_met(report: Report) -> Iterator[Fact]:
+    found = report.verification
+    if found is not None and found.passed:
+        yield msgspec.structs.replace(verdict_fact(found), name="Rules")
 
 
 def _answers(report: Report) -> Iterator[Answer]:
@@ -325,14 +336,13 @@ def _valid(report: Report) -> Answer:
     isolation = f"isolation {report.isolation}"
     if summary.units == "classic" and report.isolation == NOT_RECORDED:
         isolation = "isolation not recorded (milabench 2020)"
-    rules = (report.verification.verdict,) if report.verification and report.verification.passed else ()
     if not report.has_launches:
         return Answer(name="Valid", parts=(done, "no launch has finished"), tone="fair")
     failed = f"{rate.fail} failed"
     clean = not report.marks and rate.fail == 0 and report.isolated and not lacking
     return Answer(
         name="Valid",
-        parts=(done, *extra, failed, isolation, *rules),
+        parts=(done, *extra, failed, isolation),
         tone="good" if clean and not extra else "bad" if rate.fail or report.marks or extra else "fair",
     )
 

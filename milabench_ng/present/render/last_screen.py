@@ -33,6 +33,7 @@ _SOUND = Fact("Verdict", "no issues found", "good")
 def last_screen(report: Report, width: int) -> Text:
     """The last screen of a run, for a terminal of ``width`` columns: the most important first, until it is full."""
     screen = first_screen(report)
+    rules = [_short(one, width) for one in screen.rules]
     verdict, *warnings = _findings(screen, width)
     *answers, valid = (answer.fact for answer in screen.answers if not answer.name.startswith(_KNOWN))
     look = [_short(Fact("" if n else "Look at", one.text, one.tone), width) for n, one in enumerate(screen.look)]
@@ -41,7 +42,7 @@ def last_screen(report: Report, width: int) -> Text:
         kept = optional[:count]
         above = [one for one in (*warnings, *answers) if one in kept]
         below = [one for one in look if one in kept]
-        facts = [verdict, *above, valid, *below, *_commands(report, screen, len(optional) - count)]
+        facts = [*rules, verdict, *above, valid, *below, *_commands(report, screen, len(optional) - count)]
         if _height(facts, width) <= LINES:
             break
     return fact_lines(facts, width)

@@ -22,11 +22,13 @@ _GAP = "   "
 
 
 def print_screen(screen: FirstScreen, console: Console, width: int) -> None:
-    """Write the first screen: title and date, alarms, what to do next, answers, where to look, commands."""
+    """Write the first screen: title and date, rules, alarms, what to do next, answers, where to look, commands."""
     title, edge = plain(screen.title), min(width, _LINE)
     room = edge - cell_len(title) - cell_len(screen.when)
     separated = f"{title}{' ' * room}" if room >= len(_GAP) else f"{title}\n"
     console.print(Text.assemble((separated, STYLES["strong"]), screen.when))
+    if screen.rules:
+        console.print(fact_lines(screen.rules, width))
     print_alarms(screen.alarms, console, width)
     console.print("", fact_lines([*screen.step, *_told(screen.answers, width)], width), sep="\n")
     rest = [Fact("" if place else "Look at", fact.text, fact.tone) for place, fact in enumerate(screen.look)]

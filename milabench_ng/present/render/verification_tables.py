@@ -36,7 +36,7 @@ def verification_document(found: Verification) -> Document:
         title="mnb verify",
         parts=tuple(_parts(found)),
         table=_table(found),
-        aside=(_verdict(found),),
+        aside=(verdict_fact(found),),
         whole={"schema": 1, "passed": found.passed, "verdict": found.sentence, **msgspec.structs.asdict(found)},
     )
 
@@ -76,7 +76,7 @@ def _session_row(one: VerifiedSession) -> Row:
     return one.node, one.session, _WORDS["pass" if found.passed else "fail"], broken, doubts, reasons
 
 
-def _verdict(found: Verification) -> Fact:
+def verdict_fact(found: Verification) -> Fact:
     tone: Tone = "bad" if not found.passed else "fair" if found.doubts or found.marks else "good"
     return Fact("verdict", found.sentence, tone)
 
@@ -88,7 +88,7 @@ def ruling_section(title: str, rulings: Iterable[Ruling], notes: tuple[str, ...]
 
 
 def _parts(found: Verification) -> Iterator[Part]:
-    yield Facts(facts=(_verdict(found), *facts("", [("source", found.source), *_named(found.facts)]).facts))
+    yield Facts(facts=(verdict_fact(found), *facts("", [("source", found.source), *_named(found.facts)]).facts))
     for part, title in _TITLES.items():
         if asked := [ruling for ruling in found.rulings if part == _part(ruling)]:
             yield ruling_section(title, asked)
