@@ -334,6 +334,7 @@ jobs quick --nonce= | 2 | mnb: --nonce: must not be empty, and needs --order ran
 jobs quick --dry-run -o notes.txt | 2 | mnb: -o
 jobs quick --dry-run -o notes.txt/res | 2 | mnb: -o
 jobs quick --dry-run -o res | 2 | mnb: -o
+jobs quick --dry-run --pass-env NCCL_DEBUG=INFO | 2 | mnb: --pass-env NCCL_DEBUG=INFO: give only the name, NCCL_DEBUG
 jobs quick --dry-run --pass-env NO_SUCH | 2 | mnb: --pass-env NO_SUCH: this variable is not set
 jobs quick --price 3 | 2 | mnb jobs: unknown option --price, which is an option of mnb report. See mnb jobs --help
 jobs --profile quick | 2 | mnb jobs: --profile: PROFILE is named without an option. Write mnb jobs quick

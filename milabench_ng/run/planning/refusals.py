@@ -186,5 +186,8 @@ def refuse_full_disk(request: RunRequest, tenants: int) -> None:
 def refuse_unset(names: Collection[str]) -> None:
     """Raise InputError for a variable that the workers are to get and that there is not."""
     unset = sorted(set(names) - os.environ.keys())
+    if unset and "=" in unset[0]:
+        name = unset[0].partition("=")[0]
+        raise InputError(f"--pass-env {unset[0]}: give only the name, {name}, and set it in the environment of mnb")
     if unset:
         raise InputError(f"--pass-env {unset[0]}: this variable is not set. Set it, or leave the option out")
