@@ -71,8 +71,7 @@ def weights(path: Path, *tests: str) -> Path:
 
 def test_nothing_is_told_where_all_is_as_shipped(run: Path) -> None:
     report = make_report(run, compare_to=[str(run)])
-    assert not {"profile", "order"} & facts(report).keys()
-    assert facts(report)["weights"].startswith("quick.scaling.3, ")  # more devices than there are, as ever
+    assert not {"profile", "order", "weights"} & facts(report).keys()
     assert "devices" not in facts(report)
     assert facts(report)["Node"].startswith("2 x Test GPU")
     assert "margin" not in printed(report, "table")
@@ -84,7 +83,7 @@ def test_nothing_is_told_where_all_is_as_shipped(run: Path) -> None:
         "node_devices": 2,
     }
     shipped = find("weights", "quick")
-    assert facts(make_report(run, weights=shipped))["weights"] == facts(report)["weights"]
+    assert "weights" not in facts(make_report(run, weights=shipped))
 
 
 def test_weights_that_are_not_shipped_are_named_with_the_tests_that_they_leave_out(run: Path, tmp_path: Path) -> None:
