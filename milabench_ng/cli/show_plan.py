@@ -15,6 +15,7 @@ from milabench_ng.model.shipped import names
 from milabench_ng.model.similar import did_you_mean
 from milabench_ng.model.units import counted, format_bytes, format_limit, format_seconds
 from milabench_ng.node.cgroup_files import format_ids
+from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.present.render.cells import whole
 from milabench_ng.present.render.sections import Facts, Heading, Section, facts, table
 from milabench_ng.present.render.terminal import write_parts
@@ -104,7 +105,7 @@ def _facts(dry: DryRun, request: RunRequest, weights: Path | None) -> Facts:
         ("expected warnings", foreseen(dry.planned, weights) or "none"),
     ]
     shares = [(f"I/O limit of {test}", io_text(io)) for test, io in dry.planned.io.items()]
-    return facts("", [*pairs, *shares, *(("note", note) for note in (*dry.planned.notes, *dry.changed))])
+    return facts("", [*pairs, *shares, *(("note", note) for note in (*busy_note(), *dry.planned.notes, *dry.changed))])
 
 
 def _weighted(suites: Sequence[str]) -> str:

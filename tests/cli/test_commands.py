@@ -361,6 +361,17 @@ def test_a_dry_run_says_what_will_be_marked(here: Here, planned: str) -> None:
     )
 
 
+def test_a_dry_run_says_that_other_programs_keep_cpus_busy(here: Here) -> None:
+    loops = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        _, shown, _ = here("jobs", PROFILE, "--name", "vae", "--dry-run")
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+    assert re.search(r"note +other programs keep \d", shown)
+
+
 def test_only_a_batch_size_is_found_by_trial(here: Here, tmp_path: Path) -> None:
     """``moe`` also has the products of its experts chosen."""
     _, shown, _ = here("jobs", "modern-lite", "--name", "moe", "--dry-run", "-d", str(tmp_path))
