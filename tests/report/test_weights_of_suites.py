@@ -132,9 +132,10 @@ def test_a_test_of_another_suite_run_again_brings_its_suite(first: tuple[str, ..
 
 
 def test_steps_that_need_more_devices_are_told_of_the_whole() -> None:
-    weights = {"modern.moe": 1.0, "modern.scaling.9": 1.0}
-    part = build_report(of_suites("modern", (), "modern.moe"), "run", scale=Scale(weights=weights))
-    assert with_suites(build_report(BOTH, "run"), [part]).steps_left_out == ("modern.scaling.9",)
+    weights = {"modern.moe": 1.0, "modern.scaling.1": 1.0, "modern.scaling.9": 1.0}
+    for tests, left_out in ((("modern.moe", "modern.scaling.1"), ("modern.scaling.9",)), (("modern.moe",), ())):
+        part = build_report(of_suites("modern", (), *tests), "run", scale=Scale(weights=weights))
+        assert with_suites(build_report(BOTH, "run"), [part]).steps_left_out == left_out
 
 
 @pytest.mark.parametrize(
