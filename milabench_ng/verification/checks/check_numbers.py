@@ -138,11 +138,8 @@ def _rules_of_windows(evidence: Evidence) -> Iterator[str]:
         if mnb.window_rule != evidence.manifest.window_rule:
             yield f"{name}: its window rule differs from run.json"
         if mnb.window_rule.length_s < evidence.rules.window_s:
-            found, asked = (
-                f"averaged over {mnb.window_rule.length_s:g} s",
-                f"{evidence.rules.window_s:g} s are required",
-            )
-            yield f"{name}: {found}, but {asked} (by default, or window_s in the rules)"
+            asked = f"{evidence.rules.window_s:g} s are required (by default, or window_s in the rules)"
+            yield f"{name}: averaged over {mnb.window_rule.length_s:g} s, but {asked}"
         if not record.success:
             continue
         if window is None:
