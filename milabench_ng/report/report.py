@@ -95,8 +95,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Runs with different numbers of tenants on each device, side by side; empty without two of them."""
     known_answers: tuple[KnownAnswers, ...] = ()
     """Baselines of verified work with the same software on the same kind of device."""
-    comparable: str = ""
-    """A shipped baseline that it can be compared with; empty if there is none, or if others were asked for."""
     choices: Choices = Choices()
     """Inputs that are not the shipped ones."""
     verification: Verification | None = None

@@ -151,12 +151,14 @@ def _report(
         made = with_suites(build_report(summary, str(source), UNSCORED, baselines, options), parts)
     else:
         made = build_report(summary, str(source), scales[summary.suite], baselines, options)
-    chosen = choices(summary, scales, weights, packed)
-    return msgspec.structs.replace(made, choices=chosen, comparable="" if compare_to else _comparable(made))
+    return msgspec.structs.replace(made, choices=choices(summary, scales, weights, packed))
 
 
-def _comparable(made: Report) -> str:
-    """The first shipped baseline that the run can be compared with, v100 before others; empty if there is none."""
+def comparable_baseline(made: Report) -> str:
+    """The first shipped baseline that the run can be compared with, v100 before others; empty if there is none.
+
+    Reads them, one after the other.
+    """
     names = sorted(baselines_of(made.summary.known_suites), key=lambda name: name != "v100")
     return next((name for name in names if _can_compare(made, name)), "")
 

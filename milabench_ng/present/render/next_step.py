@@ -1,4 +1,4 @@
-"""What to do after reading a report: one rule, for the first screen and for the end of a run. Pure."""
+"""What to do after reading a report: one rule, for the first screen and for the end of a run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from milabench_ng.model.shipped import names
 from milabench_ng.model.units import counted
 from milabench_ng.records.names import RECORD_NAME
 from milabench_ng.report.report import Report
+from milabench_ng.report.reporting import comparable_baseline
 
 TENDER = "jobs standard --repeat 5 --sessions 3 --session-gap 6h"
 """What the shipped rules ask of a bid."""
@@ -50,9 +51,10 @@ def next_step(report: Report) -> str:
         return f"for the cost to each victim of each neighbor: mnb report {source} --layout interference"
     if report.comparisons:
         return ""
-    if not report.comparable and report.choices.profiles:
+    baseline = comparable_baseline(report)
+    if not baseline and report.choices.profiles:
         return f"for a score, with the shipped profile: mnb jobs {suite}"
-    return f"for a comparison: mnb report {source} --compare {report.comparable or 'OTHER'}"
+    return f"for a comparison: mnb report {source} --compare {baseline or 'OTHER'}"
 
 
 def _repeated(report: Report) -> Path | None:
