@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, read_content
 from milabench_ng.records.ledger import Chain, LaunchKey, Started, check_chain, recorded
 from milabench_ng.records.names import LEDGER, ResultFolder
@@ -27,10 +26,14 @@ def own_spool(run_id: str) -> Path:
     return Path(tempfile.gettempdir(), f"mnb-spool-{run_id}")
 
 
+def named_spools(chain: Chain) -> tuple[Path, ...]:
+    """The spool folders that the sessions of a run were given, the last one's first."""
+    return tuple(Path(session.spool) for session in reversed(chain.sessions) if session.spool)
+
+
 def last_spool(chain: Chain, run_id: str) -> Path | None:
     """The spool folder in which a session of the run left results, the last one's first; not what others put there."""
-    given = (Path(session.spool) for session in reversed(chain.sessions) if session.spool)
-    return next(filter(_saved_by_us, (*given, own_spool(run_id))), None)
+    return next(filter(_saved_by_us, (*named_spools(chain), own_spool(run_id))), None)
 
 
 def _saved_by_us(place: Path) -> bool:
@@ -52,16 +55,12 @@ def continuation(ledger: bytes, place: Path) -> Chain | None:
     return chain if lines and not chain.problems else None
 
 
-def waiting(folder: Path) -> Spooled | None:
-    """What of the run in ``folder`` waits in its spool folder on this machine; None if that is nothing."""
-    try:
-        ledger = read_content(ResultFolder(folder).ledger, LARGE, os.O_NOFOLLOW)
-    except InputError:  # without one, nothing continues it
-        return None
-    chain = check_chain(ledger)
+def waiting(folder: Path, chain: Chain) -> Spooled | None:
+    """What of the run in ``folder``, whose ledger is ``chain``, waits in its spool folder on this machine; None if that
+    is nothing."""
     begun = next((event for event in chain.events if isinstance(event, Started)), None)
     place = begun and last_spool(chain, begun.run_id)
-    more = place and continuation(ledger, place)
+    more = place and continuation(read_content(ResultFolder(folder).ledger, LARGE, os.O_NOFOLLOW), place)
     if not place or not more:
         return None
     launches = frozenset((one.label, one.job_id) for one in recorded(more.events[len(chain.events) :]))

@@ -109,7 +109,7 @@ def make_report(
             verified = _verified(there, rules, nonce, weights, allowed_signers, authorities)
             made = msgspec.structs.replace(made, verification=verified)
         series = tuple(kept_series(there.place, there.names)) if options.series else ()
-        spooled = waiting(source) if source.is_dir() else None
+        spooled = waiting(source, there.folder.ledger) if source.is_dir() else None
         return msgspec.structs.replace(
             made, asked=asked, folder=there.folder, waiting=spooled, series=series, damage=there.damage
         )

@@ -30,10 +30,10 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.profile import SUITE_NAME
 from milabench_ng.model.units import counted
-from milabench_ng.records.ledger import check_chain, unlisted
+from milabench_ng.records.ledger import Chain, unlisted
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, file_digest, is_result_file
 from milabench_ng.records.output_files import check_target, write_output
-from milabench_ng.records.reading import is_going_on
+from milabench_ng.records.reading import is_going_on, read_ledger
 from milabench_ng.records.spool_folder import waiting
 from milabench_ng.verification.folder_files import result_files, sha256_of
 from milabench_ng.verification.signing import sign
@@ -200,7 +200,8 @@ def pack(
     names, left_out = result_files(folder)
     if MANIFEST not in names:
         raise InputError(f"{folder}: no run.json in it. Give the folder that `mnb jobs` wrote")
-    _refuse_without_results(folder, names)
+    chain = read_ledger(folder)
+    _refuse_without_results(folder, names, chain)
     target = bundle_target(folder, output, force=force)
     summary = load(folder)
     scales = load_scales(weights, summary)
@@ -225,17 +226,17 @@ def pack(
         files=len(sources),
         bytes=sum(one.bytes for one in packing.files.values()),
         left_out=left_out,
-        unlisted=unlisted(names, check_chain((folder / LEDGER).read_bytes()).events) if LEDGER in names else (),
+        unlisted=unlisted(names, chain.events) if LEDGER in names else (),
         left=failure_rate(left_pending(summary)).left,
         signed=key is not None,
     )
 
 
-def _refuse_without_results(folder: Path, names: Iterable[str]) -> None:
+def _refuse_without_results(folder: Path, names: Iterable[str], chain: Chain) -> None:
     """Raise InputError for a run whose results are still to come, or wait elsewhere."""
     if is_going_on(folder):
         raise InputError(f"{folder}: the run is still in progress. Pack it when it has ended")
-    if spooled := waiting(folder):
+    if spooled := waiting(folder, chain):
         saved = f"the results of {counted(len(spooled.launches), 'launch')} wait in {plain(spooled.place)}"
         raise InputError(f"{folder}: {saved}. To bring them back, run mnb resume {quoted(folder)}")
     if not any(map(RECORD_NAME.fullmatch, names)):

@@ -40,15 +40,10 @@ from milabench_ng.records.manifest import Manifest, encode_manifest
 from milabench_ng.records.names import MANIFEST, ResultFolder
 from milabench_ng.records.output_files import check_target_folder
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
-from milabench_ng.records.spool_folder import continuation, last_spool, own_spool
+from milabench_ng.records.spool_folder import continuation, last_spool, named_spools, own_spool
 from milabench_ng.run.execution.interruption import Interruption
 from milabench_ng.run.persistence.result_writer import ResultWriter
-from milabench_ng.run.persistence.resuming import (
-    SessionDifference,
-    check_same,
-    open_writer,
-    read_manifest,
-)
+from milabench_ng.run.persistence.resuming import SessionDifference, check_same, open_writer, read_manifest
 from milabench_ng.run.persistence.run_progress import standing
 from milabench_ng.run.planning.request import RunRequest
 
@@ -234,8 +229,7 @@ def with_last_spool(request: RunRequest, name: SessionName, tell: Callable[[str]
         return request
     ledger = read_content(ResultFolder(request.outdir).ledger, LARGE, os.O_NOFOLLOW)
     chain = check_chain(ledger)
-    given = [Path(session.spool) for session in reversed(chain.sessions) if session.spool]
-    left = last_spool(chain, name.run_id)
+    given, left = named_spools(chain), last_spool(chain, name.run_id)
     if left is None and request.spool is None and given and lost_attempts(of_last_session(chain.events)):
         tell(
             f"{plain(given[0])} was the --spool of an earlier session, and holds no results now. If they are "
