@@ -21,7 +21,7 @@ from milabench_ng.fleet.accepting import Promise
 from milabench_ng.fleet.bundling import is_fleet_source, opened_fleet
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import names_of, plain
-from milabench_ng.model.shipped import names
+from milabench_ng.model.shipped import to_run
 from milabench_ng.present.render.cells import Cell, Fact, in_form, one_decimal, text, toned
 from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
 from milabench_ng.present.render.tables import differing
@@ -187,8 +187,8 @@ def _run(suite: str, plan: Deciding, why: str) -> str:
 
 
 def _command(suite: str, plan: Deciding) -> str:
-    profile = suite if suite in names("profiles") else "PROFILE"
-    return f"mnb jobs {profile} --repeat {plan.repeats} --sessions {plan.sessions} --session-gap {SESSION_GAP_H:g}h"
+    apart = f"--sessions {plan.sessions} --session-gap {SESSION_GAP_H:g}h"
+    return f"mnb jobs {to_run(suite)} --repeat {plan.repeats} {apart}"
 
 
 def _mend(suite: str) -> str:

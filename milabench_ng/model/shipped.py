@@ -32,6 +32,11 @@ def names(kind: ShippedKind) -> tuple[str, ...]:
     return tuple(sorted({path.stem for place in _places() for path in (place / kind).glob("*.json")}))
 
 
+def to_run(suite: str) -> str:
+    """What `mnb jobs` takes to run ``suite``: its shipped profile, or a word in the place of one's own."""
+    return suite if suite in names("profiles") else "PROFILE"
+
+
 def baselines_of(suites: Collection[str]) -> tuple[str, ...]:
     """The shipped baselines of ``suites``: a name begins with the suite, or is only that of a GPU in `standard`."""
     known = names("profiles")
