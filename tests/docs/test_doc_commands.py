@@ -142,6 +142,8 @@ TABLE: dict[str, Check] = {
     "mnb jobs lambda --order file --ram-total 120GiB": PARSE,
     "mnb jobs modern2 --repeat 3 --dry-run -d /scratch/mnb": PARSE,
     "mnb jobs modern2 --repeat 1 --ram-total 120GiB": PARSE,
+    "mnb jobs modern2 --repeat 2 --name llm_fsdp_3b --name moe_ep_2l --name llm_tp_decode_8b --ram-total 240GiB": PARSE,
+    "mnb jobs parallel --repeat 1 --ram-total 240GiB": PARSE,
     "mnb jobs modern2 --repeat 2 --budget 1130s --ram-total 240GiB": PARSE,
     "scripts/bench-field --pairs 3 --seconds 3 --warm 1": Check("script", "takes minutes"),
     "mnb jobs modern2 --name llm_lora --name llm_decode -o results-language": PARSE,
