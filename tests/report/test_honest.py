@@ -37,6 +37,7 @@ OWN: dict[str, dict[str, str]] = {
     },
     "interference-recom-2xH200-20261126": {"R22": "nobody's CPU time beside `process_storm`, and its records say so"},
     "modern-1xH200-20261124": {"R22": "it ran in the order of the file, and says so"},
+    "quick-4xH200-20261127": {"R10": "its pictures are smaller than the rules ask for"},
     "unfenced-loader-2xH100-20261125": UNFENCED,
     "unfenced-toy_lstm-2xH100-20261125": UNFENCED,
 }

@@ -8,7 +8,7 @@ import msgspec
 
 from milabench_ng.verification.evidence import Evidence
 
-CORPUS = 30
+CORPUS = 34
 """Folders that are known to be honest: tests/data/honest and the shipped bundles."""
 
 
