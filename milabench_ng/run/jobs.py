@@ -294,15 +294,17 @@ def passed_on(scratch: Path, demanded: Collection[str], bus: Bus) -> tuple[dict[
     own = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "TMPDIR": str(scratch), PYCACHE: compiled}
     refuse_unset(demanded)
     environment, names = worker_environment(os.environ, own, demanded)
-    dropped = (*names, *site_hooks())
+    hooks = site_hooks()
     escaped = [name for name in environment if encodable(os.environ.get(name, "")) != os.environ.get(name, "")]
     if escaped:
         bus.note(f"{', '.join(escaped)}: contains bytes that are not UTF-8; workers receive them escaped (\\xff)")
-    if dropped:
-        named = ", ".join(dropped)
-        how = ". To keep one, use --pass-env of mnb jobs" if names else ""
-        bus.note(f"dropped from the workers' environment (could change results): {named}{how}")
-    return environment, dropped
+    if names:
+        named = ", ".join(names)
+        how = "To keep one, use --pass-env of mnb jobs"
+        bus.note(f"dropped from the workers' environment (could change results): {named}. {how}")
+    if hooks:
+        bus.note(f"not run by the workers (could change results): {', '.join(hooks)} of this Python")
+    return environment, (*names, *hooks)
 
 
 def run_begins(planned: PlannedRun, name: SessionName) -> RunBegins:

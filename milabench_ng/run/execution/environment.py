@@ -30,6 +30,8 @@ LOADS_CODE = re.compile(
     r"|OMP_TOOL.*|KMP_TOOL.*"  # tools of the OpenMP runtime (OMPT)
 )
 """Variables that inject foreign code into a program, or profile it during the measurement: dropped and reported."""
+_QUIETLY = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
+"""Dropped without a word: most images of containers set them, and they change no result."""
 ALWAYS = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 """torch imports no ``torch.backends`` entry point that it finds on the import path."""
 PYCACHE = "PYTHONPYCACHEPREFIX"
@@ -64,4 +66,6 @@ def _allowed(name: str) -> bool:
 
 
 def _steers(name: str) -> bool:
-    return bool(LOADS_CODE.fullmatch(name)) or (name.startswith(_STEERING) and name not in ALWAYS)
+    if name in ALWAYS or name in _QUIETLY:
+        return False
+    return bool(LOADS_CODE.fullmatch(name)) or name.startswith(_STEERING)
