@@ -61,10 +61,9 @@ def bundle(
     print(f"files:   {made.files} ({format_bytes(made.bytes)})")
     if made.left:
         print(f"{counted(made.left, 'launch')} not run yet: breaks R12. To finish the run: mnb resume {quoted(folder)}")
-    if made.unlisted:
-        print(
-            f"{counted(len(made.unlisted), 'record')} not in the ledger, such as {made.unlisted[0]}: breaks R13 and R12"
-        )
+    if made.altered:
+        more = f", and {len(made.altered) - 1} more" if len(made.altered) > 1 else ""
+        print(f"{made.altered[0]}{more}: breaks R13. For all of it, run mnb verify {quoted(made.path)}")
     if made.left_out:
         print(f"left out, because they belong to no run: {', '.join(map(repr, made.left_out))}")
     return 0

@@ -12,9 +12,9 @@ import msgspec
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, MIB, read_content, require_folder
 from milabench_ng.model.plain import plain
-from milabench_ng.records.ledger import Chain
+from milabench_ng.records.ledger import Chain, recorded
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import FLEET_MANIFEST, MANIFEST
+from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, MANIFEST
 from milabench_ng.records.reading import (
     Found,
     Problem,
@@ -49,6 +49,17 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     def manifest(self) -> Manifest | None:
         """Its own; those of folders below it are no part of it."""
         return next((one.manifest for one in self.manifests if one.file == MANIFEST), None)
+
+    @property
+    def altered(self) -> tuple[str, ...]:
+        """What its ledger proves to be changed since it was written: lines of its own, and records."""
+        noted = {event.file: event.sha256 for event in recorded(self.ledger.events)}
+        kept = (one for one in self.records if isinstance(one, ReadRecord))
+        changed = (one.file for one in kept if noted.get(one.file, one.sha256) != one.sha256)
+        return (
+            *(f"{LEDGER}: {problem}" for problem in self.ledger.problems),
+            *(f"{file}: the file was changed after it was recorded" for file in changed),
+        )
 
 
 class Bounds(msgspec.Struct, frozen=True):

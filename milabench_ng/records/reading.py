@@ -158,9 +158,10 @@ def read_ledger(folder: Path) -> Chain:
     if not os.path.lexists(path):
         return Chain()
     try:
-        return check_chain(read_content(path, LARGE, os.O_NOFOLLOW))
+        content = read_content(path, LARGE, os.O_NOFOLLOW)
     except InputError as error:
-        return Chain(problems=(f"{LEDGER}: {why_no_file(path, error)}",))
+        return Chain(problems=(why_no_file(path, error),))
+    return check_chain(content) if content else Chain(problems=("it is empty",))
 
 
 def is_going_on(folder: Path) -> bool:

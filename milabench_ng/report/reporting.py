@@ -111,7 +111,7 @@ def make_report(
         series = tuple(kept_series(there.place, there.names)) if options.series else ()
         spooled = waiting(source, there.folder.ledger) if source.is_dir() else None
         return msgspec.structs.replace(
-            made, asked=asked, folder=there.folder, waiting=spooled, series=series, damage=there.damage
+            made, asked=asked, folder=there.folder, waiting=spooled, series=series, damage=there.altered
         )
 
 

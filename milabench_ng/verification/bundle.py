@@ -10,7 +10,7 @@ import io
 import os
 import re
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -23,17 +23,17 @@ from milabench_ng.analysis.scoring.scale import Scale, load_scales
 from milabench_ng.analysis.scoring.score import score
 from milabench_ng.analysis.scoring.scored import scored_tests
 from milabench_ng.analysis.summary.ending import left_pending
-from milabench_ng.analysis.summary.folder import load
+from milabench_ng.analysis.summary.folder import summary_of
 from milabench_ng.analysis.summary.suites import by_suite
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.profile import SUITE_NAME
 from milabench_ng.model.units import counted
-from milabench_ng.records.ledger import Chain, unlisted
+from milabench_ng.records.folder import Folder, read_folder
+from milabench_ng.records.ledger import recorded, unlisted
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, file_digest, is_result_file
 from milabench_ng.records.output_files import check_target, write_output
-from milabench_ng.records.reading import is_going_on, read_ledger
 from milabench_ng.records.spool_folder import waiting
 from milabench_ng.verification.folder_files import result_files, sha256_of
 from milabench_ng.verification.signing import sign
@@ -145,8 +145,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...]
     """Files in the folder that belong to no run."""
     signed: bool
-    unlisted: tuple[str, ...] = ()
-    """Records that the ledger does not name."""
+    altered: tuple[str, ...] = ()
+    """What breaks R13: changed lines of the ledger, and records that are not those that it names."""
     left: int = 0
     """Launches of an interrupted run that have not run yet."""
 
@@ -200,10 +200,10 @@ def pack(
     names, left_out = result_files(folder)
     if MANIFEST not in names:
         raise InputError(f"{folder}: no run.json in it. Give the folder that `mnb jobs` wrote")
-    chain = read_ledger(folder)
-    _refuse_without_results(folder, names, chain)
+    read = read_folder(folder)
+    _refuse_without_results(read, folder, names)
     target = bundle_target(folder, output, force=force)
-    summary = load(folder)
+    summary = summary_of(read)
     scales = load_scales(weights, summary)
     sources = {f"{RESULTS}{name}": folder / name for name in names}
     for suite, scale in scales.items():
@@ -226,17 +226,26 @@ def pack(
         files=len(sources),
         bytes=sum(one.bytes for one in packing.files.values()),
         left_out=left_out,
-        unlisted=unlisted(names, chain.events) if LEDGER in names else (),
+        altered=tuple(_altered(read, names)),
         left=failure_rate(left_pending(summary)).left,
         signed=key is not None,
     )
 
 
-def _refuse_without_results(folder: Path, names: Iterable[str], chain: Chain) -> None:
+def _altered(folder: Folder, names: Collection[str]) -> Iterator[str]:
+    if LEDGER not in names:
+        return
+    yield from folder.altered
+    yield from (f"{name}: not in the ledger" for name in unlisted(names, folder.ledger.events))
+    listed = (event.file for event in recorded(folder.ledger.events))
+    yield from (f"{name}: recorded, and not there" for name in listed if name not in names)
+
+
+def _refuse_without_results(read: Folder, folder: Path, names: Iterable[str]) -> None:
     """Raise InputError for a run whose results are still to come, or wait elsewhere."""
-    if is_going_on(folder):
+    if read.going_on:
         raise InputError(f"{folder}: the run is still in progress. Pack it when it has ended")
-    if spooled := waiting(folder, chain):
+    if spooled := waiting(folder, read.ledger):
         saved = f"the results of {counted(len(spooled.launches), 'launch')} wait in {plain(spooled.place)}"
         raise InputError(f"{folder}: {saved}. To bring them back, run mnb resume {quoted(folder)}")
     if not any(map(RECORD_NAME.fullmatch, names)):

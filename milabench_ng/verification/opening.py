@@ -26,8 +26,8 @@ from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import MIB, in_words, meant_beside, parse_json
 from milabench_ng.model.known_files import named
-from milabench_ng.model.plain import plain
-from milabench_ng.records.folder import Bounds, Folder, not_one_node, read_folder
+from milabench_ng.model.plain import plain, quoted
+from milabench_ng.records.folder import UNBOUNDED, Bounds, Folder, not_one_node, read_folder
 from milabench_ng.records.names import EVENTS, FLEET_PACKING_LIST, is_result_file
 from milabench_ng.records.origin import newer
 from milabench_ng.verification.bundle import (
@@ -94,6 +94,11 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder.source
 
     @property
+    def altered(self) -> tuple[str, ...]:
+        """What is not as it was packed, or as the run wrote it."""
+        return (*self.damage, *self.folder.altered)
+
+    @property
     def weights(self) -> dict[str, Path]:
         """The files of weights that came with the bundle, by suite."""
         came = {path.name: path for path in self.scales}
@@ -145,16 +150,17 @@ def unpacked(source: Path, belonging: Belonging) -> Iterator[Path]:
 
 def load_source(name: str) -> Summary:
     """The summary of a bundle, or of anything that `load_baseline` reads."""
-    return load_result(Path(name)) if is_bundle(Path(name)) else load_baseline(name)
+    return load_result(Path(name)) if is_folder_or_bundle(Path(name)) else load_baseline(name)
 
 
 def load_result(source: Path) -> Summary:
-    """The summary of a bundle, or of anything that `load` reads. Raises InputError for a damaged bundle."""
-    if not is_bundle(source):
+    """The summary of a bundle, or of anything that `load` reads. Raises InputError for what was altered."""
+    if not is_folder_or_bundle(source):
         return load(source)
-    with opened(source) as there:
-        if there.damage:
-            raise InputError(f"{there.source}: damaged: {there.damage[0]}. Ask for the bundle again")
+    with opened(source, FOREIGN if is_bundle(source) else UNBOUNDED) as there:
+        if there.altered:
+            all_of_it = f"For all of it, run mnb verify {quoted(source)}"
+            raise InputError(f"{there.source}: damaged: {there.altered[0]}. Ask for it again. {all_of_it}")
         return there.summary
 
 

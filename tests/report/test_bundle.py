@@ -25,6 +25,7 @@ from tampering import members
 from milabench_ng.cli import call
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.shipped import find, names
+from milabench_ng.records.names import LEDGER
 from milabench_ng.report.reporting import make_report
 from milabench_ng.verification import opening
 from milabench_ng.verification.bundle import pack
@@ -137,6 +138,41 @@ def test_a_damaged_bundle_is_named_wherever_it_is_read(
     ):
         assert call(command) == 2
         assert f"mnb: {bundle}: damaged: results/quick.vae.J0.0." in capsys.readouterr().err
+
+
+def other_line(content: bytes) -> bytes:
+    """One letter of the first attempt is another, and the chain is as it was."""
+    return content.replace(b"quick.vae", b"quick.vaf", 1)
+
+
+@pytest.mark.parametrize(
+    ("alter", "named"), [(other_line, "the line before it is not the original one"), (lambda _: b"", "it is empty")]
+)
+def test_a_changed_ledger_is_named_wherever_it_is_read(
+    alter: Callable[[bytes], bytes], named: str, bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = bundle.parent / "results"
+    ledger = folder / LEDGER
+    ledger.write_bytes(alter(ledger.read_bytes()))
+    assert call(["bundle", str(folder), "-o", str(bundle), "--force"]) == 0
+    assert "breaks R13" in capsys.readouterr().out
+    for source in (folder, bundle):
+        assert call(["report", str(source)]) == 1
+        said = " ".join("".join(capsys.readouterr()).split())
+        assert f"{LEDGER}: " in said
+        assert named in said
+        assert call(["summary", str(source)]) == 2
+        assert named in capsys.readouterr().err
+
+
+def test_a_record_that_was_forged_and_packed_again_is_damaged(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = bundle.parent / "results"
+    record = next(folder.glob("quick.vae.J0.0.*.json"))
+    record.write_bytes(record.read_bytes() + b"\n")
+    assert call(["bundle", str(folder), "-o", str(bundle), "--force"]) == 0
+    assert f"{record.name}: the file was changed after it was recorded: breaks R13" in capsys.readouterr().out
+    assert call(["report", str(bundle)]) == 1
+    assert "DAMAGED" in capsys.readouterr().out
 
 
 def test_a_damaged_bundle_is_no_success() -> None:

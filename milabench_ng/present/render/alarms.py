@@ -11,7 +11,7 @@ from milabench_ng.analysis.scoring.score import Score, launches_left
 from milabench_ng.analysis.scoring.scored import ONE_AFTER_ANOTHER
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.analysis.summary.summary import Summary, name_of_row
-from milabench_ng.model.plain import plain
+from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import counted, format_seconds
 from milabench_ng.present.render.cells import Fact, brief, covered, device_word
@@ -67,13 +67,14 @@ def _named(report: Report, facts: Callable[[Report], Iterator[Fact]]) -> Iterato
 
 
 def _run(report: Report) -> Iterator[Fact]:
-    """A damaged bundle, broken rules, and what was not run, failed or is still to come."""
-    if report.damage:
-        more = f", and {len(report.damage) - 1} more" if len(report.damage) > 1 else ""
-        yield Fact("DAMAGED", f"{report.damage[0]}{more}. Do not trust these numbers. Ask for the bundle again", "bad")
+    """Broken rules, damage, and what was not run, failed or is still to come."""
     found = report.verification
     if found is not None and not found.passed:
         yield Fact("RULES BROKEN", found.sentence, "bad")
+    if report.damage:
+        more = f", and {len(report.damage) - 1} more" if len(report.damage) > 1 else ""
+        trust = f"Do not trust these numbers. For all of it, run mnb verify {quoted(report.source)}"
+        yield Fact("DAMAGED", f"{report.damage[0]}{more}. {trust}", "bad")
     for doubt in found.doubts if found is not None else ():
         yield Fact("doubt", f"{doubt.title}: {doubt.reasons[0]}; {doubt.ask}", "fair")
     yield from _mismatches(report)
