@@ -12,6 +12,7 @@ from milabench_ng.verification.checks.check_ledger import attempts_fact
 from milabench_ng.verification.checks.check_plan import tests_fact
 from milabench_ng.verification.checks.check_proof import libraries_fact, ran_commit, twins_fact
 from milabench_ng.verification.checks.clocks import gaps_fact
+from milabench_ng.verification.doubts.shipped_rate import shipped_fact
 from milabench_ng.verification.evidence import Evidence, Pinned
 
 _LONGEST_NAME = 64
@@ -28,6 +29,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "isolation": _isolation(evidence),
         "weights": _each({suite: _weights(pinned) for suite, pinned in evidence.weights.items()}),
         "departures": "; ".join(each.counted(len(evidence.summary.tests)) for each in _departures(evidence)),
+        "shipped": shipped_fact(evidence),
         "tests": tests_fact(manifest.plan),
         "launches": f"{len(evidence.records)} records of {len(evidence.asked.launches)} planned launches",
         "attempts": attempts_fact(evidence),

@@ -100,6 +100,10 @@ def test_what_no_other_machine_has(
     assert re.search(message, told), told
 
 
+def test_the_run_of_a_shipped_baseline_is_named(real: Path) -> None:
+    assert re.search(r"the baseline from .*lambda-1xH200.* is made of this run", verify(real, Rules()).facts["shipped"])
+
+
 def test_other_data_are_not_held_against_a_baseline(real: Path, tmp_path: Path) -> None:
     """Their batches may be others."""
     folder = Path(shutil.copytree(real, tmp_path / "results"))
