@@ -194,7 +194,7 @@ def report(
         tell([Fact("--per-gpu", "no test ran on two devices or more, each by itself, so none can be compared")])
     if form == "csv":  # which has no place for them
         tell(alarms_of_launches(made) if layout else alarms(made))
-    return made.exit_code
+    return made.exit_code_of_launches if layout else made.exit_code  # a layout has no score
 
 
 def _sides(

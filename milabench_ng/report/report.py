@@ -203,10 +203,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0: all well, so far; 1: a launch failed or is left, an ended run has no valid score, a rule is broken, the
-        bundle is damaged, or verified work has another result than a baseline's."""
+        """0: all well, so far; 1: the launches are not, or an ended run has no valid score."""
         scores = [part.score for part in self.scored if part.score is not None]
         invalid = any(score.status == "invalid" for score in scores) and not self.summary.going_on
+        return int(invalid or self.exit_code_of_launches)
+
+    @property
+    def exit_code_of_launches(self) -> int:
+        """1: a launch failed or is left, a rule is broken, results were altered, or verified work has another result
+        than a baseline's."""
         broken = self.verification is not None and not self.verification.passed
         wrong = bool(self.damage) or self.mismatches > 0
-        return int(invalid or broken or wrong or self.failure_rate.fail > 0 or self.not_tried > 0)
+        return int(broken or wrong or self.failure_rate.fail > 0 or self.not_tried > 0)

@@ -143,7 +143,7 @@ report nowhere --layout cv --format json | 2 | mnb: --layout cv --format json: a
 report res --layout cv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --per-gpu | 0 | mnb · quick · res
-report res --per-gpu --format csv | 0 | test,device,mean (% of the best),min (% of the best),max (% of the best)
+report res --per-gpu --format csv | 0 | test,device,mean (% of best mean),min (% of best min),max (% of best max)
 report res --weights nowhere.json | 2 | mnb: --weights nowhere.json: no such file. It should hold weights by test, in
 bids nots.txt | 2 | mnb: nots.txt: no such file (did you mean 'notes.txt'?)
 report res --weights nowhere/w.json | 2 | mnb: --weights nowhere/w.json: the folder nowhere does not exist. It should

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ import pytest
 
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.analysis.summary.summary import Stat, StepTally, TestSummary
+from milabench_ng.cli import call
 from milabench_ng.model.catalogue import Derived
 from milabench_ng.model.errors import InputError
 from milabench_ng.present.writers import Form, write_layout
@@ -99,3 +101,10 @@ def test_a_result_without_dates_and_steps_shows_none() -> None:
 def test_other_suites_are_refused() -> None:
     with pytest.raises(InputError, match="--layout cv: results has no measured test of that suite"):
         written(build_report(load_baseline("v100"), "results"), "csv")
+
+
+def test_a_layout_shows_no_score_and_fails_for_none(capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = str(Path(__file__).parents[2] / "baselines" / "bundles" / "cv-1xH200-20261122.tar.gz")
+    assert call(["report", bundle]) == 1
+    assert "NO SCORE" in capsys.readouterr().out
+    assert call(["report", bundle, "--layout", "cv"]) == 0

@@ -36,6 +36,7 @@ def folder(path: Path, edges: Any, repeat: int = 3, devices: int = 2) -> Path:
         index = str(made["device"])
         made["mnb"]["host_pace"] = {} if pair is None else {index: make_records.host_pace(*pair)}
         file.write_text(json.dumps(made))
+    make_records.write_ledger(path, whole)
     return path
 
 
@@ -131,7 +132,7 @@ def test_cores_that_others_use_too_are_told() -> None:
     found = paces([seen(80.0, 80.0, "0"), seen(edge(80.0, on_cpu=0.5), 80.0, "1")])
     assert found is not None
     assert found.on_cpu == 0.75
-    assert found.remarks[-1] == "other programs used 25% of the cores"
+    assert found.remarks[-1] == "other programs used 25% of the cores during these checks"
 
 
 def test_what_was_not_measured_has_its_reason_and_no_figure(tmp_path: Path) -> None:

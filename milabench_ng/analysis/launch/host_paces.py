@@ -106,7 +106,7 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
         if self.changed:
             said.append(self.changes)
         if 1 - self.on_cpu > _FOREIGN:
-            said.append(f"other programs used {100 * (1 - self.on_cpu):.0f}% of the cores")
+            said.append(f"other programs used {100 * (1 - self.on_cpu):.0f}% of the cores during these checks")
         return tuple(said)
 
 

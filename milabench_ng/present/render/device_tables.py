@@ -51,7 +51,7 @@ def in_rows(gpus: GpuComparison) -> Section:
         for test, *measures in zip(gpus.mean, *(gpus.rows(measure) for measure in MEASURES), strict=True)
         for place, device in enumerate(named(gpus))
     ]
-    of_best = (Heading(measure, "% of the best", one_decimal, True) for measure in MEASURES)
+    of_best = (Heading(measure, f"% of best {measure}", one_decimal, True) for measure in MEASURES)
     return table("devices", rows, "test", "device", *of_best)
 
 

@@ -171,7 +171,7 @@ def _score(report: Report) -> Answer:
         return Answer(name="Score", parts=(why,), tone="fair" if later else "bad")
     if score.status == "partial":
         told = f"no score: {_why_partial(score)}"
-        told = told if report.comparisons else f"{told}. Compare with a baseline instead (--compare)"
+        told = told if report.comparisons else f"{told}. Compare with another result instead (--compare)"
         return Answer(
             name="Score", parts=(f"partial: {score.tests} of {counted(score.of, 'weighted test')}", told), tone="fair"
         )

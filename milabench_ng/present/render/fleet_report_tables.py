@@ -88,7 +88,8 @@ def not_passed(report: FleetReport) -> Section:
     lines.sort(key=lambda line: (order[line.verdict.verdict], line.verdict.ratio.value if line.verdict.ratio else 0.0))
     rows = [_row(line) for line in lines]
     notes = ("ratio: to the fleet's median, with its 95% interval; of the retests alone, or of the screen without any",)
-    return table("nodes that do not pass", rows, *_NODE_HEADINGS, notes=notes if rows else ())
+    decided = any(line.verdict.ratio for line in lines)
+    return table("nodes that do not pass", rows, *_NODE_HEADINGS, notes=notes if decided else ())
 
 
 def all_nodes(report: FleetReport) -> Section:

@@ -56,9 +56,9 @@ def why_no_ratio(report: Report, other: Comparison) -> str:
     """Why no weighted test counts: the baseline is of another suite, or what most tests lack."""
     if other.other_suites:
         ours = report.summary.known_suites
-        fitting = ", ".join(baselines_of(ours)) or "none, build one with mnb baseline build"
+        fitting = ", ".join(baselines_of(ours)) or "none; a result folder of it will do"
         theirs = " and ".join(other.other_suites)
-        return f"it is a baseline of suite {theirs}. Shipped baselines of {' and '.join(ours)}: {fitting}"
+        return f"it is of suite {theirs}. Shipped baselines of {' and '.join(ours)}: {fitting}"
     if not other.of and (known := {label: row.perf_ratio for label, row in other.rows.items() if row.perf_ratio}):
         by_ratio = [f"{ratio:.3f} ({name_of_row(label)})" for label, ratio in sorted(known.items(), key=itemgetter(1))]
         ends = " to ".join(by_ratio[:: max(1, len(by_ratio) - 1)])

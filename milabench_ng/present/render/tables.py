@@ -46,10 +46,10 @@ def other_tables(report: Report) -> tuple[Section, ...]:
 
 def _tables(report: Report) -> Iterator[Section]:
     for other in report.comparisons:
-        if other.differences:
+        if other.differences and not other.other_suites:
             yield differing(other.name, other.differences, [line.scored.test for line in report.lines])
     for of, part in _named(report):
-        yield from (_left_out(other, of) for other in part.comparisons if other.reasons)
+        yield from (_left_out(other, of) for other in part.comparisons if other.reasons and not other.other_suites)
     if any(line.derived for line in report.lines):
         yield _suite_units(report)
     if any(line.row.latency for line in report.lines):
