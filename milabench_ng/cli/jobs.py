@@ -41,7 +41,8 @@ def jobs(
 ) -> int:
     """Run a profile. Ends with the verdict, the score and the next step.
 
-    Exit code: 0, 1 if a launch failed, 2 for bad input, 3 if the required isolation is unavailable, 130 after Ctrl-C.
+    Exit code: 0, 1 if a launch failed, 2 for bad input, 3 if the required isolation is unavailable,
+    5 if another run uses the CPUs or GPUs, 130 after Ctrl-C.
     With --rules, as `mnb verify`: 1 if a rule is broken.
 
     Example: mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h

@@ -112,7 +112,7 @@ def open_fence(capabilities: Capabilities, isolation: IsolationRequest, run_id: 
 def reap(capabilities: Capabilities, allow_concurrent: bool = False) -> list[str]:
     """Remove what dead runs left, returning one sentence for each; call it before `open_fence`.
 
-    Raises IsolationError if another run is alive, unless `allow_concurrent`.
+    Raises InUseError if another run is alive, unless `allow_concurrent`.
     """
     places = [capabilities.parents, *((other,) for other in scope.other_scopes(capabilities))]
     groups = [said for parents in places if parents for said in runs.reap(parents, allow_concurrent)]

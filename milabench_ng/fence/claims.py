@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from milabench_ng.fence.kernel.readings import host_text
-from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.errors import InUseError
 from milabench_ng.node.cgroup_files import format_ids
 
 _HELD = re.compile(r"@mnb:(\S+?)(\+\d+)?$", re.MULTILINE)
@@ -34,7 +34,7 @@ class Claim:
     def __init__(self, wanted: Iterable[str], run_id: str, allow_concurrent: bool = False) -> None:
         """Claim what is ``wanted``. What another run holds is shared with it if ``allow_concurrent``.
 
-        Raises IsolationError, naming the other runs, if it is not.
+        Raises InUseError, naming the other runs, if it is not.
         """
         self._wanted = frozenset(wanted)
         self._own: dict[str, socket.socket] = {}
@@ -47,7 +47,7 @@ class Claim:
         shared = self.contested()
         if shared and not allow_concurrent:
             self.close()
-            raise IsolationError(_refusal(shared))
+            raise InUseError(_refusal(shared))
         self._bind(f"mnb-run:{os.getpid()}:{run_id}")
 
     def __enter__(self) -> Self:

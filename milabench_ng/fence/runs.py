@@ -22,7 +22,7 @@ import msgspec
 from milabench_ng.fence import guardian
 from milabench_ng.fence.kernel.processes import Process
 from milabench_ng.fence.killing import OwnGroup, noted_groups, signal_child, sweep
-from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.errors import InUseError, IsolationError
 from milabench_ng.model.files import is_locked
 
 TOP = "mnb"
@@ -153,7 +153,7 @@ class RunGroups:
 def reap(parents: Sequence[str], allow_concurrent: bool = False) -> list[str]:
     """Remove the groups of runs whose orchestrator is gone; returns one sentence for each.
 
-    Raises IsolationError if a run is alive, unless `allow_concurrent`.
+    Raises InUseError if a run is alive, unless `allow_concurrent`.
     """
     names = {path.name for parent in parents for path in Path(parent, TOP).glob("*/")}
     said: list[str] = []
@@ -165,7 +165,7 @@ def reap(parents: Sequence[str], allow_concurrent: bool = False) -> list[str]:
             living = next((directory for directory in directories if is_locked(directory)), None)
             if living is not None:
                 if not allow_concurrent:
-                    raise IsolationError(_living(living))
+                    raise InUseError(_living(living))
                 continue
             said += _reap(name, directories)
     remove_tops(parents)

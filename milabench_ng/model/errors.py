@@ -27,3 +27,9 @@ class IsolationError(MnbError):
     """The required isolation is not available on this node."""
 
     exit_code = 3
+
+
+class InUseError(MnbError):
+    """Another run uses CPUs or GPUs that this one asks for: the same command works when that run has ended."""
+
+    exit_code = 5

@@ -109,7 +109,7 @@ def test_a_disk_too_small_for_one_launch_group(
 def test_cpus_that_another_run_has(profile: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with Claim(resources(range(os.cpu_count() or 1), ()), "20260101T000000-other"):
         code, said = refused(["jobs", profile, "-o", str(tmp_path / "results")], capfd)
-    assert code == 3
+    assert code == 5
     assert "run 20260101T000000-other" in said
     assert not (tmp_path / "results").exists()
 
@@ -124,7 +124,7 @@ def test_cpus_are_claimed_before_the_work_begins(
 
     monkeypatch.setattr(jobs, "serving", begin)
     code, said = refused(["jobs", profile, "-o", str(tmp_path / "results")], capfd)
-    assert code == 3
+    assert code == 5
     assert f"(pid {os.getpid()}) uses CPUs" in said
 
 

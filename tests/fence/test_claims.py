@@ -11,14 +11,14 @@ import pytest
 
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.claims import Claim, resources
-from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.errors import InUseError, IsolationError
 
 # What a run does from the look for others to its own groups; `planned` has what that needs of a planned run.
 RUN = """
 import contextlib, sys
 from types import SimpleNamespace as Has
 from milabench_ng.fence.claims import Claim
-from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.errors import InUseError
 from milabench_ng.fence.probing.probe import probe
 from milabench_ng.run.jobs import fenced
 parent, run_id, isolation = sys.argv[1:]
@@ -34,7 +34,7 @@ try:
     with Claim(("cpu4000", "cpu4001"), run_id), fenced(planned, run_id, Has(note=lambda text: None)):
         print("in", flush=True)
         sys.stdin.readline()
-except IsolationError as error:
+except InUseError as error:
     print(error, flush=True)
 """
 
@@ -95,8 +95,11 @@ def cpus() -> tuple[str, ...]:
 
 def test_a_second_run_is_refused_and_told_of_the_first(cpus: tuple[str, ...]) -> None:
     with Claim(cpus, "first") as first:
-        with pytest.raises(IsolationError, match=rf"run first \(pid {os.getpid()}\).* uses CPUs 5000-5001, GPU-test"):
+        with pytest.raises(
+            InUseError, match=rf"run first \(pid {os.getpid()}\).* uses CPUs 5000-5001, GPU-test"
+        ) as said:
             Claim(cpus, "second")
+        assert said.value.exit_code != IsolationError.exit_code  # a script may wait for the first to end
         assert first.contested() == ()
     with Claim(cpus, "second"):
         pass
@@ -108,7 +111,7 @@ def test_an_allowed_second_run_shows_in_both_as_long_as_both_live(cpus: tuple[st
             assert first.contested() == second.contested() == ("cpu5000", "cpu5001")
             first.close()
             assert second.contested() == ()
-            with pytest.raises(IsolationError, match="run second"):
+            with pytest.raises(InUseError, match="run second"):
                 Claim(cpus, "third")
         assert first.contested() == ()
 

@@ -24,7 +24,7 @@ from milabench_ng.fence.choosing import IsolationRequest, open_fence, reap
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.kernel.processes import Process, is_there
 from milabench_ng.fence.killing import OwnGroup, Swept, noted_groups, sweep
-from milabench_ng.model.errors import IsolationError
+from milabench_ng.model.errors import InUseError, IsolationError
 from milabench_ng.records.isolation import Share
 
 pytestmark = pytest.mark.root
@@ -150,7 +150,7 @@ def test_next_start_reaps_when_the_guardian_was_killed_too(
 
 def test_a_living_run_is_refused(capabilities: Capabilities, stand_in: Callable[[str], StandIn]) -> None:
     one = stand_in("full")
-    with pytest.raises(IsolationError) as caught:
+    with pytest.raises(InUseError) as caught:
         reap(capabilities)
     assert str(caught.value).startswith(
         f"isolation: run mnb-test-crash holds CPUs 0-1 (pid {one.process.pid}). Use --allow-concurrent of mnb jobs"
