@@ -31,6 +31,7 @@ from milabench_ng.verification.checks.changed_settings import UNSAFE
 from milabench_ng.verification.doubts.registry import require_known
 from milabench_ng.verification.findings import Finding, Ruling, judged, unknown
 from milabench_ng.verification.rules import DataRule, Rules
+from milabench_ng.verification.signing import why_unsigned
 from milabench_ng.verification.verify import demanded
 
 AFTER = "all other rules concern a run: mnb verify checks them"
@@ -42,13 +43,14 @@ _OF_GPUS = (
 
 
 def rulings_ahead(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | str | None) -> tuple[Ruling, ...]:
-    """Every rule that can be checked beforehand. Pure.
+    """Every rule that can be checked beforehand. Pure but for the look for ssh-keygen.
 
     ``seen``: the conditions now. ``plan``: of the profile that the rules name, or why it cannot be run; None if they
     name none.
     """
     found: tuple[tuple[str, str, bool, Iterable[str] | Finding], ...] = (
         ("node", "ready", True, checkup.reasons),
+        ("R2", "the results can be signed here", rules.signed or bool(rules.signed_by), _signing()),
         ("R6", "the profile can run unchanged", plan is not None, _not_planned(plan)),
         ("R15", "a score is possible", rules.margin is not None and plan is not None, _scores(rules, plan)),
         ("R16", f"isolation {rules.isolation}", rules.isolation is not None, _isolation(rules, checkup)),
@@ -117,6 +119,9 @@ def refuse_broken(rules: Rules, request: RunRequest) -> DryRun:
     if broken := dict.fromkeys(f"  {rule} {why}" for rule, why in (*broken_by_request(rules, request, plan), *of_node)):
         name = f" of {rules.name!r}" if rules.name else ""
         raise InputError("\n".join((f"this run would break rules{name}:", *broken, "nothing was run")))
+    with shown() as bus:
+        for why in (why for one in ahead if one.id == "R2" for why in one.reasons):
+            bus.note(f"R2: {why}")
     return plan
 
 
@@ -135,7 +140,8 @@ def broken_by_request(rules: Rules, request: RunRequest, plan: DryRun) -> Iterat
     if profile is not None and request.names:
         yield "R8", "the rules require all tests of the profile. Leave out --name"
     if rules.nonce is not None and request.nonce != rules.nonce:
-        yield "R9", f"the nonce differs from the rules. Pass --nonce {shlex.quote(rules.nonce)}"
+        found = "no nonce was given" if request.nonce is None else "the nonce differs from the rules"
+        yield "R9", f"{found}. Pass --nonce {shlex.quote(rules.nonce)}"
     yield from (("R10", why) for why in _arguments(rules, request, plan))
     if rules.repeat is not None and repeats < rules.repeat:
         found = f"the rules require {rules.repeat} repeats of each test, but this run makes {repeats}"
@@ -167,6 +173,12 @@ def _arguments(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[str]
         for option, value in (usual | rules.arguments.get(name, {})).items():
             if launch.arguments.get(option, value) != value:
                 yield f"{name}: {option} is {launch.arguments[option]}, but the rules require {value}"
+
+
+def _signing() -> Finding:
+    """Breaks nothing: a folder can be packed and signed on another machine."""
+    why = why_unsigned()
+    return unknown(f"{why}. Or sign a copy of the result folder elsewhere: mnb bundle --sign") if why else judged(())
 
 
 def _not_planned(plan: DryRun | str | None) -> Iterator[str]:

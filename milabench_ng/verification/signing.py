@@ -151,12 +151,19 @@ def fits(content: bytes, signature: Path, namespace: str) -> bool:
     return _ssh_keygen(["-Y", "check-novalidate", "-n", namespace, "-s", str(signature)], content).returncode == 0
 
 
+def why_unsigned() -> str:
+    """Why nothing can be signed or checked here; empty if it can."""
+    if shutil.which("ssh-keygen"):
+        return ""
+    return "ssh-keygen is not installed. Signatures need OpenSSH 8.0 or newer (openssh-client)"
+
+
 def _ssh_keygen(arguments: list[str], content: bytes) -> subprocess.CompletedProcess[bytes]:
-    program = shutil.which("ssh-keygen")
-    if program is None:
-        raise InputError("ssh-keygen is not installed. Signatures need OpenSSH 8.0 or newer (openssh-client)")
+    if why := why_unsigned():
+        raise InputError(why)
+    command = ["ssh-keygen", *arguments]
     try:
-        return subprocess.run([program, *arguments], input=content, capture_output=True, timeout=_SECONDS, check=False)
+        return subprocess.run(command, input=content, capture_output=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise InputError(f"ssh-keygen gave no answer within {_SECONDS} s. Does the key need a passphrase?") from None
 

@@ -20,6 +20,7 @@ from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.readiness import Checkup, examine
+from milabench_ng.verification.findings import Ruling
 from milabench_ng.verification.rules import DataRule, Pin, Rules, load_rules
 from milabench_ng.worker.requests import DataEstimate, Effort
 
@@ -202,6 +203,20 @@ def test_what_gpus_do_not_tell_breaks_the_rule(checkup: Checkup, seen: Condition
     found = {one.title: one for one in rulings_ahead(rules, checkup, quiet, None)}
     assert found["no other processes on the GPUs"].reasons[0].startswith("GPU-0 does not report its processes")
     assert found["ECC is on"].reasons == ()
+
+
+def test_a_node_that_cannot_sign_says_so_and_breaks_nothing(
+    checkup: Checkup, seen: Conditions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_signing() -> Ruling:
+        return next(one for one in rulings_ahead(Rules(signed=True), checkup, seen, None) if one.id == "R2")
+
+    (tmp_path / "ssh-keygen").touch(0o755)
+    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+    assert of_signing().result == "pass"
+    (tmp_path / "ssh-keygen").unlink()
+    assert of_signing().result == "unknown"
+    assert of_signing().reasons[0].startswith("ssh-keygen is not installed. ")
 
 
 def test_rules_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_what_would_break_the_rules_is_refused_at_once_with_all_reasons(mnb: Mnb
     assert told[0] == "mnb: this run would break rules of 'small':"
     assert told[-1] == "nothing was run"
     assert told[1:3] == [
-        "  R9 the nonce differs from the rules. Pass --nonce n1",
+        "  R9 no nonce was given. Pass --nonce n1",
         "  R11 the rules require 2 repeats of each test, but this run makes 1. Raise --repeat or --sessions",
     ]
     assert (
