@@ -172,12 +172,17 @@ def load_rules(source: str | Path | None) -> Rules:
 
 
 def decode_rules(content: bytes, source: str) -> Rules:
-    """Decode rules from JSON; ``source`` is for errors. Raises an InputError that names the key."""
+    """Decode rules from JSON; ``source`` is for errors. Raises an InputError that names the key or keys."""
     advice = "the keys of rules are in docs/reference/rules-file.md"
     raw = parse_json(content, source)
     refuse_other(raw, "rules", source)
     rules = convert_json(raw, Rules, source, advice)
     require_schema(rules.schema, "rules", RULES_SCHEMA, source)
+    if rules.sessions is not None and (rules.least_sessions or 0) > rules.sessions:
+        raise InputError(
+            f"{source}: no run can meet these rules: least_sessions demands {rules.least_sessions}, and sessions "
+            f"accepts at most {rules.sessions}. Raise sessions, or lower least_sessions"
+        )
     return rules
 
 

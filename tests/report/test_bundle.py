@@ -388,6 +388,7 @@ def test_rules_for_both_suites_are_those_for_one() -> None:
         ('{"failure_rate": 1.5}', "failure_rate: expected a number of at most 1.0"),
         ('{"margin": -0.1}', "margin: expected a number of at least 0.0"),
         ('{"repeat": "ten"}', "repeat: expected a whole number or null, got text"),
+        ('{"least_sessions": 3, "sessions": 2}', "least_sessions demands 3, and sessions accepts at most 2. Raise"),
         ('{"schema": 2}', "rules schema 2: this is mnb"),
         ("[" * 5000, "nested too deeply"),
         ('{"ceiling": {"peak_flops": {"X": {"fp32": 0}}, "flops_per_item": {}}}', "above 0.0"),
