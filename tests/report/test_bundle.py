@@ -320,7 +320,7 @@ def test_the_verdict_is_on_the_first_screen_of_the_report(folder: Path, capsys: 
     found = json.loads(capsys.readouterr().out)
     assert call(["report", str(folder), "--rules", str(rules), "--weights", str(weights(folder))]) == 1
     worst = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("! "))
-    assert worst.startswith("! RULES BROKEN ")
+    assert worst.startswith("! RULES BROKEN  2 of 18 rules (R13, R16). R13 ")
     assert not found["rules"]["passed"]
     assert found["rules"]["verdict"].startswith("FAIL: 2 of 18 rules broken (R13, R16)")
 

@@ -70,7 +70,7 @@ def _run(report: Report) -> Iterator[Fact]:
     """Broken rules, damage, and what was not run, failed or is still to come."""
     found = report.verification
     if found is not None and not found.passed:
-        yield Fact("RULES BROKEN", found.sentence, "bad")
+        yield Fact("RULES BROKEN", found.sentence.removeprefix("FAIL: ").replace(" broken (", " (", 1), "bad")
     if report.damage:
         more = f", and {len(report.damage) - 1} more" if len(report.damage) > 1 else ""
         trust = f"Do not trust these numbers. For all of it, run mnb verify {quoted(report.source)}"
