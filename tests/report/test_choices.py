@@ -189,3 +189,14 @@ def test_csv_leaves_what_was_chosen_to_the_error_output(run: Path, capsys: pytes
     assert "mnb: variance: no penalty applied (--no-penalize-variance)\n" in told.err
     assert told.out.startswith("test,unit,weight,")
     assert "penalised" not in told.out
+
+
+def test_a_score_that_bids_are_ranked_by_takes_isolation_first(tmp_path: Path) -> None:
+    """Also where the run had all of the isolation that it asked for."""
+    folder = made_of(tmp_path / "run", planned())
+    for file in (folder / "run.json", *folder.glob("quick.*.json")):
+        text = file.read_text().replace('"tier": "full"', '"tier": "affinity"').replace('"auto"', '"affinity"')
+        file.write_text(text)
+    report = make_report(folder)
+    assert report.isolation == "affinity"
+    assert next_step(report).endswith(": mnb doctor")

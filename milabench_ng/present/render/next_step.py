@@ -39,13 +39,15 @@ def next_step(report: Report) -> str:
         label, first = report.failed[0]
         where = f' (traceback: "error" in {first.file})' if first.cause == "exception" and first.file else ""
         return f"find out why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip() + where
-    if report.isolation not in ("full", _asked(report)) and report.summary.units == "true":
+    ranked_later = suite in _TRIALS or (bool(scores) and repeats < RANKED_FROM and suite in names("profiles"))
+    enough = ("full",) if ranked_later else ("full", _asked(report))
+    if report.isolation not in enough and report.summary.units == "true":
         return "to learn why isolation is not complete, and what to do: mnb doctor"
     if (before := _repeated(report)) and not report.comparisons:
         return f"for a comparison with the record that was run again: mnb report {source} --compare {quoted(before)}"
     if suite in _TRIALS:
         return f"for a score that bids can be ranked by: mnb {TENDER}"
-    if scores and repeats < RANKED_FROM and suite in names("profiles"):
+    if ranked_later:
         return f"for a verdict: mnb jobs {suite} --repeat {_repeats(report)}"
     if report.neighbours and not report.comparisons:
         return f"for the cost to each victim of each neighbor: mnb report {source} --layout interference"
