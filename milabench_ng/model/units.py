@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -135,3 +136,11 @@ def utc_stamp(moment: datetime) -> str:
 def utc_now() -> datetime:
     """The date, in UTC. Durations come from the monotonic clock, never from this."""
     return datetime.now(UTC)
+
+
+def four_digits(value: float) -> str:
+    """Four significant digits, written out: ``"2,901"``, ``"51.71"``."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = 3 - math.floor(math.log10(abs(value)))
+    return f"{round(value, places):,.{max(places, 0)}f}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from milabench_ng.analysis.summary.deviations import DEVIATIONS
 from milabench_ng.analysis.summary.marked import Marked, count_marks
 from milabench_ng.model.plain import short
+from milabench_ng.model.units import four_digits
 from milabench_ng.verification.bundle import ClaimedScore
 from milabench_ng.verification.checks.check_ledger import attempts_fact
 from milabench_ng.verification.checks.check_plan import tests_fact
@@ -77,7 +78,7 @@ def _each(told: Mapping[str, str]) -> str:
 def _score(claimed: ClaimedScore, pinned: Pinned | None) -> str:
     if claimed.per_device is None or claimed.per_node is None:
         return claimed.status or "none"
-    points = f"{claimed.per_device:.6g} per device, {claimed.per_node:.6g} per node"
+    points = f"{four_digits(claimed.per_device)} per device, {four_digits(claimed.per_node)} per node"
     other = ", not with the shipped weights" if pinned and pinned.shipped not in (None, pinned.used) else ""
     return f"{claimed.status}: {points} ({claimed.unit}){other}"
 

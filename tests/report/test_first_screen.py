@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from terminal_stream import Terminal
 
-from milabench_ng.present.render.cells import four_digits
+from milabench_ng.model.units import four_digits
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.writers import write_report
 from milabench_ng.report.report import Report

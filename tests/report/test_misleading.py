@@ -22,8 +22,9 @@ from milabench_ng.analysis.summary.ending import left_pending
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.analysis.summary.summary import FailedLaunch, Provenance, Summary, TestSummary
 from milabench_ng.model.plan import Batch, Plan
+from milabench_ng.model.units import four_digits
 from milabench_ng.present.render.as_json import as_object
-from milabench_ng.present.render.cells import Fact, four_digits
+from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.writers import write_report
 from milabench_ng.records import ledger

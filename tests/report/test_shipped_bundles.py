@@ -15,7 +15,7 @@ import pytest
 
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.cli import call
-from milabench_ng.present.render.cells import four_digits
+from milabench_ng.model.units import four_digits
 from milabench_ng.report.reporting import make_report
 
 ROOT = Path(__file__).parents[2]

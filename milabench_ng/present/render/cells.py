@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -12,7 +11,7 @@ from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.reference import CLASSIC_UNIT
 from milabench_ng.analysis.statistics.effects import DIFFERS
 from milabench_ng.analysis.summary.summary import Summary
-from milabench_ng.model.units import counted, format_bytes
+from milabench_ng.model.units import counted, format_bytes, four_digits
 
 Cell = str | int | float | None
 Tone = Literal["plain", "good", "fair", "poor", "bad", "strong", "faint"]
@@ -40,14 +39,6 @@ def figure(value: float) -> str:
 def place_told(at: float, over: str) -> str:
     """A place of a sweep over something, such as bytes, for people."""
     return format_bytes(at).replace(".0 ", " ") if over == "bytes" else f"{at:,g}"
-
-
-def four_digits(value: float) -> str:
-    """Four significant digits, written out: ``"2,901"``, ``"51.71"``."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    places = 3 - math.floor(math.log10(abs(value)))
-    return f"{round(value, places):,.{max(places, 0)}f}"
 
 
 def money(amount: float) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from milabench_ng.analysis.scoring.energy_cost import EnergyCost
 from milabench_ng.analysis.summary.energy import LEAST_S
 from milabench_ng.analysis.summary.summary import TestSummary, name_of_row
-from milabench_ng.present.render.cells import Fact, four_digits, unit_told
+from milabench_ng.model.units import four_digits
+from milabench_ng.present.render.cells import Fact, unit_told
 from milabench_ng.report.report import Report
 
 

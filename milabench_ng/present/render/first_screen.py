@@ -23,7 +23,7 @@ from milabench_ng.analysis.scoring.score import Score
 from milabench_ng.analysis.scoring.subsets import OF_GROUP
 from milabench_ng.analysis.statistics.effects import unusual
 from milabench_ng.model.shipped import names
-from milabench_ng.model.units import counted
+from milabench_ng.model.units import counted, four_digits
 from milabench_ng.present.render.alarms import alarms
 from milabench_ng.present.render.answer import Answer
 from milabench_ng.present.render.cells import (
@@ -31,7 +31,6 @@ from milabench_ng.present.render.cells import (
     brief,
     covered,
     device_word,
-    four_digits,
     money,
     toned,
     unit_told,

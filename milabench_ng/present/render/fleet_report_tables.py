@@ -12,13 +12,12 @@ from milabench_ng.fleet.verdicts.measured import WORDS, Kind
 from milabench_ng.fleet.verdicts.verdict import VERDICTS, NodeVerdict
 from milabench_ng.model.plain import names_of, plain, short
 from milabench_ng.model.stats import median
-from milabench_ng.model.units import counted, format_seconds
+from milabench_ng.model.units import counted, format_seconds, four_digits
 from milabench_ng.present.render.cells import (
     Cell,
     Fact,
     Tone,
     exact_ratio,
-    four_digits,
     money,
     number,
     one_decimal,

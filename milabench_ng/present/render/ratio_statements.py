@@ -11,12 +11,11 @@ from milabench_ng.analysis.statistics.effects import Effect, unusual
 from milabench_ng.analysis.statistics.intervals import Interval
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.model.shipped import baselines_of
-from milabench_ng.model.units import counted
+from milabench_ng.model.units import counted, four_digits
 from milabench_ng.present.render.cells import (
     Fact,
     Tone,
     covered,
-    four_digits,
     money,
     narrowed_by,
     tone_of_verdict,
