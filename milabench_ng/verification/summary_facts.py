@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from milabench_ng.analysis.summary.deviations import DEVIATIONS
 from milabench_ng.analysis.summary.marked import Marked, count_marks
 from milabench_ng.model.plain import short
-from milabench_ng.model.units import four_digits
+from milabench_ng.model.units import counted, four_digits
 from milabench_ng.verification.bundle import ClaimedScore
 from milabench_ng.verification.checks.check_ledger import attempts_fact
 from milabench_ng.verification.checks.check_plan import tests_fact
@@ -32,7 +32,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "departures": "; ".join(each.counted(len(evidence.summary.tests)) for each in _departures(evidence)),
         "shipped": shipped_fact(evidence),
         "tests": tests_fact(manifest.plan),
-        "launches": f"{len(evidence.records)} records of {len(evidence.asked.launches)} planned launches",
+        "launches": _launches(evidence),
         "attempts": attempts_fact(evidence),
         "failures": evidence.failures.text,
         "gaps": gaps_fact(evidence),
@@ -63,6 +63,14 @@ def _other(evidence: Evidence) -> str:
 def _isolation(evidence: Evidence) -> str:
     weakest = evidence.summary.isolation
     return weakest if weakest in ("full", "") else f"{weakest}: NOT ISOLATED"
+
+
+def _launches(evidence: Evidence) -> str:
+    """A launch that was interrupted, or measured again beside its neighbors, has several records."""
+    records = [kept.record for kept in evidence.records]
+    there = {(one.mnb.label, one.job_id, one.mnb.launch.known_role, one.mnb.batch) for one in records}
+    more = f", in {len(records)} records" if len(records) > len(there) else ""
+    return f"{len(there)} of {counted(len(evidence.asked.launches), 'planned launch')}{more}"
 
 
 def _departures(evidence: Evidence) -> list[Marked]:
