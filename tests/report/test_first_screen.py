@@ -8,6 +8,7 @@ import shutil
 from os import terminal_size
 from pathlib import Path
 
+import msgspec
 import pytest
 from terminal_stream import Terminal
 
@@ -117,3 +118,11 @@ def test_only_a_comparison_that_can_be_made_is_suggested() -> None:
     compared = make_report(BASELINES / "bundles" / "cv-1xH200-20261122.tar.gz", compare_to=["cv-h100"])
     (versus,) = (answer.fact.text for answer in first_screen(compared).answers if answer.name.startswith("vs"))
     assert "option autotune True vs. False (and 1 more) in 8 of 38 tests" in versus
+
+
+def test_a_long_answer_pushes_no_column_of_the_others(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = msgspec.structs.replace(report.summary, suite="mine")
+    alone = msgspec.structs.replace(report, score=None, comparisons=(), price=None, summary=summary)
+    lines = printed(alone, monkeypatch, 200)
+    assert any(line.startswith("Score  suite 'mine' has no official weights") for line in lines)
+    assert any(re.match("Valid +72 of 72 launches {3,30}0 failed", line) for line in lines)

@@ -49,7 +49,7 @@ def print_alarms(alarms: Sequence[Fact], console: Console, width: int) -> None:
 def _told(answers: Sequence[Answer], width: int) -> list[Fact]:
     """The answers as statements: their second parts below each other where the width allows it, else as they wrap."""
     names = max(len(answer.name) for answer in answers) + len(_GAP)
-    first = max(len(answer.parts[0]) for answer in answers)
+    first = max((len(answer.parts[0]) for answer in answers if answer.parts[1:]), default=0)
     aligned = [_GAP.join((answer.parts[0].ljust(first), *answer.parts[1:])).rstrip() for answer in answers]
     if max(map(cell_len, aligned)) + names > width:
         aligned = [_GAP.join(_whole(part, width - names) for part in answer.parts) for answer in answers]
