@@ -19,7 +19,7 @@ import msgspec
 from cyclopts import Parameter
 
 from milabench_ng.analysis.baselines.peaks import same_models
-from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
+from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli.named_files import READS_RESULTS
 from milabench_ng.cli.node_options import NodeOptions
@@ -40,7 +40,7 @@ from milabench_ng.run.events.bus import Bus
 from milabench_ng.run.jobs import RunOutcome, jobs
 from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.tender.health import HEALTH_SCHEMA, Health, health, why_not_stored
-from milabench_ng.verification.opening import load_source
+from milabench_ng.verification.opening import load_result, load_source
 
 PROFILE = Path("check")
 REPEATS = 5
@@ -103,7 +103,7 @@ def check(
             if not shows:
                 print(f"mnb: {interrupted_by(outcome.interrupted)}", file=sys.stderr)
             return exit_code(outcome.interrupted)
-        found = load(folder)
+        found = load_result(folder)
         name = None if store else baseline or _known(found)
         made = health(found, named or (load_source(name) if name else None), least)
         if store and made.exit_code != 1:  # a node with a slow device is no baseline, either

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,9 +12,9 @@ import msgspec
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, MIB, read_content, require_folder
 from milabench_ng.model.plain import plain
-from milabench_ng.records.ledger import Chain, recorded
+from milabench_ng.records.ledger import Chain, Recorded, contradictions
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, MANIFEST
+from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, MANIFEST, temporary_name, whole_content
 from milabench_ng.records.reading import (
     Found,
     Problem,
@@ -44,22 +44,13 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Chain = Chain()
     """Empty if there is none."""
     going_on: bool = False
+    altered: tuple[str, ...] = ()
+    """What its ledger proves to be changed since it was written: lines of its own, and records."""
 
     @property
     def manifest(self) -> Manifest | None:
         """Its own; those of folders below it are no part of it."""
         return next((one.manifest for one in self.manifests if one.file == MANIFEST), None)
-
-    @property
-    def altered(self) -> tuple[str, ...]:
-        """What its ledger proves to be changed since it was written: lines of its own, and records."""
-        noted = {event.file: event.sha256 for event in recorded(self.ledger.events)}
-        kept = (one for one in self.records if isinstance(one, ReadRecord))
-        changed = (one.file for one in kept if noted.get(one.file, one.sha256) != one.sha256)
-        return (
-            *(f"{LEDGER}: {problem}" for problem in self.ledger.problems),
-            *(f"{file}: the file was changed after it was recorded" for file in changed),
-        )
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -96,14 +87,30 @@ def read_folder(folder: Path, source: str = "", *, within: Bounds = UNBOUNDED, c
     for one in problems:
         if os.path.basename(one.file) == MANIFEST:
             raise InputError(_why_unread(source, folder, one))
+    ledger = read_ledger(folder)
     return Folder(
         source=source,
         records=tuple(one for one in found if isinstance(one, ReadRecord | Read2020)),
         manifests=tuple(one for one in found if isinstance(one, ReadManifest)),
         problems=problems,
-        ledger=read_ledger(folder),
+        ledger=ledger,
         going_on=going_on,
+        altered=tuple(_altered(folder, ledger, found, going_on=going_on)),
     )
+
+
+def _altered(folder: Path, chain: Chain, found: Iterable[Found], *, going_on: bool) -> Iterator[str]:
+    """Nothing that a crash explains: what a run that goes on, or was killed, has yet to name is not missing."""
+    if not os.path.lexists(folder / LEDGER):
+        return
+    sums = {one.file: one.sha256 if isinstance(one, ReadRecord) else None for one in found}
+    for event in chain.events:
+        if isinstance(event, Recorded) and event.file not in sums:
+            unnamed = temporary_name(folder / event.file)
+            if going_on or whole_content(unnamed, event.sha256) is not None:
+                sums[event.file] = None
+    yield from (f"{LEDGER}: {one}" for one in chain.problems)
+    yield from contradictions(chain, sums)
 
 
 def not_one_node(source: str) -> str:

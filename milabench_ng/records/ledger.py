@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -338,6 +338,21 @@ def unlisted(names: Iterable[str], events: Iterable[AnyLedgerEvent]) -> tuple[st
     """The records among the files of a folder that its ledger does not name."""
     listed = {event.file for event in events if isinstance(event, Recorded)}
     return tuple(sorted(name for name in names if RECORD_NAME.fullmatch(name) and name not in listed))
+
+
+def contradictions(chain: Chain, sums: Mapping[str, str | None]) -> Iterator[str]:
+    """Where the records of a folder are not those of its ledger. Pure.
+
+    ``sums``: the SHA-256 of each record there, by name; None if it is not known.
+    """
+    noted = {event.file: event for event in chain.events if isinstance(event, Recorded)}
+    for file, event in noted.items():
+        if file not in sums:
+            failed = f" (it failed: {event.cause})" if event.cause else ""
+            yield f"{event.label} J{event.job_id}: attempt {event.number} was recorded{failed}, and {file} is not there"
+        elif sums[file] not in (None, event.sha256):
+            yield f"{file}: the file was changed after it was recorded"
+    yield from (f"{file}: the ledger has no attempt for it" for file in unlisted(sums, chain.events))
 
 
 def lost_attempts(events: Sequence[AnyLedgerEvent]) -> tuple[Attempt, ...]:

@@ -10,7 +10,7 @@ import io
 import os
 import re
 import tarfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -31,8 +31,7 @@ from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.profile import SUITE_NAME
 from milabench_ng.model.units import counted
 from milabench_ng.records.folder import Folder, read_folder
-from milabench_ng.records.ledger import recorded, unlisted
-from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, file_digest, is_result_file
+from milabench_ng.records.names import MANIFEST, RECORD_NAME, file_digest, is_result_file
 from milabench_ng.records.output_files import check_target, write_output
 from milabench_ng.records.spool_folder import waiting
 from milabench_ng.verification.folder_files import result_files, sha256_of
@@ -226,19 +225,10 @@ def pack(
         files=len(sources),
         bytes=sum(one.bytes for one in packing.files.values()),
         left_out=left_out,
-        altered=tuple(_altered(read, names)),
+        altered=read.altered,
         left=failure_rate(left_pending(summary)).left,
         signed=key is not None,
     )
-
-
-def _altered(folder: Folder, names: Collection[str]) -> Iterator[str]:
-    if LEDGER not in names:
-        return
-    yield from folder.altered
-    yield from (f"{name}: not in the ledger" for name in unlisted(names, folder.ledger.events))
-    listed = (event.file for event in recorded(folder.ledger.events))
-    yield from (f"{name}: recorded, and not there" for name in listed if name not in names)
 
 
 def _refuse_without_results(read: Folder, folder: Path, names: Iterable[str]) -> None:

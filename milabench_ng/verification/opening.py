@@ -95,8 +95,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def altered(self) -> tuple[str, ...]:
-        """What is not as it was packed, or as the run wrote it."""
-        return (*self.damage, *self.folder.altered)
+        """What is not as it was packed or, if that is nothing, as the run wrote it."""
+        return self.damage or self.folder.altered
 
     @property
     def weights(self) -> dict[str, Path]:

@@ -15,6 +15,7 @@ from milabench_ng.records.ledger import (
     Session,
     Started,
     attempts,
+    contradictions,
     lost_attempts,
     recorded,
 )
@@ -119,14 +120,7 @@ def _beginning(evidence: Evidence, chain: Chain) -> Iterator[str]:
 
 def _records(evidence: Evidence, chain: Chain) -> Iterator[str]:
     sums = {kept.file: kept.sha256 for kept in evidence.records} | {one.file: "" for one in evidence.unreadable}
-    noted = {event.file: event for event in chain.events if isinstance(event, Recorded)}
-    for file, event in noted.items():
-        if file not in sums:
-            failed = f" (it failed: {event.cause})" if event.cause else ""
-            yield f"{event.label} J{event.job_id}: attempt {event.number} was recorded{failed}, and {file} is not there"
-        elif sums[file] != event.sha256:
-            yield f"{file}: the file was changed after it was recorded"
-    yield from (f"{file}: the ledger has no attempt for it" for file in sums if file not in noted)
+    return contradictions(chain, sums)
 
 
 def _series(evidence: Evidence, chain: Chain) -> Iterator[str]:
