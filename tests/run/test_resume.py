@@ -193,6 +193,10 @@ def test_a_record_that_was_changed_or_cut_short_is_made_again(run_profile, resum
     one.rename(one.with_suffix(".cut"))  # set aside, so that all that is there can be read
     again = resume_run(finished.folder)
     assert [(record.job_id, record.mnb.attempt) for record in again.records] == [("0.0", 2), ("1.0", 2)]
+    row = load(again.folder).tests["trial.steady"]
+    assert [failed.cause for failed in row.failed] == ["missing", "missing"], "their records are gone: nothing was cut"
+    assert other.name in " ".join(failed.detail for failed in row.failed)
+    assert (row.n, row.failures, row.missing) == (4, 2, 0), "none is left to run"
 
 
 @needs_two_cpus

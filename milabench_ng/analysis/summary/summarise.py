@@ -210,7 +210,9 @@ def _absent(planned: Mapping[tuple[str, str, str], Launch], results: Sequence[La
 def _lost(
     folder: ReducedFolder, results: Sequence[LaunchResult], absent: Mapping[str, Sequence[Launch]]
 ) -> list[LaunchResult]:
-    """The ledger's attempts without a record, as failures. A missing launch already counts as one.
+    """The ledger's attempts without a record, as failures: records that are gone, and attempts that never left one.
+
+    A missing launch already counts as one.
 
     While the run is in progress, attempts of its last session may still leave records.
     """
@@ -219,15 +221,20 @@ def _lost(
     present = Counter((result.label, result.job_id) for result in results)
     missing = {(label, launch.job_id) for label, launches in absent.items() for launch in launches}
     known = {(launch.label, launch.job_id): launch for made in folder.manifests for launch in made.plan.launches}
+    files = {result.file for result in results}
+    gone = gathered(((one.label, one.job_id), one.file) for one in recorded(over) if one.file not in files)
     found = []
     for key, tried in attempts(over).items():
         if key not in known:
             continue
-        for _ in range(tried - present[key] - (key in missing)):
-            launch = known[key]
-            problem = Problem(file=LEDGER, reason="an attempt left no record: mnb was killed, or the node crashed")
+        for number in range(tried - present[key] - (key in missing)):
+            launch, named = known[key], gone.get(key, [])[number:]
+            reason = (
+                _GONE.format(named[0]) if named else "an attempt left no record: mnb was killed, or the node crashed"
+            )
+            problem = Problem(file=LEDGER, reason=reason)
             lost = _unreadable(problem, launch.test, launch.job_id, launch.label, launch.scheme)
-            found.append(msgspec.structs.replace(lost, cause="interrupted"))
+            found.append(msgspec.structs.replace(lost, cause="missing" if named else "interrupted"))
     return found
 
 
@@ -418,8 +425,11 @@ def _cut_off(cut: Sequence[LaunchResult]) -> tuple[str, ...]:
     return (f"{counted(len(cut), 'launch')} {were} interrupted and measured again: no failure",)
 
 
+_GONE = "the ledger names {}, but it is missing"
+
+
 def _missing(launch: Launch, file: str | None) -> FailedLaunch:
-    gone = f"the ledger names {file}, but it is missing" if file else "there is no record"
+    gone = _GONE.format(file) if file else "there is no record"
     return FailedLaunch(job_id=launch.job_id, cause="missing", detail=gone, file=file)
 
 
