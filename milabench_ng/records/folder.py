@@ -14,7 +14,7 @@ from milabench_ng.model.files import LARGE, MIB, read_content, require_folder
 from milabench_ng.model.plain import plain
 from milabench_ng.records.ledger import Chain, Recorded, contradictions
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, MANIFEST, temporary_name, whole_content
+from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, MANIFEST
 from milabench_ng.records.reading import (
     Found,
     Problem,
@@ -95,20 +95,16 @@ def read_folder(folder: Path, source: str = "", *, within: Bounds = UNBOUNDED, c
         problems=problems,
         ledger=ledger,
         going_on=going_on,
-        altered=tuple(_altered(folder, ledger, found, going_on=going_on)),
+        altered=tuple(_altered(folder, ledger, found)),
     )
 
 
-def _altered(folder: Path, chain: Chain, found: Iterable[Found], *, going_on: bool) -> Iterator[str]:
-    """Nothing that a crash explains: what a run that goes on, or was killed, has yet to name is not missing."""
+def _altered(folder: Path, chain: Chain, found: Iterable[Found]) -> Iterator[str]:
+    """Where ledger and records contradict each other; a record that is gone is a failed launch, and counted as one."""
     if not os.path.lexists(folder / LEDGER):
         return
-    sums = {one.file: one.sha256 if isinstance(one, ReadRecord) else None for one in found}
-    for event in chain.events:
-        if isinstance(event, Recorded) and event.file not in sums:
-            unnamed = temporary_name(folder / event.file)
-            if going_on or whole_content(unnamed, event.sha256) is not None:
-                sums[event.file] = None
+    noted: dict[str, str | None] = {event.file: None for event in chain.events if isinstance(event, Recorded)}
+    sums = noted | {one.file: one.sha256 if isinstance(one, ReadRecord) else None for one in found}
     yield from (f"{LEDGER}: {one}" for one in chain.problems)
     yield from contradictions(chain, sums)
 

@@ -57,7 +57,8 @@ def scaled(whole: Plan, scale: float) -> Plan:
 
 
 def rewrite(folder: Path, test: str, **changes: Any) -> None:
-    """Change the ``mnb`` part of a test's records."""
+    """Change the ``mnb`` part of a test's records, of which no ledger tells."""
+    (folder / "ledger.jsonl").unlink(missing_ok=True)
     for path in folder.glob(f"quick.{test}.J*.json"):
         made = json.loads(path.read_bytes())
         made["mnb"] |= changes
@@ -361,7 +362,8 @@ def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, w
 
 
 def other_batches(folder: Path, test: str) -> None:
-    """Make it another computation."""
+    """Make it another computation, of which no ledger tells."""
+    (folder / "ledger.jsonl").unlink()
     for path in folder.glob(f"quick.{test}.J*.json"):
         made = json.loads(path.read_bytes())
         made["mnb"]["launch"]["arguments"]["batch_size"] = 128
