@@ -24,6 +24,7 @@ from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.origin import release
 from milabench_ng.run.execution.interruption import interruptible
 from milabench_ng.run.execution.preparing import require_space
+from milabench_ng.run.execution.scratch import scratch_parent
 from milabench_ng.run.planning.dry_run import DryRun, dry_run
 from milabench_ng.run.planning.readiness import Checkup, examine
 from milabench_ng.run.planning.request import RunRequest
@@ -89,9 +90,10 @@ def planned(rules: Rules, node: NodeOptions) -> DryRun | str | None:
         return None
     try:
         request = node.profile_request(shipped_profile(Path(rules.profile.name)))
+        folder = scratch_parent()  # mnb doctor makes no results, so where they would go is not judged
     except MnbError as error:
         return str(error)
-    return plan_of(msgspec.structs.replace(request, repeat=rules.repeat or 1))
+    return plan_of(msgspec.structs.replace(request, repeat=rules.repeat or 1, outdir=folder))
 
 
 def plan_of(request: RunRequest) -> DryRun | str:

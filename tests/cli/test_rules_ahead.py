@@ -11,13 +11,15 @@ import msgspec
 import pytest
 
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.preflight import rulings_ahead
+from milabench_ng.cli.preflight import planned, rulings_ahead
+from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Device
 from milabench_ng.model.profile import Profile
 from milabench_ng.node.conditions import Conditions, read_conditions
 from milabench_ng.node.drivers.opening import open_drivers
 from milabench_ng.node.gpu_conditions import GpuSettings, GpuState
 from milabench_ng.node.gpus import Gpu
+from milabench_ng.run.planning import dry_run
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.readiness import Checkup, examine
 from milabench_ng.verification.findings import Ruling
@@ -203,6 +205,16 @@ def test_what_gpus_do_not_tell_breaks_the_rule(checkup: Checkup, seen: Condition
     found = {one.title: one for one in rulings_ahead(rules, checkup, quiet, None)}
     assert found["no other processes on the GPUs"].reasons[0].startswith("GPU-0 does not report its processes")
     assert found["ECC is on"].reasons == ()
+
+
+def test_the_folder_that_doctor_runs_in_need_take_no_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin(*_: object) -> None:
+        raise InputError("everything before it was in order")
+
+    monkeypatch.setattr(dry_run, "serving", begin)
+    monkeypatch.chdir("/proc")
+    found = planned(Rules(profile=Pin(name="quick")), NodeOptions(dataroot=tmp_path))
+    assert found == "everything before it was in order"
 
 
 def test_a_node_that_cannot_sign_says_so_and_breaks_nothing(
