@@ -14,7 +14,7 @@ from milabench_ng.node.pci_gpus import kernel_text
 
 StorageKind = Literal["disk", "memory", "network", "overlay", "other"]
 
-_MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs"})
+MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _RAM_DISKS = ("ram", "zram")
 """Block devices that are memory (brd, zram); a partition has its disk's name."""
 _DELETED = " (deleted)"
@@ -80,9 +80,12 @@ def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount:
 
 
 def read_storage(path: Path, mountinfo: Path = Path("/proc/self/mountinfo"), sysfs: Path = Path("/sys")) -> Storage:
-    """The storage of ``path``. For a path that does not exist yet, its nearest existing ancestor counts."""
-    there, mounts = nearest(path).resolve(), parse_mountinfo(mountinfo.read_text())
-    below = [mount for mount in mounts if mount.point != str(there) and Path(mount.point).is_relative_to(there)]
+    """The storage of ``path``. For a path that does not exist yet, its nearest existing ancestor counts.
+
+    Nothing is mounted inside it then: what is mounted below that ancestor is elsewhere.
+    """
+    there, whole, mounts = nearest(path).resolve(), path.resolve(), parse_mountinfo(mountinfo.read_text())
+    below = [mount for mount in mounts if mount.point != str(whole) and Path(mount.point).is_relative_to(whole)]
     inside = (_storage(Path(mount.point), mount, mounts, sysfs) for mount in below if os.path.isdir(mount.point))
     own = _storage(there, mount_of(there, mounts), mounts, sysfs)
     return msgspec.structs.replace(own, path=str(path.absolute()), inside=tuple(inside))
@@ -158,7 +161,7 @@ def _unescape(text: str) -> str:
 
 def _kind(mount: Mount, block: Path | None) -> StorageKind:
     name = mount.filesystem
-    if name in _MEMORY or (block is not None and _is_ram(block)):
+    if name in MEMORY or (block is not None and _is_ram(block)):
         return "memory"
     if name in _NETWORK or name.startswith("fuse"):
         return "network"

@@ -138,3 +138,5 @@ def test_what_is_mounted_inside_is_named(tmp_path: Path) -> None:
     assert [(one.path, one.kind) for one in found.inside] == [(f"{tmp_path}/data/imagenet", "memory")]
     outside = read_storage(tmp_path / "sys", mountinfo=tmp_path / "mountinfo", sysfs=tmp_path / "sys")
     assert outside.inside == ()
+    future = read_storage(tmp_path / "data/future", mountinfo=tmp_path / "mountinfo", sysfs=tmp_path / "sys")
+    assert (future.mount_point, future.inside) == ("/", ()), "what lies next to a folder that is still to be made"

@@ -11,7 +11,7 @@ from milabench_ng.model.builtin import Declared
 from milabench_ng.model.catalogue import data_set_of
 from milabench_ng.model.errors import InputError
 from milabench_ng.node.conditions import CLOCK_LIMIT_S
-from milabench_ng.node.storage import UNKNOWN, Storage, StorageKind, in_memory
+from milabench_ng.node.storage import MEMORY, UNKNOWN, Storage, StorageKind, in_memory
 from milabench_ng.records.isolation import handicaps
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.precision_seen import FP32_ERROR, IN_THE_WEIGHTS, TRAITS, PrecisionSeen
@@ -176,15 +176,14 @@ def _unsaid(evidence: Evidence) -> Iterator[str]:
     )
 
 
-_IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
 _RAM_DISK = re.compile(r"(/dev/)?(zram|ram)\d+")
-"""File systems and block devices in memory (`node.storage`)."""
+"""Block devices in memory (`node.storage`)."""
 
 
 def _refused(found: Iterable[Storage], refused: Container[StorageKind]) -> Iterator[str]:
     """Storage of a refused kind, what it rests on, and what is mounted inside it."""
     for one in found:
-        memory = one.filesystem in _IN_MEMORY or _RAM_DISK.match(one.device or one.source or "")
+        memory = one.filesystem in MEMORY or _RAM_DISK.match(one.device or one.source or "")
         if memory and one.kind != "memory":
             yield f"{one.path} is on {one.filesystem} of {one.source}, which is memory, but is recorded as {one.kind}"
         if one.kind in refused:
