@@ -9,6 +9,7 @@ import msgspec
 
 from milabench_ng.analysis.scoring.scale import Scale, load_scales
 from milabench_ng.analysis.scoring.weights import Weights, read_weights, weights_over
+from milabench_ng.analysis.summary.folder import find_results
 from milabench_ng.analysis.summary.suites import parts_of
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
@@ -37,7 +38,7 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     _require_files(path, bids)
     here = path.parent
     near = here / bids.reference
-    reference = load_source(str(near) if os.path.exists(near) else bids.reference)
+    reference = load_source(str(near if os.path.exists(near) else find_results(bids.reference, f"{path}: reference")))
     with computing_from(bids.reference):
         build_report(own_bounds(reference), bids.reference)
     found, refused = _checked(path, bids, reference, demands or Demands())

@@ -325,7 +325,10 @@ def _members(source: Path, belonging: Belonging) -> Generator[tuple[tarfile.TarI
     seen: set[str] = set()
     end = 0
     with source.open("rb") as file:
-        if file.read(len(_GZIP)) != _GZIP:
+        begun = file.read(len(_GZIP))
+        if not begun:
+            raise tarfile.ReadError("it is empty")
+        if begun != _GZIP:
             raise tarfile.ReadError("it is not compressed by gzip (a summary cannot be verified)")
         file.seek(0)
         meted = _Meted(file, source.stat().st_size)

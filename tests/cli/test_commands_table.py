@@ -160,7 +160,7 @@ report res --rules odd-rules.json | 2 | mnb: odd-rules.json: unknown key 'repeat
 report res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file. Shipped rules: procurement
 report res --colour | 2 | mnb report: unknown option --colour. See mnb report --help
 report res --forma json | 2 | mnb report: unknown option --forma (did you mean '--format'?)
-report nowhere | 2 | mnb: nowhere: no such file or folder. Give the folder that
+report nowhere | 2 | mnb: nowhere: no such file or folder. Give a bundle, or the folder
 report empty | 2 | mnb: empty: not a result folder: it has no record and no run.json.
 report notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1). Is it
 report res/run.json | 2 | mnb: res/run.json: this is the manifest of a run. Give its folder to mnb report or mnb
@@ -197,7 +197,7 @@ summary res -o res/run.json | 2 | mnb: --output res/run.json: files of a run are
 summary res -o res/run.json --force | 2 | mnb: --output res/run.json: files of a run are never overwritten.
 summary odd | 1 | {
 summary cut | 2 | mnb: cut: run.json: not a readable manifest
-summary nowhere | 2 | mnb: nowhere: no such file or folder. Give the folder that
+summary nowhere | 2 | mnb: nowhere: no such file or folder. Give a bundle, or the folder
 summary empty | 2 | mnb: empty: not a result folder: it has no record and no run.json.
 summary res --format 2020 | 0 | {
 summary res --format 2021 | 2 | mnb summary: Invalid value "2021" for --format. Choose from: "mnb", "2020". Did you
@@ -231,6 +231,7 @@ verify res --nonce wrong | 1 | verdict FAIL: 1
 verify res --profile standard | 1 | verdict FAIL: 1
 verify base.json | 2 | mnb: base.json: this is a summary or a baseline. Give a bundle or a result folder
 verify notes.txt | 2 | mnb: notes.txt: not a bundle made by `mnb bundle`: it is not compressed by gzip
+verify empty.json | 2 | mnb: empty.json: not a bundle made by `mnb bundle`: it is empty
 verify ress | 2 | mnb: ress: no such folder or bundle (did you mean 'res'?)
 report ress | 2 | mnb: ress: no such file or folder (did you mean 'res'?)
 accept res ress | 2 | mnb: ress: no such file or folder, and no shipped baseline has that name (did you mean
@@ -267,7 +268,7 @@ baseline build res --accept-shortfalls -o base.json | 2 | mnb: --output base.jso
 baseline build res --accept-shortfalls -o res/run.json --force | 2 | mnb: --output res/run.json: files of a run are
 baseline build res --bound vae | 2 | mnb: --bound 'vae': expected TEST=CLASS, with a class of cpu, io,
 baseline build odd | 2 | mnb: odd is not suitable as a baseline:
-baseline build nowhere | 2 | mnb: nowhere: no such file or folder. Give the folder that
+baseline build nowhere | 2 | mnb: nowhere: no such file or folder. Give a bundle, or the folder
 baseline check v100 | 1 | test implausible values
 baseline check base.json | 0 | base.json: 7 tests, nothing implausible (compared with no other
 baseline sho v100 | 2 | mnb baseline: unknown command 'sho' (did you mean 'show'?). See mnb
@@ -425,7 +426,7 @@ list res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb repo
 jobs res.tar.gz --dry-run | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report
 verify res --rules res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report
 report res --weights res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report
-report res --compare h100 | 2 | mnb: --compare h100: no such file or folder, and no shipped baseline has that name
+report res --compare h100 | 2 | mnb: --compare h100: no such file or folder, and no shipped baseline has that name. For
 report res --compare V100 | 2 | mnb: --compare V100: no such file or folder, and no shipped baseline has that name
 bids res | 2 | mnb: res: a folder, not a file
 bids list.json | 2 | mnb: list.json: expected an object, got a list. Expected {"reference": "v100", "bids": {"acme":

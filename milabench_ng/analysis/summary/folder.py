@@ -53,7 +53,7 @@ def load(source: Path, name: str = "") -> Summary:
     if os.path.isdir(source):
         return summary_of(read_folder(source, name))
     if not os.path.lexists(source):
-        meant = meant_beside(source) or ". Give the folder that `mnb jobs` names in its last lines"
+        meant = meant_beside(source) or ". Give a bundle, or the folder that `mnb jobs` names in its last lines"
         raise InputError(f"{name}: no such file or folder{meant}")
     content = read_content(source, LARGE)
     found = read_record(content, name)
@@ -82,7 +82,9 @@ def find_results(name: str, option: str = "") -> Path:
         return path
     shipped = find("baselines", path.name.removesuffix(".json"))
     if shipped is None or path.name != name.removeprefix("baselines/"):
-        meant = did_you_mean(name, names("baselines")) or meant_beside(path)
+        of_suites = [one for one in names("baselines") if one.endswith(f"-{name}")]
+        meant = f". For other suites: {', '.join(of_suites)}" if of_suites else ""
+        meant = meant or did_you_mean(name, names("baselines")) or meant_beside(path)
         if option and "," in name:
             meant = f". One at a time: {' '.join(f'{option} {short(one)}' for one in name.split(','))}"
         named = f"{option} {short(name)}".lstrip()
