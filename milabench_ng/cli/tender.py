@@ -157,7 +157,7 @@ def _vendors(prices: Mapping[str, str], files: Mapping[str, str]) -> tuple[Vendo
         Vendor(
             name=name,
             price=amount(price, f"--vendor {name}"),
-            key=public_key(Path(files[name]), f"--key {name}") if name in files else None,
+            key=public_key(Path(files[name]), f"--key {name}=") if name in files else None,
         )
         for name, price in prices.items()
     )

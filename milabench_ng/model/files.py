@@ -291,7 +291,8 @@ def require_file(path: Path, advice: str, option: str = "") -> None:
     else:
         why = "" if stat.S_ISREG(mode) else f"{_kind(mode)}, not a file"
     if why:
-        refuse(f"{option} {plain(path)}".lstrip(), f"{why}. {advice}")
+        gap = "" if not option or option.endswith("=") else " "
+        refuse(f"{option}{gap}{plain(path)}", f"{why}. {advice}")
 
 
 def require_folder(path: Path, advice: str) -> None:

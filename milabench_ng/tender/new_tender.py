@@ -71,13 +71,13 @@ class NewTender(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def public_key(file: Path, option: str) -> str:
-    """The public key in ``file``, which ``option`` named.
+    """The public key in ``file``, which ``option``, such as ``--key acme=``, named.
 
     Raises InputError for anything else, such as the private key beside it.
     """
     require_file(file, "Leave it out if the vendor has yet to send it, or make one with ssh-keygen -t ed25519", option)
     text = read_text(file).strip()
-    where = f"{option} {plain(file)}"
+    where = f"{option}{plain(file)}"
     if text.startswith("-----BEGIN"):
         raise InputError(f"{where}: this is a private key. Give the public one, {plain(file)}.pub")
     if "\n" in text or not re.match(r"(ssh|ecdsa|sk)-\S+ \S+", text):

@@ -204,7 +204,7 @@ def test_what_cannot_be_a_tender_is_refused_and_nothing_is_written(
         (["--vendor", "acme=dear"], "--vendor acme: expected an amount"),
         (["--vendor", "../acme=3"], "a name of letters"),
         (["--vendor", "acme=3", "--key", f"umbra={key}"], "--key umbra: no vendor of that name"),
-        (["--vendor", "acme=3", "--key", "acme=none.pub"], "--key acme none.pub: no such file. Leave it out if"),
+        (["--vendor", "acme=3", "--key", "acme=none.pub"], "--key acme=none.pub: no such file. Leave it out if"),
         (["--vendor", "acme=3", "--key", f"acme={private}"], "this is a private key. Give the public one"),
         (["--vendor", "acme=3", "--reference", "h300"], "--reference h300: no such file or folder, and no shipped"),
         (["--vendor", "acme=3", "--reference", "h300"], "(did you mean"),
