@@ -103,6 +103,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What was read; None for a summary."""
     series: tuple[BatchSeries, ...] = ()
     """The telemetry of its launch groups, if it was asked for."""
+    paged: bool = False
+    """Whether its page is written, too."""
     waiting: Spooled | None = None
     """Of a result folder on this machine, what waits in its spool folder."""
     damage: tuple[str, ...] = ()

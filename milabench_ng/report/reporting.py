@@ -102,7 +102,8 @@ def make_report(
         if rules is not None:
             unfit = f"{source} is neither a result folder nor a bundle. Give one of these, which have the records"
             raise InputError(f"--rules {rules}: {unfit}")
-        return msgspec.structs.replace(_report(load(source), source, weights, {}, compare_to, options), asked=asked)
+        made = _report(load(source), source, weights, {}, compare_to, options)
+        return msgspec.structs.replace(made, asked=asked, paged=options.series)
     with opened(source, within=UNBOUNDED) as there:
         made = _report(there.summary, source, weights, there.weights, compare_to, options)
         if rules is not None:
@@ -111,7 +112,13 @@ def make_report(
         series = tuple(kept_series(there.place, there.names)) if options.series else ()
         spooled = waiting(source, there.folder.ledger) if source.is_dir() else None
         return msgspec.structs.replace(
-            made, asked=asked, folder=there.folder, waiting=spooled, series=series, damage=there.altered
+            made,
+            asked=asked,
+            folder=there.folder,
+            waiting=spooled,
+            series=series,
+            paged=options.series,
+            damage=there.altered,
         )
 
 

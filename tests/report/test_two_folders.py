@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import make_records
+import msgspec
 import pytest
 from make_records import PER_GPU, PROGRESSION
 
@@ -193,6 +194,7 @@ def test_the_commands_of_the_screen_show_the_same_report() -> None:
     told = {fact.name: fact.text for fact in first_screen(report).commands}
     assert told["details"] == f"mnb report {source} {asked} --full"
     assert told["page"] == f"mnb report {source} {asked} --html report.html"
+    assert "page" not in {one.name for one in first_screen(msgspec.structs.replace(report, paged=True)).commands}
 
 
 def test_the_figures_of_2020_have_no_interval_and_say_so() -> None:

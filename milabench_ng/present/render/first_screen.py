@@ -360,4 +360,5 @@ def _kinds(report: Report) -> tuple[KindRatio, ...]:
 
 def _commands(report: Report) -> Iterator[Fact]:
     yield Fact(DETAILS, f"{report.command} --full", "faint")
-    yield Fact("page", f"{report.command} --html report.html", "faint")
+    if not report.paged:
+        yield Fact("page", f"{report.command} --html report.html", "faint")
