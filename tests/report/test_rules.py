@@ -580,7 +580,7 @@ def test_the_verdict_in_every_form(folder: Path, capsys: pytest.CaptureFixture[s
         "copied-slices": "doubt",
     }
     assert [rows[row]["result"] for row in ("R2", "R3", "R5", "R28", "copied-slices")] == [
-        *("FAIL", "pass", "not required", "open", "doubt")
+        *("fail", "pass", "off", "unknown", "doubt")
     ]
     assert rows["copied-slices"]["reasons"] == "; ".join(whole["doubts"][0]["reasons"])
     table, markdown = printed("table").splitlines(), printed("markdown").splitlines()

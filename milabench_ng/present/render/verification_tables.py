@@ -150,9 +150,12 @@ def told_once(reasons: Sequence[str]) -> list[str]:
 
 
 def _table(found: Verification) -> Section:
-    """A row for each rule and each doubt, with all its reasons."""
+    """A row for each rule and each doubt, with all its reasons, in the words of JSON."""
     rows: list[tuple[str, ...]] = [
-        (one.id, _WORDS[one.result], one.basis, one.title, "; ".join(one.reasons)) for one in found.rulings
+        (one.id, one.result, one.basis, one.title, "; ".join(one.reasons)) for one in found.rulings
     ]
-    rows += [(one.name, _word(one), "doubt", one.title, "; ".join(one.reasons)) for one in found.doubts]
+    rows += [
+        (one.name, "fail" if one.refused else "doubt", "doubt", one.title, "; ".join(one.reasons))
+        for one in found.doubts
+    ]
     return table("rules", rows, "rule", "result", Heading("basis", key="rests on"), _REQUIREMENT, "reasons")
