@@ -150,7 +150,7 @@ def test_an_edited_profile_of_a_shipped_name_is_told(tmp_path: Path) -> None:
     folder = made_of(tmp_path / "run", planned())
     sha256 = json.loads((folder / "run.json").read_bytes())["profile"]["sha256"]
     report = make_report(folder)
-    assert facts(report)["profile"] == f"differs from the shipped quick (SHA-256 {sha256[:12]})"
+    assert facts(report)["profile"] == f"that of this run (SHA-256 {sha256[:12]}) differs from the shipped quick"
     assert as_object(report)["choices"]["profiles"] == (sha256,)
 
 

@@ -14,7 +14,11 @@ def choices_told(report: Report) -> Iterator[Fact]:
     """One line per unusual choice."""
     yield from _weights(report)
     for sha256 in report.choices.profiles:
-        yield Fact("profile", f"differs from the shipped {report.summary.suite} (SHA-256 {sha256[:12]})", "fair")
+        yield Fact(
+            "profile",
+            f"that of this run (SHA-256 {sha256[:12]}) differs from the shipped {report.summary.suite}",
+            "fair",
+        )
     for order in report.summary.orders:
         yield Fact("order", order)
 
