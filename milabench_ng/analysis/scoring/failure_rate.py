@@ -44,7 +44,7 @@ class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
         """In words: ``"0 of 216 failed: 0 %, at most 1.4 % with 95 % confidence"``."""
         if self.rate is None:
             return "no launch has finished"
-        least = f"at least {100 * self.least:.2f} and " if self.fail else ""
+        least = f"at least {100 * self.least:.2f}% and " if self.fail else ""
         missing = f" ({self.missing} without a record)" if self.missing else ""
         told = f"{self.fail} of {self.n} failed{missing}: {100 * self.rate:.3g}%"
         left = f"; {self.left} not run yet" if self.left else ""
