@@ -243,7 +243,7 @@ def test_what_decides_in_each_suite_is_side_by_side(place: Path, tmp_path: Path)
             assert float(cost) == pytest.approx(row.owned_per_reference)
             assert found[row.name][f"{one.suite}: marked"] == ("marked" if row.marks else "no")
             assert found[row.name][f"{one.suite}: marks"] == ("throttled" if row.marks else "")
-            assert found[row.name][f"{one.suite}: no value or interval because"] == row.why
+            assert found[row.name][f"{one.suite}: why no ratio or interval"] == row.why
     headers = [heading.title for heading in tender_sections(made)[0].headings]
     assert "mine: cost per reference node" in headers
     assert not {"standard: warnings", "standard: marks"} & {*headers}  # the lines above the table say it

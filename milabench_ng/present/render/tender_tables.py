@@ -26,7 +26,12 @@ _RATIO: tuple[Column[BidRow], ...] = (
     Column("ratio to the reference node", "", number, True, value=lambda row: row.ratio),
     Column("95% CI of the ratio", key="95 % interval of the ratio", value=lambda row: span(row.ratio_interval)),
 )
-_WHY: Column[BidRow] = Column("why missing", key="no value or interval because", value=lambda row: row.why or None)
+_WHY: Column[BidRow] = Column("why no ratio or interval", value=lambda row: row.why or None)
+_MEASURED: tuple[Column[BidRow], ...] = (
+    Column("hardware", value=lambda row: row.hardware),
+    Column("devices", "", whole, True, value=lambda row: row.devices),
+    Column("isolation", tone=toned({"full": "good"}, "bad"), value=lambda row: row.isolation),
+)
 _MARKED: Column[BidRow] = Column(
     "warnings",
     key="marked",
@@ -99,7 +104,7 @@ def _sections(tender: Tender) -> tuple[Section, ...]:
         _ranks(tender),
         section("offered", "throughput and price of a node", tender.rows, _BID, *_offered(tender)),
         section("scores", "scores", tender.rows, _BID, *_scores(tender), notes=(_CHARGED,)),
-        section("measured", "measurement conditions", tender.rows, _BID, *_measured(tender)),
+        section("measured", "measurement conditions", tender.rows, _BID, *_MEASURED),
     ]
     if tender.other_work:
         sections.append(_left_out(tender))
@@ -133,7 +138,7 @@ def bids_section(tender: Tender) -> Section:
         _pareto(tender),
         *_offered(tender),
         *_scores(tender),
-        *_measured(tender),
+        *_MEASURED,
         _MARKS,
     )
     return section("bids", "bids", tender.rows, *columns)
@@ -185,6 +190,7 @@ def _offered(tender: Tender) -> tuple[Column[BidRow], ...]:
         Column("price of a node", tender.currency, number, True, value=lambda row: row.price),
         *(_price_columns(tender) if tender.by_ownership else ()),
         *_RATIO,
+        *((_WHY,) if any(row.why for row in tender.rows) else ()),
     )
 
 
@@ -202,15 +208,6 @@ def _scores(tender: Tender) -> tuple[Column[BidRow], ...]:
             key=f"price per score, as in 2020 ({tender.currency} per {unit})",
             value=lambda row: row.price_per_point,
         ),
-    )
-
-
-def _measured(tender: Tender) -> tuple[Column[BidRow], ...]:
-    return (
-        Column("hardware", value=lambda row: row.hardware),
-        Column("devices", "", whole, True, value=lambda row: row.devices),
-        Column("isolation", tone=toned({"full": "good"}, "bad"), value=lambda row: row.isolation),
-        *((_WHY,) if any(row.why for row in tender.rows) else ()),
     )
 
 
