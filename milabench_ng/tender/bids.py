@@ -51,7 +51,7 @@ class Bids(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     nodes: Annotated[int, Meta(ge=1, le=10**6)] | None = None
     """How many nodes to buy; alternatively, give ``budget``."""
     budget: BidPrice | None = None
-    """The limit on the total price of the nodes."""
+    """The limit on the total price of the nodes, without energy and maintenance."""
     weights: str | None = None
     margin: Annotated[float, Meta(gt=0, le=0.5)] = 0.02
 

@@ -77,6 +77,7 @@ def evaluate(
         reference=bids.reference,
         score_unit=first.score_unit,
         currency=bids.currency,
+        budget=bids.budget,
         terms=bids.terms,
         rows=tuple(sorted(rows, key=lambda row: _order(row, costs[row.name], done.get(row.name)))),
         criterion=f"cost over {bids.years:g} years per reference node" if by_ownership else "price per reference node",

@@ -61,6 +61,8 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
     score_unit: str
     """The unit of the bids' scores."""
     currency: str
+    budget: float | None = None
+    """The limit on the prices of the nodes that are bought; None if their number was given, or nothing."""
     terms: Terms | None
     rows: tuple[BidRow, ...]
     criterion: str

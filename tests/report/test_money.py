@@ -29,7 +29,7 @@ from milabench_ng.present.html.as_html import write_tender
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.statements import details
 from milabench_ng.present.render.tender_facts import winner
-from milabench_ng.present.render.tender_tables import tender_document
+from milabench_ng.present.render.tender_tables import tender_document, tender_sections
 from milabench_ng.present.writers import write, write_report
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.work import DataRead, Work
@@ -303,6 +303,17 @@ def test_bids_are_ranked_with_intervals_and_those_alike_share_a_rank(tender_file
     assert [at.name for at in made.rows if at.pareto] == ["twin", "slow"]
     assert made.criterion == "price per reference node"
     assert made.exit_code == 0
+
+
+def test_a_budget_is_for_what_the_nodes_cost_to_buy(tender_file: Path) -> None:
+    made = compare_bids(change(tender_file, tariff_per_kwh=0.1, years=4, pue=1.5))
+    (bought,) = (one for one in tender_sections(made) if one.key == "purchase")
+    assert bought.title == "purchase: a budget of 450,000 EUR for the prices of the nodes"
+    assert (
+        max(row.total_cost or 0 for row in made.rows)
+        > 450_000
+        >= max((row.nodes or 0) * row.price for row in made.rows)
+    )
 
 
 def test_bids_over_the_years(tender_file: Path) -> None:

@@ -8,7 +8,7 @@ from milabench_ng.analysis.scoring.cost import PerReference
 from milabench_ng.analysis.statistics.intervals import Interval
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.present.render.as_json import REPORT_SCHEMA
-from milabench_ng.present.render.cells import number, one_decimal, toned, unit_told, whole
+from milabench_ng.present.render.cells import money, number, one_decimal, toned, unit_told, whole
 from milabench_ng.present.render.columns import span
 from milabench_ng.present.render.ratio_statements import span_of_money
 from milabench_ng.present.render.sections import Column, Document, Facts, Section, section
@@ -257,9 +257,12 @@ def _owned(row: BidRow) -> Ownership:
 
 
 def _purchase(tender: Tender) -> Section:
+    budget = (
+        f": a budget of {money(tender.budget)} {tender.currency} for the prices of the nodes" if tender.budget else ""
+    )
     return section(
         "purchase",
-        "purchase",
+        f"purchase{budget}",
         tender.rows,
         Column("bid", value=lambda row: row.name),
         Column("nodes", "", whole, True, value=lambda row: row.nodes),
