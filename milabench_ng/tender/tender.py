@@ -31,7 +31,7 @@ class BidRow(msgspec.Struct, frozen=True, kw_only=True):
     per_reference: PerReference | None
     """What one reference node's worth costs to buy."""
     price_per_point: float | None
-    """Price of a node over its score, as in 2020: nothing is ranked by it."""
+    """Price of a node over its score, as in 2020: nothing is ranked by it. None for a partial score."""
     owned: Ownership | None
     """Cost over the years; None if the tariff or the power is unknown."""
     owned_per_reference: float | None

@@ -399,6 +399,9 @@ def test_a_score_that_does_not_count_has_its_reason(tender_file: Path) -> None:
     assert next(at.why for at in made.rows if at.name == "fast") == (
         "the score is partial: 1 of 2 weighted tests were not selected"
     )
+    assert [at.name for at in made.rows if at.price_per_point is None] == ["fast"]
+    scores = next(one for one in tender_sections(made) if one.key == "scores")
+    assert any(note.startswith("no price per score of a partial score") for note in scores.notes)
     lacking = rebid(tender_file, fast=msgspec.structs.replace(partial, tests=kept))
     assert next(at.why for at in lacking.rows if at.name == "fast") == (
         "the score is invalid: 1 test without all records (convnet)"

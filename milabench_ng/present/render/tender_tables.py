@@ -19,6 +19,7 @@ from milabench_ng.tender.stability import Stability
 from milabench_ng.tender.tender import BidRow, Tender
 
 _CHARGED = "scores include penalties for variance and failures, as in milabench 2020; they do not affect ranks"
+_PARTIAL = "no price per score of a partial score: it is over other tests"
 _PARETO = "Pareto: no other bid offers at least this throughput for less money"
 _BID: Column[BidRow] = Column("bid", value=lambda row: row.name)
 _RANK: Column[BidRow] = Column("rank", "", whole, True, value=lambda row: row.rank)
@@ -103,7 +104,7 @@ def _sections(tender: Tender) -> tuple[Section, ...]:
     sections = [
         _ranks(tender),
         section("offered", "throughput and price of a node", tender.rows, _BID, *_offered(tender)),
-        section("scores", "scores", tender.rows, _BID, *_scores(tender), notes=(_CHARGED,)),
+        section("scores", "scores", tender.rows, _BID, *_scores(tender), notes=_on_scores(tender)),
         section("measured", "measurement conditions", tender.rows, _BID, *_MEASURED),
     ]
     if tender.other_work:
@@ -209,6 +210,10 @@ def _scores(tender: Tender) -> tuple[Column[BidRow], ...]:
             value=lambda row: row.price_per_point,
         ),
     )
+
+
+def _on_scores(tender: Tender) -> tuple[str, ...]:
+    return (_CHARGED, *([_PARTIAL] if any(row.score_status == "partial" for row in tender.rows) else ()))
 
 
 def _left_out(tender: Tender) -> Section:
