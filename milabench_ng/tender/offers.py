@@ -123,7 +123,10 @@ def _by_suite(
     ran = {name: one.known_suites for name, one in summaries.items()}
     if len(set(map(frozenset, ran.values()))) > 1:
         found = ", ".join(f"{name} ran {' and '.join(suites)}" for name, suites in ran.items())
-        raise InputError(f"{path}: {found}. Bids must use the same profile")
+        raise InputError(
+            f'{path}: {found}. Bids must use the same profile. Set "reference" to a node that ran '
+            "it, which decides which bids are compared"
+        )
     suites = next(iter(ran.values()))
     lacking = [suite for suite in suites if not parts_of(reference, suite)]
     if lacking and len(suites) > 1:

@@ -44,10 +44,10 @@ def other_work(bids: Mapping[str, Summary], weights: Weights) -> tuple[OtherWork
 def set_aside(bids: Mapping[str, Summary], reference: Summary) -> dict[str, str]:
     """Those of ``bids`` that have no work in common with most, and why."""
     others = _unusual({name: _suites(one) for name, one in bids.items()}, _suites(reference))
-    found = {name: f"excluded: it ran {suites}, but most bids ran {usual}" for name, (suites, usual) in others.items()}
+    found = {name: f"excluded: it ran {suites}, but {who} ran {usual}" for name, (suites, who, usual) in others.items()}
     alike = {name: part_of_gpu(one) for name, one in bids.items() if name not in found}
-    for name, (cut, usual) in _unusual(alike, part_of_gpu(reference)).items():
-        found[name] = f"excluded: its GPUs are {cut}, but those of most bids are {usual}, so no test is comparable"
+    for name, (cut, who, usual) in _unusual(alike, part_of_gpu(reference)).items():
+        found[name] = f"excluded: its GPUs are {cut}, but those of {who} are {usual}, so no test is comparable"
     return found
 
 
@@ -55,10 +55,18 @@ def _suites(summary: Summary) -> str:
     return " and ".join(short(suite) for suite in sorted(summary.known_suites))
 
 
-def _unusual(kinds: Mapping[str, str], reference: str) -> dict[str, tuple[str, str]]:
-    """The kind of each bid that is not of the usual one, and that; nothing if no kind is more usual than all others."""
+def _unusual(kinds: Mapping[str, str], reference: str) -> dict[str, tuple[str, str, str]]:
+    """The kind of each bid that is not of the usual one, who decides that, and that; nothing if nobody does."""
     counts = Counter(kinds.values())
     first, *others = sorted(((counts[kind], kind == reference), kind) for kind in counts)[::-1]
     if any(size == first[0] for size, _ in others):
         return {}
-    return {name: (kind, first[1]) for name, kind in kinds.items() if kind != first[1]}
+    tied = any(size[0] == first[0][0] for size, _ in others)
+    who = (
+        "the reference, which decides between equally many bids,"
+        if tied
+        else "most bids"
+        if 2 * first[0][0] > len(kinds)
+        else "more bids"
+    )
+    return {name: (kind, who, first[1]) for name, kind in kinds.items() if kind != first[1]}

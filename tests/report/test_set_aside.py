@@ -52,6 +52,11 @@ def test_a_bid_of_another_suite_leaves_the_others_theirs(tmp_path: Path) -> None
     assert {row.name: row.rank for row in made.rows} == {"a": 1, "b": 1}
 
 
+def test_the_reference_decides_between_equally_many_bids(tmp_path: Path) -> None:
+    why = "excluded: it ran standart, but the reference, which decides between equally many bids, ran standard"
+    assert tender(tmp_path, straw=of_model("H200", "standart"), a=WHOLE).refused == {"straw": why}
+
+
 @pytest.mark.parametrize(
     ("bids", "aside"),
     [
