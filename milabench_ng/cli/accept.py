@@ -97,13 +97,13 @@ def accept(
             raise InputError("--explain: not for a fleet. Give the folder of one node")
         promised_by = require_sound(check_results(bid, asked))
         weighed = {suite: scale.weights for suite, scale in load_scales(weights, promised_by.summary).items()}
-        buyer = asked.of_the_buyer(delivered).of_the_unsigned()
+        buyer = asked.of_the_buyer()
         promise = Promise(bid=promised_by, demands=buyer, weights=weighed, guarantee=guarantee)
         with opened_fleet(Path(delivered)) as there:
             return accept_nodes(there, promise, form)
     sides = {
         "bid": check_results(bid, asked),
-        "delivered": check_results(delivered, asked.of_the_buyer(delivered)),
+        "delivered": check_results(delivered, asked.of_the_buyer()),
     }
     promised, found = both_sides(*(require_sound(side).summary for side in sides.values()))
     require_different(sides)

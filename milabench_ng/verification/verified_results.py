@@ -45,10 +45,9 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
         own = msgspec.structs.replace(self.rules, signed=False, signed_by=())
         return Demands(rules=own, authorities=self.authorities)
 
-    def of_the_buyer(self, source: str) -> Demands:
-        """The same for what the buyer measured: nobody signs or stamps it for him, and a folder cannot be signed."""
-        own = msgspec.structs.replace(self.rules, signed=False, signed_by=(), nonce=None, stamps=None)
-        return Demands(rules=own, allowed_signers=self.allowed_signers if is_bundle(Path(source)) else None)
+    def of_the_buyer(self) -> Demands:
+        """The same for what the buyer measured: nobody signs or stamps it for him."""
+        return Demands(rules=msgspec.structs.replace(self.rules, signed=False, signed_by=(), nonce=None, stamps=None))
 
 
 class CheckedResults(msgspec.Struct, frozen=True, kw_only=True):

@@ -167,6 +167,8 @@ def test_the_signature_is_demanded_of_the_bid_alone(place: Path, capsys: Any) ->
     assert "no allowed signers are given" in capsys.readouterr().err
     allowed = ["--allowed-signers", str(place / "allowed")]
     assert call(["accept", *asked, *allowed]) in (0, 4)
+    unsigned = pack(place / "delivered", place / "delivered.tar.gz", weights=place / "weights.json").path
+    assert call(["accept", asked[0], str(unsigned), *asked[2:], *allowed]) in (0, 4), "a bundle, as a folder"
     pack(place / "results", place / "bid.tar.gz", weights=place / "weights.json", key=place / "b", force=True)
     assert call(["accept", *asked, *allowed]) == 2
     assert (
