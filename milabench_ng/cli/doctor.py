@@ -26,7 +26,6 @@ from milabench_ng.present.render.verification_tables import ruling_section
 from milabench_ng.present.writers import write
 from milabench_ng.records.isolation import Confinement, cache_text
 from milabench_ng.run.planning.readiness import Checkup, examine
-from milabench_ng.verification.doubts.registry import require_known
 from milabench_ng.verification.findings import Ruling
 from milabench_ng.verification.rules import load_rules
 
@@ -62,8 +61,6 @@ def doctor(
         shipped rule set: standard, procurement.
     """
     asked = None if rules is None else load_rules(rules)
-    if asked is not None:
-        require_known(asked)
     node = NodeOptions(
         tenants=tenants,
         slots_per_device=slots_per_device,

@@ -15,7 +15,7 @@ from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.showing import shown
 from milabench_ng.model.catalogue import normal_name
 from milabench_ng.model.errors import InputError, MnbError
-from milabench_ng.model.profile import Test, name_of
+from milabench_ng.model.profile import Profile, Test, name_of
 from milabench_ng.model.shipped import find, shipped_profile
 from milabench_ng.model.units import counted, format_bytes
 from milabench_ng.node.conditions import Conditions
@@ -29,7 +29,7 @@ from milabench_ng.run.planning.dry_run import DryRun, dry_run
 from milabench_ng.run.planning.readiness import Checkup, examine
 from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.verification.checks.changed_settings import UNSAFE
-from milabench_ng.verification.doubts.registry import require_known
+from milabench_ng.verification.checks.check_arguments import unknown_tests
 from milabench_ng.verification.findings import Finding, Ruling, judged, unknown
 from milabench_ng.verification.rules import DataRule, Rules
 from milabench_ng.verification.signing import why_unsigned
@@ -112,7 +112,6 @@ def refuse_broken(rules: Rules, request: RunRequest) -> DryRun:
 
     Whether the node is ready, the run finds out itself.
     """
-    require_known(rules)
     checkup, plan = examine(request), plan_of(request)
     if isinstance(plan, str):
         raise InputError(plan)
@@ -167,6 +166,9 @@ def broken_by_request(rules: Rules, request: RunRequest, plan: DryRun) -> Iterat
 
 def _arguments(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[str]:
     """Those for all tests hold where the profile states nothing else."""
+    ran = plan.planned.profile.sha256
+    if isinstance(request.profile, Profile) and demanded(rules.profile, None, "profiles") in (None, ran):
+        yield from unknown_tests(rules, request.profile)
     for launch in {launch.test: launch for launch in plan.planned.plan.measured}.values():
         name = name_of(launch.test)
         test = request.profile.tests.get(name)

@@ -28,7 +28,7 @@ Proportion = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A share, from 0 to 1."""
 
 
-Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-fA-F]{64}$")]
 """A SHA-256 in hexadecimal."""
 
 
@@ -36,7 +36,7 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """A file that must be identical: the name of a shipped one, its SHA-256, or both."""
 
     name: str | None = None
-    sha256: str | None = None
+    sha256: Sha256 | None = None
 
 
 class DataRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +45,7 @@ class DataRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kind: Literal["twin", "real"] | None = None
     scale: Amount | None = None
     """Minimum."""
-    checksums: tuple[str, ...] = ()
+    checksums: tuple[Sha256, ...] = ()
     """SHA-256 as printed by ``mnb prepare``; may be several, since JPEG files depend on the JPEG library."""
     cache: Literal["cold", "warm"] | None = None
     """State of the page cache before each batch."""
@@ -173,6 +173,8 @@ def load_rules(source: str | Path | None) -> Rules:
 
 def decode_rules(content: bytes, source: str) -> Rules:
     """Decode rules from JSON; ``source`` is for errors. Raises an InputError that names the key or keys."""
+    from milabench_ng.verification.names_in_rules import require_known  # whose registries need the types above
+
     advice = "the keys of rules are in docs/reference/rules-file.md"
     raw = parse_json(content, source)
     refuse_other(raw, "rules", source)
@@ -183,6 +185,7 @@ def decode_rules(content: bytes, source: str) -> Rules:
             f"{source}: no run can meet these rules: least_sessions demands {rules.least_sessions}, and sessions "
             f"accepts at most {rules.sessions}. Raise sessions, or lower least_sessions"
         )
+    require_known(rules, source)
     return rules
 
 

@@ -22,7 +22,6 @@ from milabench_ng.model.plan import Plan
 from milabench_ng.model.shipped import ShippedKind as ShippedKind
 from milabench_ng.model.shipped import find, profile_file
 from milabench_ng.model.shipped import names as shipped_names
-from milabench_ng.model.similar import meant_or_all
 from milabench_ng.model.sources import package_digests
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.manifest import Manifest
@@ -32,7 +31,7 @@ from milabench_ng.records.record import Record
 from milabench_ng.verification.absurd import computing_from
 from milabench_ng.verification.bundle import make_claim
 from milabench_ng.verification.checks.registry import judge
-from milabench_ng.verification.doubts.registry import raised, require_known
+from milabench_ng.verification.doubts.registry import raised
 from milabench_ng.verification.evidence import Evidence, Pinned
 from milabench_ng.verification.findings import Verification
 from milabench_ng.verification.folder_files import sha256_of
@@ -83,7 +82,6 @@ def gather(
     authorities: Path | None = None,
 ) -> Evidence:
     """Everything that the rules examine."""
-    require_known(rules)
     signer = check(there.packing_bytes, there.signature, allowed_signers)
     if (rules.signed or rules.signed_by) and signer.present and allowed_signers is None:
         raise InputError(
@@ -193,16 +191,12 @@ def demanded(pin: Pin | None, given: Path | None, kind: ShippedKind) -> str | No
         return own
     shipped = find(kind, pin.name) if pin.name else None
     stated = pin.sha256 or (sha256_of(shipped) if shipped else None)
-    if stated is None:
-        raise InputError(
-            f"rules: {kind}: {pin.name!r} is not shipped{meant_or_all(str(pin.name), shipped_names(kind))}"
-        )
-    if own is not None and own != stated.lower():
+    if own is not None and stated is not None and own != stated.lower():
         raise InputError(
             f"--{kind.removesuffix('s')} {given}: its SHA-256 is {own[:12]}, but the rules pin {stated[:12]}. Give the "
             "file that they name, or leave it out"
         )
-    return stated.lower()
+    return stated and stated.lower()
 
 
 def _file_sum(path: Path, kind: ShippedKind) -> str:

@@ -414,6 +414,15 @@ def test_rules_for_both_suites_are_those_for_one() -> None:
         ('{"schema": 2}', "rules schema 2: this is mnb"),
         ("[" * 5000, "nested too deeply"),
         ('{"ceiling": {"peak_flops": {"X": {"fp32": 0}}, "flops_per_item": {}}}', "above 0.0"),
+        ('{"witnessed": {"R99": "x"}}', "witnessed: no rule for a witness 'R99'. Known: R28, "),
+        ('{"doubts_refused": ["beyond-peek"]}', "no doubt 'beyond-peek' (did you mean 'beyond-peak'?)"),
+        ('{"profile": {"name": "standart"}}', "profile: no shipped profile 'standart' (did you mean 'standard'?)"),
+        ('{"suite_weights": {"a": {"name": "standart"}}}', "suite_weights.a: no shipped weights 'standart' (did you"),
+        (
+            '{"profile": {"name": "quick"}, "arguments": {"toy_regg": {}}}',
+            "no test 'toy_regg' (did you mean 'toy_reg'?)",
+        ),
+        ('{"profile": {"sha256": "abc"}}', "profile.sha256: expected "),
     ],
 )
 def test_bad_rules_are_a_message(text: str, message: str) -> None:

@@ -438,6 +438,15 @@ def test_a_ceiling_of_whose_tests_none_ran_cannot_be_checked(folder: Path) -> No
     assert r5(**{"standart.vae": 1e9}) == r5() == nothing
 
 
+def test_r10_options_of_a_test_that_the_profile_has_not(folder: Path) -> None:
+    """The rules may be of several profiles, unless they pin this one: nobody is accused."""
+    asked = {"arguments": {"vaee": {"max_count": 0}}}
+    for pin, result in ((None, "unknown"), (Pin(sha256=PROFILE.sha256), "unknown"), (Pin(sha256="0" * 64), "pass")):
+        r10 = by_id(verify(folder, Rules(profile=pin, **asked)))["R10"]
+        assert r10.result == result
+        assert ("no test 'vaee' (did you mean 'vae'?)" in "".join(r10.reasons)) == (result == "unknown")
+
+
 @pytest.mark.parametrize(
     ("suite", "result", "told"),
     [("standard", "pass", ""), ("standart", "fail", "the shipped profile standard under another name")],

@@ -40,13 +40,14 @@ def mnb(tmp_path: Path, one_server: OneServer, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_would_break_the_rules_is_refused_at_once_with_all_reasons(mnb: Mnb, tmp_path: Path) -> None:
-    done = mnb(SMALL | {"marks_refused": True, "gpus": 8})
+    done = mnb(SMALL | {"marks_refused": True, "gpus": 8, "arguments": {"toy_regg": {}}})
     assert done.returncode == 2
     told = done.stderr[done.stderr.index("mnb: this run") :].splitlines()
     assert told[0] == "mnb: this run would break rules of 'small':"
     assert told[-1] == "nothing was run"
-    assert told[1:3] == [
+    assert told[1:4] == [
         "  R9 no nonce was given. Pass --nonce n1",
+        "  R10 arguments: profile trial has no test 'toy_regg' (did you mean 'toy_reg'?). Correct the rules",
         "  R11 the rules require 2 repeats of each test, but this run makes 1. Raise --repeat or --sessions",
     ]
     assert (

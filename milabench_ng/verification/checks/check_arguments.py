@@ -9,8 +9,10 @@ import msgspec
 from milabench_ng.model.catalogue import Scalar, normal_name
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.memory_classes import choose_entries
+from milabench_ng.model.plain import plain
 from milabench_ng.model.plan import Launch
 from milabench_ng.model.profile import IoShare, Profile, name_of
+from milabench_ng.model.similar import meant_or_all
 from milabench_ng.model.units import parse_bytes_per_second
 from milabench_ng.node.gpus import smallest_memory
 from milabench_ng.records.isolation import Isolation
@@ -18,7 +20,8 @@ from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.record import Record
 from milabench_ng.verification.checks.check_plan import read_stated
 from milabench_ng.verification.evidence import Evidence
-from milabench_ng.verification.findings import Finding, judged
+from milabench_ng.verification.findings import Finding, judged, unknown
+from milabench_ng.verification.rules import Rules
 
 IoRates = tuple[float | None, float | None]
 """Bytes a second to read and to write."""
@@ -26,7 +29,19 @@ IoRates = tuple[float | None, float | None]
 
 def arguments(evidence: Evidence) -> Finding:
     """The plan has the profile's arguments, and nothing was changed on the command line."""
-    return judged(_not_as_stated(evidence, read_stated(evidence.manifest)))
+    stated, pinned = read_stated(evidence.manifest), evidence.profile
+    found = judged(_not_as_stated(evidence, stated))
+    if stated is None or found.result != "pass" or pinned.demanded not in (None, pinned.used):  # R6 says that
+        return found
+    return next(map(unknown, unknown_tests(evidence.rules, stated)), found)
+
+
+def unknown_tests(rules: Rules, stated: Profile) -> Iterator[str]:
+    """Of which tests that ``stated`` has not the rules demand options: perhaps misspelled, so nobody is accused."""
+    for name in rules.arguments:
+        if name != "*" and name not in stated.tests:
+            where = f"arguments: profile {plain(stated.suite)} has no test {plain(repr(name))}"
+            yield f"{where}{meant_or_all(name, stated.tests)}. Correct the rules"
 
 
 def as_planned(evidence: Evidence) -> Finding:

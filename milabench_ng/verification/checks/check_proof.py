@@ -128,7 +128,7 @@ def _wheels(evidence: Evidence, code: CodeProof) -> Iterator[str]:
             yield f"{name} {wheel.version} was read, but run.json says {stated}"
     if code.strays:
         yield f"files were loaded that belong to no installed package: {', '.join(code.strays)}"
-    if demanded and code.libraries not in demanded:
+    if demanded and code.libraries not in map(str.lower, demanded):
         yield f"the libraries have SHA-256 {code.libraries[:12]}, which is not among those demanded"
 
 

@@ -145,7 +145,7 @@ def _not_demanded(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: {one.name} is {kind_word(one.kind)} data, but the rules require {kind_word(rule.kind)} data"
         if rule.scale is not None and one.scale < rule.scale:
             yield f"{name}: {one.name} has scale {one.scale:g}, but the rules require {rule.scale:g}"
-        if rule.checksums and one.checksum not in rule.checksums:
+        if rule.checksums and (one.checksum or "") not in map(str.lower, rule.checksums):
             yield f"{name}: {one.name} has SHA-256 {(one.checksum or 'none')[:12]}, which is not among those demanded"
         if rule.cache is not None and one.cache != rule.cache:
             yield f"{name}: the page cache of {one.name} was {one.cache}, but the rules require {rule.cache}"

@@ -5,15 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
-from milabench_ng.model.similar import meant_or_all
 from milabench_ng.verification import doubts
 from milabench_ng.verification.absurd import ABSURD, incomputable
 from milabench_ng.verification.doubts.doubt import CORPUS, Doubt
 from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import Doubted
-from milabench_ng.verification.rules import Rules
 
 _OTHERS = ("doubt", "registry")
 DOUBTS: tuple[Doubt, ...] = tuple(
@@ -45,11 +42,3 @@ def _reasons(doubt: Doubt, evidence: Evidence) -> tuple[str, ...]:
         return tuple(dict.fromkeys(map(plain, doubt.look(evidence))))
     except ABSURD as error:
         return (incomputable(error),)
-
-
-def require_known(rules: Rules) -> None:
-    """Raise InputError if the rules refuse a doubt that there is not."""
-    names = [doubt.name for doubt in DOUBTS]
-    for name in rules.doubts_refused:
-        if name not in names:
-            raise InputError(f"rules: doubts_refused: no doubt {plain(repr(name))}{meant_or_all(name, names)}")

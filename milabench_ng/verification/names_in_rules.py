@@ -1,0 +1,53 @@
+"""What rules name: doubts, rules for witnesses, shipped files, tests. One that is misspelled would demand nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from milabench_ng.model.files import refuse
+from milabench_ng.model.plain import plain
+from milabench_ng.model.profile import Profile, read_profile
+from milabench_ng.model.shipped import find, names
+from milabench_ng.model.similar import meant_or_all
+from milabench_ng.verification.checks.check_arguments import unknown_tests
+from milabench_ng.verification.checks.registry import RULES
+from milabench_ng.verification.doubts.registry import DOUBTS
+from milabench_ng.verification.folder_files import sha256_of
+from milabench_ng.verification.rules import Pin, Rules
+
+Named = tuple[str, str, Iterable[str], Iterable[str]]
+"""A key, what it names in words, what it says, and what there is."""
+
+
+def require_known(rules: Rules, source: str) -> None:
+    """Raise InputError, which names the file ``source``, for a name that there is not."""
+    for key, what, stated, known in _named(rules):
+        for name in stated:
+            if name not in known:
+                refuse(source, f"{key}: no {what} {plain(repr(name))}{meant_or_all(name, known)}")
+    shipped = pinned_profile(rules.profile)
+    for why in unknown_tests(rules, shipped) if shipped else ():
+        refuse(source, why)
+
+
+def pinned_profile(pin: Pin | None) -> Profile | None:
+    """The shipped profile that rules pin, by its name or its SHA-256; None if they pin none, or another file."""
+    for name in names("profiles") if pin else ():
+        path = find("profiles", name)
+        if pin and path and (sha256_of(path) == pin.sha256.lower() if pin.sha256 else name == pin.name):
+            return read_profile(path)
+    return None
+
+
+def _named(rules: Rules) -> Iterator[Named]:
+    yield "doubts_refused", "doubt", rules.doubts_refused, [doubt.name for doubt in DOUBTS]
+    yield "witnessed", "rule for a witness", rules.witnessed, [rule.id for rule in RULES if rule.basis == "witness"]
+    yield "profile", "shipped profile", _by_name(rules.profile), names("profiles")
+    yield "weights", "shipped weights", _by_name(rules.weights), names("weights")
+    for suite, pin in rules.suite_weights.items():
+        yield f"suite_weights.{plain(suite)}", "shipped weights", _by_name(pin), names("weights")
+
+
+def _by_name(pin: Pin | None) -> tuple[str, ...]:
+    """The name of a file that is pinned by that alone: beside a SHA-256, it only tells people which one is meant."""
+    return () if pin is None or pin.sha256 else (pin.name or "",)
