@@ -25,7 +25,7 @@ import msgspec
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, quoted, short
 from milabench_ng.model.similar import did_you_mean, meant_or_all
-from milabench_ng.model.words_at import keys_at, words_at
+from milabench_ng.model.words_at import form_at, keys_at, words_at
 
 MIB = 1 << 20
 SMALL = 4 * MIB
@@ -79,6 +79,7 @@ _SAID = tuple(
 )
 """Messages of msgspec, in words of those who write such files."""
 _WRONG_KEY = re.compile(r"Object contains unknown field `(.*)`$")
+_WRONG_FORM = re.compile(r"text matching regex .*", re.DOTALL)
 _WRONG_WORD = re.compile(r"Invalid enum value '(.*)'$")
 _EXPONENT = re.compile(r"(?<=[<>=] )[\d.]+e[-+]?\d+")
 """A bound as msgspec writes very small and very large ones."""
@@ -190,8 +191,9 @@ def convert_json(value: Any, kind: type[T], source: str, advice: str = "") -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        meant = _meant(str(error), kind)
-        refuse(source, f"{in_words(error)}{meant}{advice and '. '}{advice[:1].upper()}{advice[1:]}")
+        form = _form(str(error), kind)
+        said = _WRONG_FORM.sub(form, in_words(error)) if form else in_words(error)
+        refuse(source, f"{said}{_meant(str(error), kind)}{advice and '. '}{advice[:1].upper()}{advice[1:]}")
 
 
 def _meant(error: str, kind: type) -> str:
@@ -201,6 +203,11 @@ def _meant(error: str, kind: type) -> str:
         return did_you_mean(found[1], keys_at(kind, place.rstrip("`")))
     found = _WRONG_WORD.match(what)
     return meant_or_all(found[1], words_at(kind, place.rstrip("`"))) if found else ""
+
+
+def _form(error: str, kind: type) -> str:
+    """What a text of ``kind`` that does not match its pattern should look like; empty if nothing says so."""
+    return form_at(kind, error.partition(" - at `")[2].rstrip("`"))
 
 
 def in_words(error: msgspec.ValidationError) -> str:

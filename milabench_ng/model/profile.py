@@ -21,7 +21,7 @@ import msgspec
 from milabench_ng.model.batch_sizes import FRACTION
 from milabench_ng.model.catalogue import Scalar
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import MIB, SMALL, in_words, parse_json, read_text
+from milabench_ng.model.files import MIB, SMALL, convert_json, parse_json, read_text
 from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.memory_classes import check_classes
 from milabench_ng.model.plain import short
@@ -31,7 +31,13 @@ from milabench_ng.model.units import parse_bytes
 PROFILE_SCHEMA = 1
 TEST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*")
 SUITE_NAME = re.compile(r"\w[\w .,+@=()-]*")
-OtherSuite = Annotated[str, msgspec.Meta(pattern=rf"^{TEST_NAME.pattern}$(?!\n)")]
+OtherSuite = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=rf"^{TEST_NAME.pattern}$(?!\n)",
+        description="a name of letters, digits, '_', '-' and '+', such as modern",
+    ),
+]
 """The name of a suite without a dot, so that it is the first part of a test's id."""
 LONGEST_ID = 200
 """Bytes of ``suite.test``: with job id and date it becomes the name of a file, which has at most 255."""
@@ -278,10 +284,7 @@ def build_profile(suite: str, tests: RawTests, text: str, source: str, warnings:
     for name, stated in tests.items():
         where, definition = f"{source}: test {short(repr(name))}", _renamed(stated)
         _check_keys(definition, Test, where)
-        try:
-            test = msgspec.convert(definition, Test)
-        except msgspec.ValidationError as error:
-            raise InputError(f"{where}: {in_words(error)}") from None
+        test = convert_json(definition, Test, where)
         if len(f"{test.suite or suite}.{name}".encode()) > LONGEST_ID:
             raise InputError(f"{where}: suite and test name have more than {LONGEST_ID} bytes together")
         if not 0 < test.data_scale <= 1:

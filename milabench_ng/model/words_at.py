@@ -20,10 +20,21 @@ def keys_at(kind: type, place: str) -> list[str]:
 
 def words_at(kind: type, place: str) -> list[str]:
     """The words from which the value at ``place`` is chosen, or each key of the mapping there."""
+    return [str(value) for at in _texts_at(kind, place) if isinstance(at, inspect.LiteralType) for value in at.values]
+
+
+def form_at(kind: type, place: str) -> str:
+    """What a text at ``place`` should look like, as the ``description`` beside its pattern says; empty without one."""
+    told = (at.extra_json_schema or {} for at in _texts_at(kind, place) if isinstance(at, inspect.Metadata))
+    return next((str(one["description"]) for one in told if "description" in one), "")
+
+
+def _texts_at(kind: type, place: str) -> list[inspect.Type]:
+    """The types of the value at ``place``, or of the keys of the mapping there."""
     found = _at((inspect.type_info(kind),), place.removeprefix(_KEYS))
-    if place.startswith(_KEYS):
-        found = _unions(at.key_type for at in found if isinstance(at, inspect.DictType))
-    return [str(value) for at in found if isinstance(at, inspect.LiteralType) for value in at.values]
+    return (
+        _unions(at.key_type for at in found if isinstance(at, inspect.DictType)) if place.startswith(_KEYS) else found
+    )
 
 
 def _at(found: Iterable[inspect.Type], place: str) -> list[inspect.Type]:

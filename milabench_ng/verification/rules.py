@@ -28,7 +28,13 @@ Proportion = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A share, from 0 to 1."""
 
 
-Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-fA-F]{64}$")]
+Sha256 = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[0-9a-fA-F]{64}$",
+        description="a SHA-256 of 64 hexadecimal digits, as sha256sum FILE prints it (mnb verify shows the first 12)",
+    ),
+]
 """A SHA-256 in hexadecimal."""
 
 
@@ -153,7 +159,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R26) Whether foreign compute processes on the GPUs are refused."""
     stamps: StampRule | None = None
     """(R32)"""
-    least_version: Annotated[str, msgspec.Meta(pattern=r"^\d+(\.\d+)*$")] | None = None
+    least_version: (
+        Annotated[str, msgspec.Meta(pattern=r"^\d+(\.\d+)*$", description="a version, such as 0.3.0")] | None
+    ) = None
     """(R33) Oldest version of mnb that may have made it: older ones tell less."""
     witnessed: dict[str, str] = {}
     """(R28 and following) Who saw it and when, by rule id. The evaluator fills this in."""

@@ -422,7 +422,9 @@ def test_rules_for_both_suites_are_those_for_one() -> None:
             '{"profile": {"name": "quick"}, "arguments": {"toy_regg": {}}}',
             "no test 'toy_regg' (did you mean 'toy_reg'?)",
         ),
-        ('{"profile": {"sha256": "abc"}}', "profile.sha256: expected "),
+        ('{"profile": {"sha256": "abc"}}', "profile.sha256: expected a SHA-256 of 64 hexadecimal digits, as"),
+        ('{"libraries": ["abc"]}', "libraries[0]: expected a SHA-256 of 64"),
+        ('{"least_version": "v0.4"}', "least_version: expected a version, such as 0.3.0"),
     ],
 )
 def test_bad_rules_are_a_message(text: str, message: str) -> None:
