@@ -23,6 +23,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 import msgspec
 
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.json_mistakes import mistake
 from milabench_ng.model.plain import plain, quoted, short
 from milabench_ng.model.similar import did_you_mean, meant_or_all
 from milabench_ng.model.words_at import form_at, keys_at, words_at
@@ -162,7 +163,7 @@ def parse_json(content: bytes, source: str, numbers: Numbers = "finite") -> Any:
         if source.endswith(".jsonl"):
             refuse(source, "a JSON value in each line, as in a ledger, not one. Give the folder that it is in")
         other = "" if error.pos else f". {_RIGHT_FILE}"
-        refuse(source, f"not JSON: {error.msg} (line {error.lineno}, column {error.colno}){other}")
+        refuse(source, f"not JSON: {mistake(error)} (line {error.lineno}, column {error.colno}){other}")
     except RecursionError:
         refuse(source, f"nested too deeply (more than {DEEPEST} levels)")
     if _depth(value) > DEEPEST:

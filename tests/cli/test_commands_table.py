@@ -86,9 +86,9 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 TABLE = r"""
 report res | 0 | mnb · quick · res
-report cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
+report cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: a text has no closing quotation mark
 report runs | 2 | mnb: runs: not a result folder: it has no run.json. Give the folder
-report cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not a readable manifest: not JSON: Unterminated string
+report cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not a readable manifest: not JSON: a text has no closing
 report odd | 1 | mnb · quick · odd
 report again --compare res | 0 | mnb · quick · again
 report res --compare base.json | 0 | mnb · quick · res
@@ -149,7 +149,7 @@ bids nots.txt | 2 | mnb: nots.txt: no such file (did you mean 'notes.txt'?)
 report res --weights nowhere/w.json | 2 | mnb: --weights nowhere/w.json: the folder nowhere does not exist. It should
 report res --weights emtpy/w.json | 2 | mnb: --weights emtpy/w.json: the folder emtpy does not exist (did you mean
 jobs res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report and mnb verify read.
-report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
+report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: expected a value (line 1, column 1)
 report res --rules standard | 1 | mnb · quick · res
 report res --rules standard --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file. It
 report res --rules rules.json --nonce other | 1 | mnb · quick · res
@@ -162,7 +162,7 @@ report res --colour | 2 | mnb report: unknown option --colour. See mnb report --
 report res --forma json | 2 | mnb report: unknown option --forma (did you mean '--format'?)
 report nowhere | 2 | mnb: nowhere: no such file or folder. Give a bundle, or the folder
 report empty | 2 | mnb: empty: not a result folder: it has no record and no run.json.
-report notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1). Is it
+report notes.txt | 2 | mnb: notes.txt: not JSON: expected a value (line 1, column 1). Is it
 report res/run.json | 2 | mnb: res/run.json: this is the manifest of a run. Give its folder to mnb report or mnb
 report res -o new.txt | 0 |
 report res -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
@@ -206,7 +206,7 @@ bundle res -o new.tar.gz | 0 | bundle: new.tar.gz
 bundle res -o res.tar.gz | 2 | mnb: --output res.tar.gz: the file exists. Name another one, or pass --force
 bundle res -o res.tar.gz --force | 0 | bundle: res.tar.gz
 bundle res -o res/run.json --force | 2 | mnb: --output res/run.json: files of a run are never overwritten.
-bundle cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
+bundle cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: a text has no closing quotation mark
 bundle ress | 2 | mnb: ress: no such folder (did you mean 'res'?). Give the result folder of a run
 fleet status ress | 2 | mnb: ress: no such folder (did you mean 'res'?). Give the folder that `mnb
 watch ress | 2 | mnb: ress: no such folder (did you mean 'res'?). Name the result folder of a run
@@ -217,8 +217,8 @@ bundle base.json | 2 | mnb: base.json: a file, not a folder. Give the result fol
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file. Make a key with ssh-keygen -t ed25519
 verify res | 0 | verdict PASS: all 16
 verify res.tar.gz | 0 | verdict PASS: all 17
-verify cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: Unterminated string
-verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not a readable manifest: not JSON: Unterminated string
+verify cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: a text has no closing quotation mark
+verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not a readable manifest: not JSON: a text has no closing
 verify odd | 1 | verdict FAIL: 2
 verify res --rules standard | 1 | verdict FAIL:
 verify res --rules rules.json | 0 | verdict PASS: all 17
@@ -251,7 +251,7 @@ bids again-bids.json | 0 | ranks nothing is ranked: fewer than two bids
 bids bad-bids.json | 2 | mnb: bad-bids.json: bid 'acme': the key 'price' is missing. Expected {"reference": "v100",
 bids nowhere.json | 2 | mnb: nowhere.json: no such file. Write one with mnb tender init
 bids res.tar.gz | 2 | mnb: res.tar.gz: a bundle, not a bids file. Name it as results in a file that mnb tender
-bids notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
+bids notes.txt | 2 | mnb: notes.txt: not JSON: expected a value (line 1, column 1)
 bids bids.json -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
 bids bids.json --format html | 2 | mnb bids: Invalid value "html" for --format. Choose from: "table", "json", "csv",
 bids | 2 | mnb bids: FILE is missing. See the example in mnb bids --help
@@ -281,7 +281,7 @@ rerun res/run.json | 2 | mnb: res/run.json: this is the manifest of a run, not a
 jobs list.json | 2 | mnb: list.json: must be an object of tests, not list
 jobs empty | 2 | mnb: empty: a folder, and no shipped profile has that name. For results: mnb report
 jobs quick --ram-total 1PiB | 2 | mnb: --ram-total: expected a size, got '1PiB'. Try 512MiB or 256GiB
-jobs notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
+jobs notes.txt | 2 | mnb: notes.txt: not JSON: expected a value (line 1, column 1)
 jobs quick --repeat 2.7 | 2 | mnb: --repeat: expected a whole number, got '2.7'. Try --repeat 5
 jobs quick --repeat 0 | 2 | mnb: --repeat: expected 1 to 10,000, got 0
 jobs quick --sessions 100000 | 2 | mnb: --sessions: expected 1 to 10,000, got 100000
@@ -412,13 +412,13 @@ rerun | 2 | mnb rerun: RECORD is missing. See the example in mnb rerun --help
 rerun base.json --name ram | 2 | mnb rerun: unknown option --name, which is an option of mnb prepare, mnb jobs. See
 rerun nowhere.json | 2 | mnb: nowhere.json: no such file. Give a file of a result folder, such as
 rerun res | 2 | mnb: res: this is a folder, not a record. Give a record in res, such as res/quick.
-rerun notes.txt | 2 | mnb: notes.txt: not a readable record: not JSON: Expecting value (line 1, column 1)
+rerun notes.txt | 2 | mnb: notes.txt: not a readable record: not JSON: expected a value (line 1, column 1)
 prepare | 2 | mnb prepare: PROFILE is missing. See the example in mnb prepare --help
 prepare quik | 2 | mnb: quik: no such file, and no shipped profile has that name (did
 prepare quick --data-scal 1 | 2 | mnb prepare: unknown option --data-scal (did you mean '--data-scale'?)
 prepare quick --data-scale big | 2 | mnb prepare: --data-scale: expected a number without a unit, got 'big'
 list quik | 2 | mnb: quik: no such file, and no shipped profile has that name (did
-list notes.txt | 2 | mnb: notes.txt: not JSON: Expecting value (line 1, column 1)
+list notes.txt | 2 | mnb: notes.txt: not JSON: expected a value (line 1, column 1)
 list nowhere.json | 2 | mnb: nowhere.json: no such file, and no shipped profile has that
 stamp request nowhere | 2 | mnb: nowhere: no ledger.jsonl. Give the folder
 stamp add res nowhere | 2 | mnb: nowhere: no such file
