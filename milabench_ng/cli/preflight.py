@@ -20,6 +20,7 @@ from milabench_ng.model.shipped import find, shipped_profile
 from milabench_ng.model.units import counted, format_bytes
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.drivers.opening import BACKENDS
+from milabench_ng.node.storage import read_storage
 from milabench_ng.records.isolation import weakest_tier
 from milabench_ng.records.origin import release
 from milabench_ng.run.execution.interruption import interruptible
@@ -30,6 +31,7 @@ from milabench_ng.run.planning.readiness import Checkup, examine
 from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.verification.checks.changed_settings import UNSAFE
 from milabench_ng.verification.checks.check_arguments import unknown_tests
+from milabench_ng.verification.checks.check_work import refused_storage
 from milabench_ng.verification.findings import Finding, Ruling, judged, unknown
 from milabench_ng.verification.rules import DataRule, Rules
 from milabench_ng.verification.signing import why_unsigned
@@ -127,7 +129,8 @@ def refuse_broken(rules: Rules, request: RunRequest) -> DryRun:
 
 
 def broken_by_request(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[tuple[str, str]]:
-    """The rules that the command itself breaks, and why: options, repeats, sessions, nonce. Pure but for the marks."""
+    """The rules that the command itself breaks, and why: options, repeats, sessions, nonce, result folder. Pure but for
+    the marks and a look at that folder."""
     profile, repeats = demanded(rules.profile, None, "profiles"), request.repeat * request.sessions
     apart = request.sessions == 1 or request.session_gap_s >= 3600 * rules.session_gap_h
     if request.rule.length_s < rules.window_s:
@@ -157,6 +160,9 @@ def broken_by_request(rules: Rules, request: RunRequest, plan: DryRun) -> Iterat
             "R14",
             f"the run has {request.sessions} sessions, but the rules accept at most {rules.sessions}. Lower --sessions",
         )
+    results = (read_storage(request.outdir),) if rules.storage_refused else ()
+    for what in refused_storage(results, rules.storage_refused):
+        yield "R20", f"{what}. Name another folder for the results with -o"
     for mark in foreseen_marks(plan.planned) if rules.marks_refused else ():
         if mark.kind not in rules.marks_accepted:
             yield "R22", f"the run would get a comparability warning that the rules refuse: {mark.sentence}"
@@ -228,9 +234,8 @@ def _small_data(rules: Rules, plan: DryRun) -> Iterator[str]:
 
 
 def _storage(rules: Rules, checkup: Checkup) -> Iterator[str]:
-    root = checkup.dataroot
-    if root.kind in rules.storage_refused:
-        yield f"{root.path} is on {root.kind} ({root.filesystem}): name another folder with --dataroot"
+    for what in refused_storage((checkup.dataroot,), rules.storage_refused):
+        yield f"{what}. Name another folder with --dataroot"
 
 
 def _looks(rules: Rules, plan: DryRun | str | None) -> bool:

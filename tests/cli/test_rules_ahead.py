@@ -85,7 +85,7 @@ def test_each_rule_says_what_breaks_it_and_what_to_do(checkup: Checkup, seen: Co
     held = msgspec.structs.replace(checkup, tier="partial", dataroot=root, devices=checkup.devices[:1])
     found = broken(msgspec.structs.replace(rules, gpus=8, least_version="99.0"), held, changed(seen, ecc=False))
     assert found[0].startswith("R16 isolation here is partial")
-    assert found[1] == "R20 /data is on memory (tmpfs): name another folder with --dataroot"
+    assert found[1] == "R20 /data is on tmpfs (memory), which the rules refuse. Name another folder with --dataroot"
     assert found[2].startswith("R23 GPU 1 (H200) would not be used. Leave out --gpus")
     assert found[3].startswith("R24 off on GPU-0. Run nvidia-smi -i GPU-0 -e 1")
     assert found[4].startswith("R33 this is ")

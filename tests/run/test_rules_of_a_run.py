@@ -12,10 +12,11 @@ import pytest
 from milabench_ng.cli import call
 from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.preflight import broken_by_request, plan_of
+from milabench_ng.node.storage import read_storage
 from milabench_ng.records.series import decode_series
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.request import RunRequest
-from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.rules import Rules, load_rules
 from tests.one_server import Done, OneServer
 
 SMALL = {"name": "small", "signed": True, "window_s": 0.5, "repeat": 2, "nonce": "n1", "ledger": True}
@@ -108,8 +109,8 @@ def standard(one_server: OneServer, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def broken(request: RunRequest, plan: DryRun, **changed: object) -> list[str]:
-    """The shipped rules that a command breaks by itself; how this node marks its results is another matter."""
-    rules = msgspec.structs.replace(load_rules("standard"), marks_refused=False)
+    """The shipped rules that a command breaks by itself; how this node marks and stores results is another matter."""
+    rules = msgspec.structs.replace(load_rules("standard"), marks_refused=False, storage_refused=())
     return [
         f"{rule} {why}" for rule, why in broken_by_request(rules, msgspec.structs.replace(request, **changed), plan)
     ]
@@ -140,6 +141,17 @@ def test_options_that_break_the_shipped_rules(
 ) -> None:
     (found,) = broken(*standard, **changed)
     assert found.startswith(why)
+
+
+def test_results_on_storage_that_the_rules_refuse(standard: tuple[RunRequest, DryRun]) -> None:
+    request, plan = standard
+    kind = read_storage(request.outdir).kind
+    (found,) = broken_by_request(Rules(storage_refused=(kind,), window_s=0), request, plan)
+    assert found[0] == "R20"
+    assert found[1].startswith(f"{request.outdir} is on ")
+    assert found[1].endswith(f"({kind}), which the rules refuse. Name another folder for the results with -o")
+    other = msgspec.structs.replace(request, outdir=Path("/proc/results"))
+    assert not [*broken_by_request(Rules(storage_refused=(kind,), window_s=0), other, plan)]
 
 
 def test_another_profile_and_other_arguments_break_the_shipped_rules(

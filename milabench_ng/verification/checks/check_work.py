@@ -156,7 +156,7 @@ def storage(evidence: Evidence) -> Finding:
     refused, found = evidence.rules.storage_refused, evidence.manifest.storage
     if not refused:
         return OFF
-    verdict = judged([*_unsaid(evidence), *_refused(found.values(), refused)])
+    verdict = judged([*_unsaid(evidence), *refused_storage(found.values(), refused)])
     unseen = [one.path for one in _parts(found.values()) if one.filesystem == UNKNOWN]
     return unknown(f"it is unknown where {unseen[0]} is stored") if unseen and verdict.result == "pass" else verdict
 
@@ -180,7 +180,7 @@ _RAM_DISK = re.compile(r"(/dev/)?(zram|ram)\d+")
 """Block devices in memory (`node.storage`)."""
 
 
-def _refused(found: Iterable[Storage], refused: Container[StorageKind]) -> Iterator[str]:
+def refused_storage(found: Iterable[Storage], refused: Container[StorageKind]) -> Iterator[str]:
     """Storage of a refused kind, what it rests on, and what is mounted inside it."""
     for one in found:
         memory = one.filesystem in MEMORY or _RAM_DISK.match(one.device or one.source or "")
@@ -188,8 +188,8 @@ def _refused(found: Iterable[Storage], refused: Container[StorageKind]) -> Itera
             yield f"{one.path} is on {one.filesystem} of {one.source}, which is memory, but is recorded as {one.kind}"
         if one.kind in refused:
             yield f"{one.path} is on {one.filesystem} ({one.kind}), which the rules refuse"
-        yield from (f"{one.path} rests on {what}" for what in _refused(one.rests_on, refused))
-        yield from _refused(one.inside, refused)
+        yield from (f"{one.path} rests on {what}" for what in refused_storage(one.rests_on, refused))
+        yield from refused_storage(one.inside, refused)
 
 
 def code(evidence: Evidence) -> Finding:
