@@ -24,6 +24,8 @@ FLEET_MANIFEST = "fleet.json"
 FLEET_PACKING_LIST = "fleet-bundle.json"
 """Another name than that of a run's bundle: whoever reads one of them does not take the other for it."""
 RECORD_NAME = re.compile(r"(?P<test>[^/\n]+)\.J(?P<job_id>\d+\.\d+[a-z]?)\.(FAIL\.)?\d{8}-\d{6}-\d{6}\.json")
+RESERVED_BYTES = 256 * 1024
+"""Held on the disk for each device of a batch, at least: an hour of slices in its records, and their ledger lines."""
 STAMPS = "stamps"
 """Folder of what others vouch for: requests for time stamps on the ledger, and the answers."""
 _STAMP_NAME = re.compile(rf"{STAMPS}/[0-9a-f]{{64}}\.(tsq|tsr|txt|txt\.sig)")

@@ -193,7 +193,7 @@ def test_nothing_is_said_of_launches_before_one_has_ended(tmp_path: Path, whole:
     assert "ISOLATED" not in table(report)
 
 
-def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan) -> None:
+def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has a record that says nothing about it, and the run is resumed from there."""
     make_records.write_run(tmp_path, whole)
     for path in tmp_path.glob("quick.convnet.*"):
@@ -206,6 +206,9 @@ def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan) -
     (score, valid) = [answer.parts for answer in screen.answers if answer.name in ("Score", "Valid")]
     assert (score, valid[:2]) == (("not yet: the run was interrupted",), ("10 of 12 launches", "0 failed"))
     assert [fact.text for fact in screen.step] == [f"for 2 launches not run yet: mnb resume {tmp_path}"]
+    monkeypatch.setattr("milabench_ng.present.render.next_step.RESERVED_BYTES", 1 << 60)  # more than the disk has
+    (full,) = first_screen(report).step
+    assert full.text == f"free some space; then, for 2 launches not run yet: mnb resume {tmp_path}"
 
 
 def stopped(folder: Path, whole: Plan) -> None:

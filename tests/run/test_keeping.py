@@ -355,6 +355,7 @@ def test_a_reserve_is_room_for_the_records_of_a_disk_that_others_fill(mount: Cal
     writer.reserve(400_000)
     assert len(said) == 1
     assert "No space left on device: 390.6 KiB could not be reserved" in said[0]
+    assert "Free some space" in said[0]
     hog.unlink()
     writer.reserve(400_000)
     assert os.statvfs(disk).f_bfree * 4096 < 120_000

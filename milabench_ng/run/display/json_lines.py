@@ -23,7 +23,7 @@ class JsonLines:
 
     def __init__(self, path: Path) -> None:
         """Touch nothing yet: if the disk fails, that must hit the sink and not the run."""
-        self.name = path.name
+        self.name = f"{path.name}, which mnb watch and its page read,"
         self._path = path
         self._descriptor: int | None = None
 

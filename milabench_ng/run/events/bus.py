@@ -6,6 +6,7 @@ dropped, and the others are told.
 
 from __future__ import annotations
 
+import errno
 import queue
 import threading
 import time
@@ -156,4 +157,10 @@ class _Outlet:
         try:
             step()
         except Exception as error:  # noqa: BLE001  # whatever a sink raises costs the sink, and not the run
-            self._failed(self, f"failed ({type(error).__name__}: {error})")
+            self._failed(self, f"failed ({_in_words(error)})")
+
+
+def _in_words(error: Exception) -> str:
+    if not isinstance(error, OSError) or not error.strerror:
+        return f"{type(error).__name__}: {error}"
+    return f"{error.strerror}. Free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror

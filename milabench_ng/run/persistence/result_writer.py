@@ -122,7 +122,8 @@ class ResultWriter:
             self._reserve.take(self.folder.path, size)
         except OSError as error:
             self.tell_once(
-                f"{self.folder.path}: {error.strerror}: {format_bytes(size)} could not be reserved for the next results"
+                f"{self.folder.path}: {error.strerror}: {format_bytes(size)} could not be reserved for the next "
+                "results, which mnb keeps in memory while they cannot be written. Free some space before the run ends"
             )
 
     def keep(self, files: Sequence[FileContent], *events: AnyLedgerEvent) -> bool:

@@ -26,12 +26,11 @@ from milabench_ng.records.ledger import (
     recorded,
 )
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.names import file_digest, whole_content
+from milabench_ng.records.names import RESERVED_BYTES, file_digest, whole_content
 from milabench_ng.records.record import Record, encode_record
 from milabench_ng.records.retried import lost_neighbours
 from milabench_ng.run.persistence.result_writer import ResultWriter
 from milabench_ng.run.persistence.spooling import FileContent
-from milabench_ng.run.planning.refusals import RESERVED_BYTES
 
 
 class BatchWork(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from milabench_ng.model.plan import Plan
 from milabench_ng.model.profile import Profile, Test, name_of
 from milabench_ng.model.units import counted, format_bytes
 from milabench_ng.records.isolation import Tier
+from milabench_ng.records.names import RESERVED_BYTES
 from milabench_ng.run.planning.request import (
     ResolvedRequest,
     RunRequest,
@@ -29,9 +30,6 @@ from milabench_ng.run.planning.request import (
     selected,
 )
 from milabench_ng.worker.requests import Asked
-
-RESERVED_BYTES = 256 * 1024
-"""Held on the disk for each device of a batch, at least: an hour of slices in its records, and their ledger lines."""
 
 
 def tests_ahead(request: RunRequest) -> dict[str, Test]:
