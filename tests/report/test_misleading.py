@@ -63,6 +63,7 @@ def rewrite(folder: Path, test: str, **changes: Any) -> None:
         made = json.loads(path.read_bytes())
         made["mnb"] |= changes
         path.write_text(json.dumps(made))
+    make_records.write_ledger(folder, tampering.plan_of(folder))
 
 
 @pytest.fixture
@@ -371,6 +372,7 @@ def other_batches(folder: Path, test: str) -> None:
         made = json.loads(path.read_bytes())
         made["mnb"]["launch"]["arguments"]["batch_size"] = 128
         path.write_text(json.dumps(made))
+    make_records.write_ledger(folder, tampering.plan_of(folder))
 
 
 def row(report: Report, test: str) -> str:
