@@ -24,9 +24,9 @@ from milabench_ng.tender.new_tender import (
     Vendor,
     guide,
     public_key,
-    ranked_suites,
     require_comparable,
     require_empty,
+    usual_reference,
     write_tender,
 )
 from milabench_ng.verification.opening import load_source
@@ -85,11 +85,10 @@ def init(
     if not prices and sys.stdin.isatty():
         prices, files = _asked()
     vendors = _vendors(prices, files)
-    usual = "h200" if ranked_suites(demanded) in ((), ("standard",)) else None
     made = NewTender(
         rules=msgspec.structs.replace(demanded, name=name or folder.resolve().name, nonce=nonce or demanded.nonce),
         vendors=vendors,
-        reference=_reference(reference, demanded, vendors, folder) if reference else usual,
+        reference=_reference(reference, demanded, vendors, folder) if reference else usual_reference(demanded),
         currency=currency,
     )
     write_tender(folder, made, guide(made))

@@ -19,9 +19,11 @@ from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import read_text, require_file
 from milabench_ng.model.plain import plain, short
+from milabench_ng.model.profile import suite_of
 from milabench_ng.model.shipped import baselines_of
 from milabench_ng.tender.bids import decode_bids
-from milabench_ng.verification.rules import Rules, decode_rules
+from milabench_ng.verification.names_in_rules import pinned_profile
+from milabench_ng.verification.rules import Pin, Rules, decode_rules
 from milabench_ng.verification.signing import NAMESPACE
 
 RULES, BIDS, SIGNERS, README = "tender.json", "bids.json", "vendors.txt", "README.md"
@@ -113,10 +115,20 @@ def filled(folder: Path) -> Iterator[Path]:
 
 
 def ranked_suites(rules: Rules) -> tuple[str, ...]:
-    """The suites whose shipped weights the rules rank bids by; empty if they name none. Pure."""
+    """The suites whose weights the rules rank bids by, or those of the profile that they demand; empty if unknown."""
     if rules.suite_weights:
         return tuple(rules.suite_weights)
-    return (rules.weights.name,) if rules.weights and rules.weights.name else ()
+    if rules.weights and rules.weights.name:
+        return (rules.weights.name,)
+    pin = rules.profile
+    shipped = pin and (pinned_profile(pin) or pinned_profile(Pin(name=pin.name)))  # an earlier one has the same suites
+    return tuple(dict.fromkeys(map(suite_of, map(shipped.id_of, shipped.tests)))) if shipped else ()
+
+
+def usual_reference(rules: Rules) -> str | None:
+    """What bids are measured in by default: None for the first vendor's node."""
+    suites = ranked_suites(rules)
+    return "h200" if suites == ("standard",) or (not suites and rules.profile is None) else None
 
 
 def require_comparable(reference: Summary, name: str, rules: Rules) -> None:

@@ -13,10 +13,12 @@ import msgspec
 import pytest
 
 from milabench_ng.cli import call
+from milabench_ng.model.profile import read_profile
 from milabench_ng.model.shipped import names
 from milabench_ng.tender import demo
 from milabench_ng.tender.bids import read_bids
-from milabench_ng.verification.rules import load_rules
+from milabench_ng.tender.new_tender import usual_reference
+from milabench_ng.verification.rules import Pin, Rules, load_rules
 
 ROOT = Path(__file__).parents[2]
 
@@ -148,6 +150,21 @@ def test_init_changes_nothing_but_the_name_and_the_nonce(rules: str, tmp_path: P
     assert bids.bids["acme"].signed_by == "acme"
     assert bids.reference == ("h200" if rules == "standard" else "acme.bundle.tar.gz")
     assert (folder / "vendors.txt").read_text().startswith('acme namespaces="mnb" ssh-ed25519 ')
+
+
+@pytest.mark.parametrize(
+    ("profile", "reference"),
+    [
+        (Pin(name="modern"), None),
+        (Pin(name="modern", sha256="0" * 64), None),  # of another version, as in the rehearsal
+        (Pin(sha256=read_profile(ROOT / "profiles" / "modern.json").sha256.upper()), None),
+        (Pin(sha256="0" * 64), None),  # of the buyer's own suite
+        (Pin(name="standard"), "h200"),
+        (None, "h200"),
+    ],
+)
+def test_the_usual_reference_ran_the_suite_that_the_rules_demand(profile: Pin | None, reference: str | None) -> None:
+    assert usual_reference(Rules(profile=profile)) == reference
 
 
 def test_a_reference_is_named_as_the_bids_file_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
