@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from pathlib import Path
 
 import msgspec
@@ -145,6 +146,10 @@ def require_different(results: Mapping[str, CheckedResults]) -> None:
     """Raise InputError if two of them, by name, are of the same run."""
     for why in reversed(same_runs(results).values()):
         raise InputError(why)
+    for (name, one), (other, later) in combinations(results.items(), 2):
+        if one.summary.is_of_the_run(later.summary):
+            same = f"{short(other)} is the same run as {short(name)}: all of their rates are equal"
+            raise InputError(f"{same}. Each needs its own measurement")
 
 
 def require_sound(results: CheckedResults) -> CheckedResults:

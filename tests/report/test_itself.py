@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.cli import call
+from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Plan
 from milabench_ng.model.shipped import bundle_file
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.report.reporting import make_report
 from milabench_ng.verification.opening import load_result
+from milabench_ng.verification.verified_results import CheckedResults, require_different
 
 REFERENCE = "modern-2xH200-20261124"
 """What the reference of the suite modern was made of."""
@@ -42,6 +44,13 @@ def test_a_run_is_known_by_its_id_and_where_one_has_none_by_its_rates() -> None:
     assert not run.is_of_the_run(replace(run, runs=("another",)))
     assert not run.is_of_the_run(replace(stored, tests={}))
     assert not run.is_of_the_run(load_baseline("modern-h200-x1"))
+    sides = {
+        name: CheckedResults(source=name, summary=one, verification=None, demanded=False)
+        for name, one in (("bid", run), ("delivered", stored))
+    }
+    with pytest.raises(InputError, match="delivered is the same run as bid: all of their rates are equal"):
+        require_different(sides)
+    require_different(sides | {"delivered": replace(sides["bid"], summary=load_baseline("modern-h200-x1"))})
 
 
 @pytest.fixture
