@@ -53,6 +53,17 @@ def test_a_run_is_known_by_its_id_and_where_one_has_none_by_its_rates() -> None:
     require_different(sides | {"delivered": replace(sides["bid"], summary=load_baseline("modern-h200-x1"))})
 
 
+def test_a_baseline_of_the_same_run_with_other_rates_is_told(tmp_path: Path, small: Plan) -> None:
+    make_records.write_run(tmp_path / "run", small)
+    make_records.write_run(tmp_path / "other", small, lambda launch, rank: 0.9 * make_records.steady(launch, rank))
+    for other, there in (("run", False), ("other", True)):
+        screen = first_screen(make_report(tmp_path / "run", compare_to=[str(tmp_path / other)]))
+        told = {fact.name: fact.text for fact in screen.alarms}
+        (versus,) = (one for one in screen.answers if one.name.startswith("vs "))
+        assert ("OTHER RATES" in told, versus.parts[-1] != "the run itself") == (there, there)
+    assert told["OTHER RATES"].endswith(f"Run mnb verify {tmp_path / 'run'} and mnb verify {tmp_path / 'other'}")
+
+
 @pytest.fixture
 def small() -> Plan:
     return make_records.plan("quick", {"vae": PER_GPU}, 2, 2)

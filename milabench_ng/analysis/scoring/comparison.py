@@ -5,6 +5,7 @@ It has one ratio: that of the throughputs over the tests that both sides did ali
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -13,6 +14,9 @@ from milabench_ng.analysis.statistics.effects import MARGIN, Effect
 from milabench_ng.analysis.statistics.intervals import Interval, RepeatRange
 from milabench_ng.analysis.summary.summary import OriginKind, Provenance
 from milabench_ng.records.work import WorkDifference
+
+_ROUNDED = 1e-6
+"""Rates of the same launches differ by no more, whichever version read them."""
 
 
 class ComparedTest(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +97,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The interval and the verdict of ``ratio``."""
     subsets: tuple[SubRatio, ...] = ()
     differences: tuple[WorkDifference, ...] = ()
+
+    @property
+    def other_rates(self) -> tuple[str, ...]:
+        """The tests whose rates differ, though it is of the same run: one of both was changed, or has more launches."""
+        ratios = {label: row.perf_ratio for label, row in self.rows.items() if self.same_run and row.perf_ratio}
+        return tuple(label for label, ratio in ratios.items() if abs(math.log(ratio)) > _ROUNDED)
 
     @property
     def charged_ratio(self) -> float | None:

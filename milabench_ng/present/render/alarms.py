@@ -197,6 +197,8 @@ def _isolation(report: Report) -> Iterator[Fact]:
 def _indications(report: Report) -> Iterator[Fact]:
     """Which comparisons are only indicative, over which tests, and why."""
     for other in report.comparisons:
+        if other.other_rates:
+            yield Fact("OTHER RATES", _on_other_rates(report, other), "fair")
         if other.estimates:
             why = f", {_on_estimates(other)}"
         elif other.indicative and other.counted:
@@ -204,6 +206,14 @@ def _indications(report: Report) -> Iterator[Fact]:
         else:
             continue
         yield Fact("APPROXIMATE", f"vs {brief(other)}: {covered(other)}{why}", "fair")
+
+
+def _on_other_rates(report: Report, other: Comparison) -> str:
+    """What to do about a baseline that says to be this run; only what has records can be verified."""
+    sources = [quoted(name) for name in (report.source, other.name) if not name.endswith(".json")]
+    ask = f"Run {' and '.join(f'mnb verify {name}' for name in sources)}" if sources else "Ask for the bundles of both"
+    rates = counted(len(other.other_rates), "rate")
+    return f"vs {brief(other)}: the same run, by its id, with {rates} changed, unless one has more launches. {ask}"
 
 
 def _on_estimates(other: Comparison) -> str:

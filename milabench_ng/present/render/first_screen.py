@@ -230,7 +230,7 @@ def _versus(report: Report, other: Comparison) -> Answer:
     margin = unusual(other.margin)
     verdict = other.effect.verdict if known else ESTIMATED if other.estimates else _no_interval(why_no_interval(other))
     if other.same_run:
-        verdict = "the run itself"
+        verdict = "the same run with other rates" if other.other_rates else "the run itself"
     return Answer(
         name=name,
         parts=(
