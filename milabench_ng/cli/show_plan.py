@@ -105,7 +105,14 @@ def _facts(dry: DryRun, request: RunRequest, weights: Path | None) -> Facts:
         ("expected warnings", foreseen(dry.planned, weights) or "none"),
     ]
     shares = [(f"I/O limit of {test}", io_text(io)) for test, io in dry.planned.io.items()]
-    return facts("", [*pairs, *shares, *(("note", note) for note in (*busy_note(), *dry.planned.notes, *dry.changed))])
+    return facts(
+        "",
+        [
+            *pairs,
+            *shares,
+            *(("note", note) for note in (*busy_note(request.rule.length_s), *dry.planned.notes, *dry.changed)),
+        ],
+    )
 
 
 def _weighted(suites: Sequence[str]) -> str:

@@ -34,8 +34,11 @@ def foreign_share(host: Spreads, tenants: Iterable[Spreads], cpus: int) -> float
     return foreign / busy if foreign > LEAST_CPUS * cpus else 0.0
 
 
-def busy_note() -> tuple[str, ...]:
-    """What to know about other programs before anything of ours works; looks for a quarter of a second."""
+def busy_note(window_s: float) -> tuple[str, ...]:
+    """What to know about other programs before anything of ours works; looks for a quarter of a second.
+
+    ``window_s``: of the run; a short one has too few samples to say what they took.
+    """
     began = cpu_seconds()
     time.sleep(_LOOK_S)
     busy, _, total = (late - early for early, late in zip(began, cpu_seconds(), strict=True))
@@ -44,4 +47,8 @@ def busy_note() -> tuple[str, ...]:
     if share <= NOTED:
         return ()
     told = f"other programs keep {share * cpus:.1f} of {cpus} CPUs busy"
-    return (f"{told}. Stop them, or results get a comparability warning",)
+    if window_s < LEAST_S + 1:  # the samples at its ends lie up to half a second inside
+        return (
+            f"{told}. Stop them: they slow tenants, and a window of {window_s:.4g} s is too short to show how much",
+        )
+    return (f"{told}. Stop them, or results may get a comparability warning",)

@@ -132,7 +132,8 @@ async def jobs(
             check_threads(server.threads)
         await interrupted.unless(in_thread(lambda: check_node(request, planned.plan)))
         said = await interrupted.unless(in_thread(lambda: tuple(ahead(planned))))
-        for text in (*planned.notes, *await interrupted.unless(in_thread(busy_note)), *said):
+        busy = await interrupted.unless(in_thread(lambda: busy_note(request.rule.length_s)))
+        for text in (*planned.notes, *busy, *said):
             bus.note(text)
         writer = stack.enter_context(opened(request, bus.note))
         if joined := counts_with_the_last(writer.chain, request.sessions, utc_now()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from milabench_ng.model.bounds import Spread
+from milabench_ng.node import foreign_load
 from milabench_ng.node.foreign_load import foreign_share
 
 
@@ -39,3 +40,13 @@ def test_the_share_that_no_tenant_used(
 
 def test_nothing_is_known_without_samples_of_the_node() -> None:
     assert foreign_share({}, [tenant(1.0)], 2) is None
+
+
+@pytest.mark.parametrize(("window_s", "told"), [(9.0, "may get a comparability warning"), (1.0, "1 s is too short")])
+def test_no_warning_is_announced_that_a_short_window_cannot_give(
+    window_s: float, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = iter([(0.0, 0.0, 0.0), (1.0, 0.0, 1.0)])
+    monkeypatch.setattr(foreign_load, "cpu_seconds", lambda: next(read))
+    (note,) = foreign_load.busy_note(window_s)
+    assert told in note

@@ -110,7 +110,7 @@ def examine(request: RunRequest) -> Checkup:
     return Checkup(
         ready=not reasons,
         reasons=reasons,
-        notes=(*chosen.notes, *busy_note(), *_notes(inventory, capabilities, allocation, tier)),
+        notes=(*chosen.notes, *busy_note(request.rule.length_s), *_notes(inventory, capabilities, allocation, tier)),
         inventory=inventory,
         capabilities=capabilities,
         backend=choose(capabilities, "auto").NAME,
