@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,14 +16,18 @@ from milabench_ng.cli.node_options import NodeOptions
 from milabench_ng.cli.showing import shown
 from milabench_ng.model.catalogue import normal_name
 from milabench_ng.model.errors import InputError, MnbError
+from milabench_ng.model.plain import plain
 from milabench_ng.model.profile import Profile, Test, name_of
 from milabench_ng.model.shipped import find, shipped_profile
 from milabench_ng.model.units import counted, format_bytes
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.drivers.opening import BACKENDS
 from milabench_ng.node.storage import read_storage
+from milabench_ng.records.folder import UNBOUNDED
 from milabench_ng.records.isolation import weakest_tier
+from milabench_ng.records.ledger import Recorded, Resumed, extend
 from milabench_ng.records.origin import release
+from milabench_ng.records.spool_folder import waiting
 from milabench_ng.run.execution.interruption import interruptible
 from milabench_ng.run.execution.preparing import require_space
 from milabench_ng.run.execution.scratch import scratch_parent
@@ -31,11 +36,14 @@ from milabench_ng.run.planning.readiness import Checkup, examine
 from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.verification.checks.changed_settings import UNSAFE
 from milabench_ng.verification.checks.check_arguments import unknown_tests
+from milabench_ng.verification.checks.check_ledger import caps
 from milabench_ng.verification.checks.check_work import refused_storage
+from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import Finding, Ruling, judged, unknown
+from milabench_ng.verification.opening import opened
 from milabench_ng.verification.rules import DataRule, Rules
 from milabench_ng.verification.signing import why_unsigned
-from milabench_ng.verification.verify import demanded
+from milabench_ng.verification.verify import demanded, gather
 
 AFTER = "all other rules concern a run: mnb verify checks them"
 _OF_GPUS = (
@@ -126,6 +134,34 @@ def refuse_broken(rules: Rules, request: RunRequest) -> DryRun:
         for why in (why for one in ahead if one.id == "R2" for why in one.reasons):
             bus.note(f"R2: {why}")
     return plan
+
+
+def refuse_to_resume(rules: Rules, folder: Path) -> None:
+    """Raise InputError, with every reason, if a run breaks rules whatever the rest of it measures: its records are not
+    those of its ledger, or it was begun, resumed or retried too often."""
+    unsigned = msgspec.structs.replace(rules, failure_rate=None, signed=False, signed_by=())
+    with opened(folder, UNBOUNDED) as there:
+        evidence = gather(there, unsigned, None, None, None)
+        read, names = there.folder, {name.removeprefix(".").removesuffix(".tmp") for name in os.listdir(folder)}
+        spooled = waiting(folder, read.ledger)
+    left = evidence.failures.left - (len(spooled.launches) if spooled else 0)
+    gone = (event.file for event in read.ledger.events if isinstance(event, Recorded) and event.file not in names)
+    of_ledger = (*read.altered, *(f"{file}: recorded, and not there" for file in gone))
+    broken = [f"  R13 {why}" for why in of_ledger]
+    broken += [f"  R14 {why}" for why in caps(_resumed(evidence) if left > 0 else evidence).reasons]
+    if broken:
+        name = f" of {rules.name!r}" if rules.name else ""
+        told = f"{plain(folder)}: resumed, this run would break rules{name}, whatever it measures:"
+        raise InputError("\n".join((told, *broken, "nothing was run. Start a new run, or leave out --rules")))
+
+
+def _resumed(evidence: Evidence) -> Evidence:
+    """The same after one more session that tries a launch, as far as sessions are counted."""
+    summary = msgspec.structs.replace(evidence.summary, starts=evidence.summary.starts + 1)
+    chain = evidence.ledger
+    if chain is not None and not summary.between_sessions:
+        chain, _ = extend(chain, "", [Resumed(missing=evidence.failures.left)])
+    return msgspec.structs.replace(evidence, summary=summary, ledger=chain)
 
 
 def broken_by_request(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[tuple[str, str]]:

@@ -46,8 +46,8 @@ def resume(
     weights
         A JSON file of weights by test for the final report. Default: the shipped file of the suite.
     rules
-        Verify the results at the end by these rules: a JSON file, or the name of a shipped rule set (standard,
-        procurement). Signature and timestamps come later, and are not required.
+        Refuse at the start what breaks these rules already, and verify the results at the end: a JSON file, or the
+        name of a shipped rule set (standard, procurement). Signature and timestamps come later, and are not required.
     spool
         Folder for results while FOLDER is not writable, or a file with the results that a run printed.
     accept_difference
@@ -73,4 +73,8 @@ def go_on(
     demanded = None if rules is None else load_rules(rules)
     request = resumed_request(folder, text, accept, **given)
     require_weights(weights, request)
+    if demanded is not None:
+        from milabench_ng.cli.preflight import refuse_to_resume  # imports what plans a run
+
+        refuse_to_resume(demanded, folder)
     return execute(request, weights, demanded)

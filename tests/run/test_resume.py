@@ -16,6 +16,8 @@ import msgspec
 import pytest
 
 from milabench_ng.analysis.summary.folder import load
+from milabench_ng.cli import call
+from milabench_ng.cli.preflight import refuse_to_resume
 from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
 from milabench_ng.present.render.alarms import alarms
@@ -41,7 +43,7 @@ from milabench_ng.run.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.run.execution.interruption import SAME_S
 from milabench_ng.run.persistence.resuming import SessionDifference, check_same, differences
 from milabench_ng.verification.bundle import pack
-from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.rules import Rules, load_rules
 from milabench_ng.verification.verify import verify
 from tests.run.conftest import AT_WORK
 from tests.run.shortened import accused
@@ -120,6 +122,20 @@ def test_resume_runs_what_has_no_valid_record_and_no_more(interrupted, resume_ru
     assert facts["failures"].startswith("0 of 3 failed")
     assert facts["launches"] == "3 of 3 planned launches, in 4 records"
     assert facts["attempts"] == "4 attempts in the ledger: 0 failed, 1 interrupted; 0 left no record; 2 sessions"
+
+
+def test_rules_that_no_resume_can_keep_are_told_before_it(interrupted, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    rules = interrupted.folder.parent / "rules.json"
+    rules.write_text('{"name": "mine", "resumes": 1, "sessions": 2}')
+    refuse_to_resume(load_rules(str(rules)), interrupted.folder)
+    rules.write_text('{"name": "mine", "resumes": 0, "sessions": 1, "failure_rate": 0.0}')
+    next(interrupted.folder.glob("trial.steady.J0.0.*.json")).unlink()
+    before = (interrupted.folder / "ledger.jsonl").read_bytes()
+    assert call(["resume", str(interrupted.folder), "--rules", str(rules)]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[1].startswith("  R13 trial.steady.J0.0.")
+    assert told[2:4] == ["  R14 1 resumes, but the rules allow 0", "  R14 2 sessions, but the rules allow 1"]
+    assert (interrupted.folder / "ledger.jsonl").read_bytes() == before
 
 
 def test_resuming_a_finished_run_says_so_before_anything_starts(run_profile, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
