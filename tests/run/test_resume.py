@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -124,18 +125,20 @@ def test_resume_runs_what_has_no_valid_record_and_no_more(interrupted, resume_ru
     assert facts["attempts"] == "4 attempts in the ledger: 0 failed, 1 interrupted; 0 left no record; 2 sessions"
 
 
-def test_rules_that_no_resume_can_keep_are_told_before_it(interrupted, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
-    rules = interrupted.folder.parent / "rules.json"
+def test_rules_that_no_resume_can_keep_are_told_before_it(
+    interrupted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # type: ignore[no-untyped-def]
+    rules, folder = tmp_path / "rules.json", Path(shutil.copytree(interrupted.folder, tmp_path / "copy"))
     rules.write_text('{"name": "mine", "resumes": 1, "sessions": 2}')
-    refuse_to_resume(load_rules(str(rules)), interrupted.folder)
+    refuse_to_resume(load_rules(str(rules)), folder)
     rules.write_text('{"name": "mine", "resumes": 0, "sessions": 1, "failure_rate": 0.0}')
-    next(interrupted.folder.glob("trial.steady.J0.0.*.json")).unlink()
-    before = (interrupted.folder / "ledger.jsonl").read_bytes()
-    assert call(["resume", str(interrupted.folder), "--rules", str(rules)]) == 2
+    next(folder.glob("trial.steady.J0.0.*.json")).unlink()
+    before = (folder / "ledger.jsonl").read_bytes()
+    assert call(["resume", str(folder), "--rules", str(rules)]) == 2
     told = capsys.readouterr().err.splitlines()
     assert told[1].startswith("  R13 trial.steady.J0.0.")
     assert told[2:4] == ["  R14 1 resumes, but the rules allow 0", "  R14 2 sessions, but the rules allow 1"]
-    assert (interrupted.folder / "ledger.jsonl").read_bytes() == before
+    assert (folder / "ledger.jsonl").read_bytes() == before
 
 
 def test_resuming_a_finished_run_says_so_before_anything_starts(run_profile, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
