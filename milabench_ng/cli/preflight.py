@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -40,12 +41,15 @@ from milabench_ng.verification.checks.check_ledger import caps
 from milabench_ng.verification.checks.check_work import refused_storage
 from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import Finding, Ruling, judged, unknown
+from milabench_ng.verification.names_in_rules import pinned_profile
 from milabench_ng.verification.opening import opened
 from milabench_ng.verification.rules import DataRule, Rules
 from milabench_ng.verification.signing import why_unsigned
 from milabench_ng.verification.verify import demanded, gather
 
 AFTER = "all other rules concern a run: mnb verify checks them"
+Broken = tuple[str, str]
+"""The id of a rule, and why it is broken."""
 _OF_GPUS = (
     ("R24", "ECC is on"),
     ("R25", "power limits are the default ones"),
@@ -118,22 +122,35 @@ def plan_of(request: RunRequest) -> DryRun | str:
 
 
 def refuse_broken(rules: Rules, request: RunRequest) -> DryRun:
-    """Plan a run. Raises InputError, with every reason, if it would break rules whatever it measures.
+    """Plan a run. Raises InputError, with the reasons, if it would break rules whatever it measures.
 
-    Whether the node is ready, the run finds out itself.
+    What the command breaks is refused before torch is imported, and the rest is then not looked at. Whether the node is
+    ready, the run finds out itself.
     """
-    checkup, plan = examine(request), plan_of(request)
+    checkup = examine(request)
+    if broken := tuple(broken_by_request(rules, request)):
+        ahead = rulings_ahead(rules, checkup, checkup.conditions, None)
+        _refuse(rules, (*broken, *_broken_by_node(ahead)), ". When these are met, mnb checks the others")
+    plan = plan_of(request)
     if isinstance(plan, str):
         raise InputError(plan)
     ahead = rulings_ahead(rules, msgspec.structs.replace(checkup, tier=plan.tier), checkup.conditions, plan)
-    of_node = ((one.id, why) for one in ahead if one.result == "fail" and one.id != "node" for why in one.reasons)
-    if broken := dict.fromkeys(f"  {rule} {why}" for rule, why in (*broken_by_request(rules, request, plan), *of_node)):
-        name = f" of {rules.name!r}" if rules.name else ""
-        raise InputError("\n".join((f"this run would break rules{name}:", *broken, "nothing was run")))
+    _refuse(rules, (*broken_by_plan(rules, request, plan), *_broken_by_node(ahead)))
     with shown() as bus:
         for why in (why for one in ahead if one.id == "R2" for why in one.reasons):
             bus.note(f"R2: {why}")
     return plan
+
+
+def _refuse(rules: Rules, broken: Collection[Broken], also: str = "") -> None:
+    if broken:
+        name = f" of {rules.name!r}" if rules.name else ""
+        reasons = dict.fromkeys(f"  {rule} {why}" for rule, why in broken)
+        raise InputError("\n".join((f"this run would break rules{name}:", *reasons, f"nothing was run{also}")))
+
+
+def _broken_by_node(ahead: Iterable[Ruling]) -> Iterator[Broken]:
+    return ((one.id, why) for one in ahead if one.result == "fail" and one.id != "node" for why in one.reasons)
 
 
 def refuse_to_resume(rules: Rules, folder: Path) -> None:
@@ -164,25 +181,28 @@ def _resumed(evidence: Evidence) -> Evidence:
     return msgspec.structs.replace(evidence, summary=summary, ledger=chain)
 
 
-def broken_by_request(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[tuple[str, str]]:
-    """The rules that the command itself breaks, and why: options, repeats, sessions, nonce, result folder. Pure but for
-    the marks and a look at that folder."""
+def broken_by_request(rules: Rules, request: RunRequest) -> Iterator[Broken]:
+    """The rules that the command itself breaks, and why: profile, options, repeats, sessions, nonce, result folder.
+
+    Pure but for a look at that folder.
+    """
     profile, repeats = demanded(rules.profile, None, "profiles"), request.repeat * request.sessions
+    asked = hashlib.sha256(request.profile.text.encode()).hexdigest()
     apart = request.sessions == 1 or request.session_gap_s >= 3600 * rules.session_gap_h
     if request.rule.length_s < rules.window_s:
         yield (
             "R35",
             f"the window is {request.rule.length_s:g} s, but the rules need {rules.window_s:g} s. Leave out --window",
         )
-    if profile is not None and plan.planned.profile.sha256 != profile:
-        named = rules.profile.name if rules.profile and rules.profile.name else f"of SHA-256 {profile[:12]}"
-        yield "R6", f"{request.profile.suite} is not the profile {named} that the rules require"
+    if profile not in (None, asked):
+        yield "R6", f"the profile is of SHA-256 {asked[:12]}, but the rules require {profile[:12]}. {_right(rules)}"
+    elif isinstance(request.profile, Profile):
+        yield from (("R10", why) for why in unknown_tests(rules, request.profile))
     if profile is not None and request.names:
         yield "R8", "the rules require all tests of the profile. Leave out --name"
     if rules.nonce is not None and request.nonce != rules.nonce:
         found = "no nonce was given" if request.nonce is None else "the nonce differs from the rules"
         yield "R9", f"{found}. Pass --nonce {shlex.quote(rules.nonce)}"
-    yield from (("R10", why) for why in _arguments(rules, request, plan))
     if rules.repeat is not None and repeats < rules.repeat:
         found = f"the rules require {rules.repeat} repeats of each test, but this run makes {repeats}"
         yield "R11", f"{found}. Raise --repeat or --sessions"
@@ -199,18 +219,30 @@ def broken_by_request(rules: Rules, request: RunRequest, plan: DryRun) -> Iterat
     results = (read_storage(request.outdir),) if rules.storage_refused else ()
     for what in refused_storage(results, rules.storage_refused):
         yield "R20", f"{what}. Name another folder for the results with -o"
-    for mark in foreseen_marks(plan.planned) if rules.marks_refused else ():
-        if mark.kind not in rules.marks_accepted:
-            yield "R22", f"the run would get a comparability warning that the rules refuse: {mark.sentence}"
     if rules.closed and request.pass_environment:
         yield "R31", f"the rules accept only listed settings. Leave out --pass-env {' '.join(request.pass_environment)}"
 
 
+def _right(rules: Rules) -> str:
+    """How to run the profile that the rules require."""
+    shipped = pinned_profile(rules.profile)
+    if shipped:
+        return f"Run mnb jobs {shipped.suite}"
+    named = rules.profile.name if rules.profile else None
+    other = f", which is not the {plain(named)} of this mnb" if named else ""
+    return f"Ask the buyer for that file{other}, and name it"
+
+
+def broken_by_plan(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[Broken]:
+    """The rules that only the plan shows to be broken, and why. Pure but for the marks."""
+    yield from (("R10", why) for why in _arguments(rules, request, plan))
+    for mark in foreseen_marks(plan.planned) if rules.marks_refused else ():
+        if mark.kind not in rules.marks_accepted:
+            yield "R22", f"the run would get a comparability warning that the rules refuse: {mark.sentence}"
+
+
 def _arguments(rules: Rules, request: RunRequest, plan: DryRun) -> Iterator[str]:
     """Those for all tests hold where the profile states nothing else."""
-    ran = plan.planned.profile.sha256
-    if isinstance(request.profile, Profile) and demanded(rules.profile, None, "profiles") in (None, ran):
-        yield from unknown_tests(rules, request.profile)
     for launch in {launch.test: launch for launch in plan.planned.plan.measured}.values():
         name = name_of(launch.test)
         test = request.profile.tests.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +12,12 @@ import pytest
 
 from milabench_ng.cli import call
 from milabench_ng.cli.node_options import NodeOptions
-from milabench_ng.cli.preflight import broken_by_request, plan_of
+from milabench_ng.cli.preflight import broken_by_plan, broken_by_request, plan_of
 from milabench_ng.node.storage import read_storage
 from milabench_ng.records.series import decode_series
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.request import RunRequest
-from milabench_ng.verification.rules import Rules, load_rules
+from milabench_ng.verification.rules import Pin, Rules, load_rules
 from tests.one_server import Done, OneServer
 
 SMALL = {"name": "small", "signed": True, "window_s": 0.5, "repeat": 2, "nonce": "n1", "ledger": True}
@@ -40,17 +41,31 @@ def mnb(tmp_path: Path, one_server: OneServer, monkeypatch: pytest.MonkeyPatch) 
     return run
 
 
-def test_what_would_break_the_rules_is_refused_at_once_with_all_reasons(mnb: Mnb, tmp_path: Path) -> None:
-    done = mnb(SMALL | {"marks_refused": True, "gpus": 8, "arguments": {"toy_regg": {}}})
-    assert done.returncode == 2
-    told = done.stderr[done.stderr.index("mnb: this run") :].splitlines()
+def test_what_the_command_breaks_is_refused_before_torch_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("milabench_ng.cli.preflight.plan_of", lambda _: pytest.fail("a plan needs a worker"))
+    Path("small.json").write_text(json.dumps(SMALL | {"gpus": 8, "arguments": {"toy_regg": {}}}))
+    Path("trial.json").write_text('{"toy_reg": {"workload": "toy_reg"}}')
+    assert call(["jobs", "trial.json", *QUICK, "--rules", "small.json", "-o", "results"]) == 2
+    told = capfd.readouterr().err.splitlines()
     assert told[0] == "mnb: this run would break rules of 'small':"
-    assert told[-1] == "nothing was run"
+    assert told[-1] == "nothing was run. When these are met, mnb checks the others"
     assert told[1:4] == [
-        "  R9 no nonce was given. Pass --nonce n1",
         "  R10 arguments: profile trial has no test 'toy_regg' (did you mean 'toy_reg'?). Correct the rules",
+        "  R9 no nonce was given. Pass --nonce n1",
         "  R11 the rules require 2 repeats of each test, but this run makes 1. Raise --repeat or --sessions",
     ]
+    assert any(line.startswith("  R23 found ") for line in told)
+    assert not Path("results").exists()
+
+
+def test_what_the_plan_breaks_is_refused_with_what_the_node_breaks(mnb: Mnb, tmp_path: Path) -> None:
+    done = mnb({"name": "small", "window_s": 0.5, "marks_refused": True, "gpus": 8})
+    assert done.returncode == 2
+    told = done.stderr[done.stderr.index("mnb: this run") :].splitlines()
+    assert told[-1] == "nothing was run"
     assert (
         "  R22 the run would get a comparability warning that the rules refuse: averaging window shortened to 0.5 s"
         in told
@@ -111,9 +126,8 @@ def standard(one_server: OneServer, tmp_path_factory: pytest.TempPathFactory) ->
 def broken(request: RunRequest, plan: DryRun, **changed: object) -> list[str]:
     """The shipped rules that a command breaks by itself; how this node marks and stores results is another matter."""
     rules = msgspec.structs.replace(load_rules("standard"), marks_refused=False, storage_refused=())
-    return [
-        f"{rule} {why}" for rule, why in broken_by_request(rules, msgspec.structs.replace(request, **changed), plan)
-    ]
+    asked = msgspec.structs.replace(request, **changed)
+    return [f"{rule} {why}" for rule, why in (*broken_by_request(rules, asked), *broken_by_plan(rules, asked, plan))]
 
 
 def test_the_command_of_the_guide_breaks_none_of_the_shipped_rules(standard: tuple[RunRequest, DryRun]) -> None:
@@ -144,14 +158,14 @@ def test_options_that_break_the_shipped_rules(
 
 
 def test_results_on_storage_that_the_rules_refuse(standard: tuple[RunRequest, DryRun]) -> None:
-    request, plan = standard
+    request, _ = standard
     kind = read_storage(request.outdir).kind
-    (found,) = broken_by_request(Rules(storage_refused=(kind,), window_s=0), request, plan)
+    (found,) = broken_by_request(Rules(storage_refused=(kind,), window_s=0), request)
     assert found[0] == "R20"
     assert found[1].startswith(f"{request.outdir} is on ")
     assert found[1].endswith(f"({kind}), which the rules refuse. Name another folder for the results with -o")
     other = msgspec.structs.replace(request, outdir=Path("/proc/results"))
-    assert not [*broken_by_request(Rules(storage_refused=(kind,), window_s=0), other, plan)]
+    assert not [*broken_by_request(Rules(storage_refused=(kind,), window_s=0), other)]
 
 
 def test_another_profile_and_other_arguments_break_the_shipped_rules(
@@ -164,7 +178,18 @@ def test_another_profile_and_other_arguments_break_the_shipped_rules(
         patch.setattr("milabench_ng.cli.preflight.require_space", lambda *_: None)
         plan = plan_of(msgspec.structs.replace(other, names=("vae",)))
     assert isinstance(plan, DryRun)
-    assert broken(other, plan) == [
-        "R6 standard-5gb is not the profile standard that the rules require",
-        "R10 vae: learning_rate is 7.0, but the rules require 0.001",
-    ]
+    r6, r10 = broken(other, plan)
+    wanted = hashlib.sha256(request.profile.text.encode()).hexdigest()
+    assert r6.startswith("R6 the profile is of SHA-256 ")
+    assert r6.endswith(f", but the rules require {wanted[:12]}. Run mnb jobs standard")
+    assert r10 == "R10 vae: learning_rate is 7.0, but the rules require 0.001"
+
+
+def test_a_profile_that_is_not_shipped_comes_from_the_buyer(standard: tuple[RunRequest, DryRun]) -> None:
+    pinned = Rules(profile=Pin(name="standard", sha256="7E" * 32))
+    [(rule, why)] = broken_by_request(pinned, standard[0])
+    assert rule == "R6"
+    assert why.endswith(
+        ", but the rules require 7e7e7e7e7e7e. Ask the buyer for that file, which is not the standard of this mnb, and "
+        "name it"
+    )
