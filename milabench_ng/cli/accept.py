@@ -21,7 +21,6 @@ from milabench_ng.fleet.accepting import Promise
 from milabench_ng.fleet.bundling import is_fleet_source, opened_fleet
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import names_of, plain
-from milabench_ng.model.shipped import to_run
 from milabench_ng.present.render.cells import Cell, Fact, in_form, one_decimal, text, toned
 from milabench_ng.present.render.sections import Document, Facts, Heading, Section, table
 from milabench_ng.present.render.tables import differing
@@ -32,6 +31,7 @@ from milabench_ng.tender.acceptance import accept as decide
 from milabench_ng.tender.deciding import Deciding, Side
 from milabench_ng.tender.own_bounds import both_sides
 from milabench_ng.verification.absurd import computing_from
+from milabench_ng.verification.names_in_rules import profile_to_run
 from milabench_ng.verification.rules import load_rules
 from milabench_ng.verification.verified_results import (
     CheckedResults,
@@ -110,11 +110,12 @@ def accept(
     scales = load_scales(weights, promised)
     with computing_from(f"{bid} and {delivered}"):
         made = decide(promised, found, {suite: scale.weights for suite, scale in scales.items()}, guarantee)
-    write(_document(made, sides, promised.suite, explain=explain), form, sys.stdout)
+    again = profile_to_run(asked.rules, promised.suite)
+    write(_document(made, sides, again, explain=explain), form, sys.stdout)
     return EXIT_CODES[made.verdict]
 
 
-def _document(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str, *, explain: bool) -> Document:
+def _document(made: Acceptance, sides: Mapping[str, CheckedResults], profile: str, *, explain: bool) -> Document:
     verified = {name: side.sentence for name, side in sides.items()}
     rows = [
         (name_of_row(one.name), one.ratio, one.low, one.high, one.verdict, one.why)
@@ -124,7 +125,7 @@ def _document(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str,
     verdict = Heading("verdict", show=_judgment, tone=_tone)
     notes = ("at least, at most: one-sided 95% bounds",) if _bounded(made) else ()
     ratios = table("", rows, "test", *numbers, verdict, "because", notes=notes)
-    told = tuple(_facts(made, sides, suite))
+    told = tuple(_facts(made, sides, profile))
     labels = [one.name for one in made.tests]
     shared, _ = _shared(made)
     shown = msgspec.structs.replace(
@@ -144,7 +145,7 @@ def _document(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str,
     )
 
 
-def _facts(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str) -> Iterator[Fact]:
+def _facts(made: Acceptance, sides: Mapping[str, CheckedResults], profile: str) -> Iterator[Fact]:
     other = f"ANOTHER GPU MODEL ({made.other_model}); " if made.other_model else ""
     told = f"{_VERDICTS[made.verdict]} {100 * made.guarantee:g}% of the bid"
     if made.reasons:
@@ -153,7 +154,7 @@ def _facts(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str) ->
         told = f"{told}; {why}" if slower else f"the delivered node does not meet the bid: {why}"
     yield Fact("verdict", f"{other}{told}", _tone(made.verdict))
     if made.verdict != "keeps":
-        yield Fact("next", _to_decide(made, suite) if made.verdict == "inconclusive" else _mend(suite), "strong")
+        yield Fact("next", _to_decide(made, profile) if made.verdict == "inconclusive" else _mend(profile), "strong")
     yield from (Fact(name, f"{side.source}: {side.sentence}") for name, side in sides.items())
     shared, times = _shared(made)
     if shared:
@@ -165,34 +166,34 @@ def _facts(made: Acceptance, sides: Mapping[str, CheckedResults], suite: str) ->
             yield Fact("mark", f"{one.side}: {one.mark.counted(len(made.tests))}")
 
 
-def _to_decide(made: Acceptance, suite: str) -> str:
+def _to_decide(made: Acceptance, profile: str) -> str:
     """The command that would decide, who runs it, and why."""
     plan, unlike = made.deciding, [name_of_row(one.name) for one in made.tests if one.why and one.ratio is None]
     if made.marks:
         marked = tuple(dict.fromkeys(one.side for one in made.marks))
         warnings = [f"{one.mark.kind} ({one.mark.what})" if one.mark.what else one.mark.kind for one in made.marks]
         why = f"no number of repeats gives a verdict with the warning {names_of(tuple(dict.fromkeys(warnings)), 2)}"
-        return _run(suite, Deciding(sides=marked, sessions=SESSIONS_FROM), why)
+        return _run(profile, Deciding(sides=marked, sessions=SESSIONS_FROM), why)
     if unlike:
         why = f"the same work on both sides: {names_of(unlike, 3)} cannot be compared"
-        return _run(suite, Deciding(sides=("bid", "delivered"), sessions=SESSIONS_FROM), why)
+        return _run(profile, Deciding(sides=("bid", "delivered"), sessions=SESSIONS_FROM), why)
     if plan is None:
         return _NO_RUN
     sure = "the least for a verdict" if plan.at_least else "four of five such runs decide, if the ratio is as measured"
-    return _run(suite, plan, sure)
+    return _run(profile, plan, sure)
 
 
-def _run(suite: str, plan: Deciding, why: str) -> str:
-    return f"measure {' and '.join(_SIDES[side] for side in plan.sides)} again ({why}): {_command(suite, plan)}"
+def _run(profile: str, plan: Deciding, why: str) -> str:
+    return f"measure {' and '.join(_SIDES[side] for side in plan.sides)} again ({why}): {_command(profile, plan)}"
 
 
-def _command(suite: str, plan: Deciding) -> str:
+def _command(profile: str, plan: Deciding) -> str:
     apart = f"--sessions {plan.sessions} --session-gap {SESSION_GAP_H:g}h"
-    return f"mnb jobs {to_run(suite)} --repeat {plan.repeats} {apart}"
+    return f"mnb jobs {profile} --repeat {plan.repeats} {apart}"
 
 
-def _mend(suite: str) -> str:
-    again = _command(suite, Deciding(sides=("delivered",), sessions=SESSIONS_FROM))
+def _mend(profile: str) -> str:
+    again = _command(profile, Deciding(sides=("delivered",), sessions=SESSIONS_FROM))
     return f"have the vendor mend or replace the node and measure it again ({again}), then run this again"
 
 

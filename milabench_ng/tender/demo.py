@@ -59,7 +59,8 @@ STEPS = (
         f"mnb bids {BIDS} {DEMANDS} --html bids.html",
         1,
         "umbra is refused, here and in the page `bids.html`. acme and globex are compared, and nothing is ranked: "
-        "these runs have two and three repeats, and a rank takes five: `--repeat 5`.",
+        "these runs have two and three repeats, and a rank takes five: `--repeat 5`. The rules pin the profile of "
+        "these runs, which may differ from today's `modern`: in a real tender, the buyer sends it with the rules.",
     ),
     Step(
         f"mnb accept acme.bundle.tar.gz {DELIVERED} {DEMANDS}",

@@ -22,7 +22,7 @@ from milabench_ng.model.plain import plain, short
 from milabench_ng.model.profile import suite_of
 from milabench_ng.model.shipped import baselines_of
 from milabench_ng.tender.bids import decode_bids
-from milabench_ng.verification.names_in_rules import pinned_profile
+from milabench_ng.verification.names_in_rules import pinned_profile, profile_to_run
 from milabench_ng.verification.rules import Pin, Rules, decode_rules
 from milabench_ng.verification.signing import NAMESPACE
 
@@ -184,9 +184,8 @@ def _stated(rules: Rules) -> dict[str, Any]:
 
 def vendor_command(rules: Rules) -> tuple[str, ...]:
     """The run that the rules ask of a vendor, as its command. Pure."""
-    profile = rules.profile.name if rules.profile and rules.profile.name else "PROFILE"
     sessions = rules.least_sessions or 1
-    words = ["mnb", "jobs", profile, "--rules", RULES, "--isolation", "full"]
+    words = ["mnb", "jobs", profile_to_run(rules, ""), "--rules", RULES, "--isolation", "full"]
     if rules.repeat:
         words += ["--repeat", str(math.ceil(rules.repeat / sessions))]  # of each session
     if sessions > 1:

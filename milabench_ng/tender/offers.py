@@ -23,6 +23,7 @@ from milabench_ng.tender.ranking import common_tests, common_with_reference
 from milabench_ng.tender.same_work import other_work, set_aside
 from milabench_ng.tender.tender import Tender
 from milabench_ng.verification.absurd import computing_from
+from milabench_ng.verification.names_in_rules import profile_to_run
 from milabench_ng.verification.opening import load_source
 from milabench_ng.verification.verified_results import CheckedResults, Demands, check_results, same_runs
 
@@ -33,7 +34,7 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     A bid that cannot be read, breaks a rule or shares no work with most is refused: nothing of it counts, and the
     tender says why. Raises InputError if that leaves none.
     """
-    bids = read_bids(path)
+    bids, rules = read_bids(path), (demands or Demands()).rules
     _require_signers(path, bids, demands or Demands())
     _require_files(path, bids)
     here = path.parent
@@ -53,7 +54,8 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     scales = load_scales(here / bids.weights if bids.weights else None, next(iter(ranked.values())))
     with computing_from(path):
         first, *further = [
-            _evaluated(kept, scales[suite], *sides) for suite, sides in _by_suite(path, kept, reference, ranked).items()
+            msgspec.structs.replace(_evaluated(kept, scales[suite], *sides), profile=profile_to_run(rules, suite))
+            for suite, sides in _by_suite(path, kept, reference, ranked).items()
         ]
     return msgspec.structs.replace(
         first,

@@ -57,6 +57,8 @@ class Tender(msgspec.Struct, frozen=True, kw_only=True):
 
     suite: str
     """The suite whose tests they are ranked by."""
+    profile: str = "PROFILE"
+    """What `mnb jobs` takes for a new run that the rules accept."""
     reference: str
     score_unit: str
     """The unit of the bids' scores."""

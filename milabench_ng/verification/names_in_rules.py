@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from milabench_ng.model.files import refuse
 from milabench_ng.model.plain import plain
 from milabench_ng.model.profile import Profile, read_profile
-from milabench_ng.model.shipped import find, names
+from milabench_ng.model.shipped import find, names, to_run
 from milabench_ng.model.similar import meant_or_all
 from milabench_ng.verification.checks.check_arguments import unknown_tests
 from milabench_ng.verification.checks.registry import RULES
@@ -37,6 +37,12 @@ def pinned_profile(pin: Pin | None) -> Profile | None:
         if pin and path and (sha256_of(path) == pin.sha256.lower() if pin.sha256 else name == pin.name):
             return read_profile(path)
     return None
+
+
+def profile_to_run(rules: Rules, suite: str) -> str:
+    """What `mnb jobs` takes to run ``suite`` again as the rules accept it; a word in the place of the buyer's file."""
+    shipped = pinned_profile(rules.profile)
+    return shipped.suite if shipped else "PROFILE-OF-THE-TENDER" if rules.profile else to_run(suite)
 
 
 def _named(rules: Rules) -> Iterator[Named]:

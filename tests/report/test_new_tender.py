@@ -17,7 +17,8 @@ from milabench_ng.model.profile import read_profile
 from milabench_ng.model.shipped import names
 from milabench_ng.tender import demo
 from milabench_ng.tender.bids import read_bids
-from milabench_ng.tender.new_tender import usual_reference
+from milabench_ng.tender.new_tender import usual_reference, vendor_command
+from milabench_ng.verification.names_in_rules import profile_to_run
 from milabench_ng.verification.rules import Pin, Rules, load_rules
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +60,8 @@ def test_every_command_of_the_rehearsal_does_what_its_readme_says(
     assert re.search(r"FAIL: 3 of \d+ rules broken \(R3, R13, R37\).* Signed by umbra", verdicts["umbra"])
     assert "nothing is ranked: fewer than 5 repeats" in said["bids.json"]
     assert (
-        "next         ask all bidders, also the refused, for a new run: mnb jobs modern --repeat 5" in said["bids.json"]
+        "next         ask all bidders, also the refused, for a new run: mnb jobs PROFILE-OF-THE-TENDER --repeat 5"
+        in said["bids.json"]
     )
     assert "refused      umbra" in said["bids.json"]
     assert "R3 (numbers match the slices): " in said["bids.json"]
@@ -71,7 +73,8 @@ def test_every_command_of_the_rehearsal_does_what_its_readme_says(
     assert first == "verdict     the delivered node does not meet the bid: bid with 2 devices, delivered with 1"
     assert following.startswith("next        have the vendor mend or replace the node")
     assert (
-        "measure it again (mnb jobs modern --repeat 5 --sessions 3 --session-gap 6h), then run this again" in following
+        "measure it again (mnb jobs PROFILE-OF-THE-TENDER --repeat 5 --sessions 3 --session-gap 6h), then run this"
+        in following
     )
     assert said["acme.bundle.tar.gz"].count("(--order file)") == 1
     assert "it did not run on the delivered node" in said["acme.bundle.tar.gz"], "reasons of single tests stay"
@@ -165,6 +168,12 @@ def test_init_changes_nothing_but_the_name_and_the_nonce(rules: str, tmp_path: P
 )
 def test_the_usual_reference_ran_the_suite_that_the_rules_demand(profile: Pin | None, reference: str | None) -> None:
     assert usual_reference(Rules(profile=profile)) == reference
+
+
+def test_the_profile_of_the_next_run_is_one_that_the_rules_accept() -> None:
+    for pin, word in ((Pin(name="quick"), "quick"), (Pin(name="modern", sha256="0" * 64), "PROFILE-OF-THE-TENDER")):
+        assert profile_to_run(Rules(profile=pin), "modern") == vendor_command(Rules(profile=pin))[2] == word
+    assert profile_to_run(Rules(), "modern") == "modern"
 
 
 def test_a_reference_is_named_as_the_bids_file_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, GPU_STD, HO
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM, SESSIONS_FROM
 from milabench_ng.analysis.summary.marked import Marked
 from milabench_ng.analysis.summary.summary import name_of_row
-from milabench_ng.model.shipped import to_run
 from milabench_ng.present.render.answer import Answer
 from milabench_ng.present.render.cells import Fact, figure
 from milabench_ng.present.render.ratio_statements import span_of_money
@@ -126,7 +125,7 @@ def _step(tender: Tender) -> str:
             f"{tender.rows[0].name}"
         )
     bidders = "all bidders, also the refused," if tender.refused else "all bidders"
-    return f"ask {bidders} for a new run: mnb jobs {to_run(tender.suite)} --repeat {RANKED_FROM}"
+    return f"ask {bidders} for a new run: mnb jobs {tender.profile} --repeat {RANKED_FROM}"
 
 
 def _ranked_over(tender: Tender) -> Fact:
