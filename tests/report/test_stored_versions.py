@@ -53,6 +53,8 @@ STATISTICS = {
 VERDICTS = {
     ("facts", "profile"): "says whether it is the one that is shipped now",
     ("facts", "attempts"): "one session is no sessions",
+    ("facts", "launches"): "counts launches, not records",
+    ("facts", "score"): "has the digits of mnb report",
     ("verdict",): "counts the rules, and says whether it is signed",
     ("rulings", "*", "basis"): "proven is called recomputed",
     ("facts", "signed by"): "in plain English",
