@@ -31,8 +31,7 @@ from milabench_ng.tender.acceptance import accept as decide
 from milabench_ng.tender.deciding import Deciding, Side
 from milabench_ng.tender.own_bounds import both_sides
 from milabench_ng.verification.absurd import computing_from
-from milabench_ng.verification.names_in_rules import profile_to_run
-from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.rules_file import load_rules, profile_to_run
 from milabench_ng.verification.verified_results import (
     CheckedResults,
     Demands,

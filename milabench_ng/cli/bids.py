@@ -17,7 +17,7 @@ from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.tender.bids import read_bids
 from milabench_ng.tender.offers import compare_bids
 from milabench_ng.tender.tender import Tender
-from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verified_results import Demands
 
 

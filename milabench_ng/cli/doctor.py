@@ -27,7 +27,7 @@ from milabench_ng.present.writers import write
 from milabench_ng.records.isolation import Confinement, cache_text
 from milabench_ng.run.planning.readiness import Checkup, examine
 from milabench_ng.verification.findings import Ruling
-from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.rules_file import load_rules
 
 Statements = Iterator[tuple[str, str]]
 

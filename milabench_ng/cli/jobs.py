@@ -19,7 +19,8 @@ from milabench_ng.run.persistence.sessions import refuse_folders
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.refusals import refuse_undecodable
 from milabench_ng.run.planning.request import RunRequest
-from milabench_ng.verification.rules import Rules, load_rules
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.rules_file import load_rules
 
 NOT_AGAIN = (
     "a resumed run keeps the options of its first session. With --resume, give only --retry, --spool, "

@@ -85,7 +85,7 @@ def _results(path: Path, option: str) -> None:
 
 
 def _rules(path: Path, _: str) -> None:
-    from milabench_ng.verification.rules import load_rules
+    from milabench_ng.verification.rules_file import load_rules
 
     load_rules(path)
 

@@ -41,9 +41,9 @@ from milabench_ng.verification.checks.check_ledger import caps
 from milabench_ng.verification.checks.check_work import refused_storage
 from milabench_ng.verification.evidence import Evidence
 from milabench_ng.verification.findings import Finding, Ruling, judged, unknown
-from milabench_ng.verification.names_in_rules import pinned_profile
 from milabench_ng.verification.opening import opened
 from milabench_ng.verification.rules import DataRule, Rules
+from milabench_ng.verification.rules_file import pinned_profile
 from milabench_ng.verification.signing import why_unsigned
 from milabench_ng.verification.verify import demanded, gather
 

@@ -15,7 +15,7 @@ from milabench_ng.model.files import read_text
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.run.persistence.resuming import DifferenceKind, resumed_request
 from milabench_ng.run.persistence.spooling import require_spool
-from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.rules_file import load_rules
 
 Differences = Annotated[tuple[DifferenceKind, ...], Parameter(negative=())]
 """What may differ from the first session, by name; may be repeated."""

@@ -30,7 +30,8 @@ from milabench_ng.tender.new_tender import (
     write_tender,
 )
 from milabench_ng.verification.opening import load_source
-from milabench_ng.verification.rules import Rules, load_rules
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.rules_file import load_rules
 
 tender = cyclopts.App(name="tender", help="Begin a tender, or rehearse one.")
 

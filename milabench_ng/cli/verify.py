@@ -13,7 +13,8 @@ from milabench_ng.fleet.verifying import verify_fleet
 from milabench_ng.model.errors import InputError
 from milabench_ng.present.render.verification_tables import fleet_verification_document, verification_document
 from milabench_ng.present.writers import open_output, write
-from milabench_ng.verification.rules import load_rules, with_options
+from milabench_ng.verification.rules import with_options
+from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verified_results import Demands
 from milabench_ng.verification.verify import verify as find_out
 

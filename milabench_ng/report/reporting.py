@@ -205,7 +205,8 @@ def _verified(
     allowed_signers: Path | None,
     authorities: Path | None,
 ) -> Verification:
-    from milabench_ng.verification.rules import load_rules, with_options  # most reports do not need this
+    from milabench_ng.verification.rules import with_options  # most reports do not need these
+    from milabench_ng.verification.rules_file import load_rules
     from milabench_ng.verification.verify import gather, judged
 
     asked = with_options(load_rules(rules), nonce=nonce)

@@ -22,8 +22,8 @@ from milabench_ng.model.plain import plain, short
 from milabench_ng.model.profile import suite_of
 from milabench_ng.model.shipped import baselines_of
 from milabench_ng.tender.bids import decode_bids
-from milabench_ng.verification.names_in_rules import pinned_profile, profile_to_run
-from milabench_ng.verification.rules import Pin, Rules, decode_rules
+from milabench_ng.verification.rules import Pin, Rules
+from milabench_ng.verification.rules_file import decode_rules, pinned_profile, profile_to_run
 from milabench_ng.verification.signing import NAMESPACE
 
 RULES, BIDS, SIGNERS, README = "tender.json", "bids.json", "vendors.txt", "README.md"

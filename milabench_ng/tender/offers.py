@@ -23,8 +23,8 @@ from milabench_ng.tender.ranking import common_tests, common_with_reference
 from milabench_ng.tender.same_work import other_work, set_aside
 from milabench_ng.tender.tender import Tender
 from milabench_ng.verification.absurd import computing_from
-from milabench_ng.verification.names_in_rules import profile_to_run
 from milabench_ng.verification.opening import load_source
+from milabench_ng.verification.rules_file import profile_to_run
 from milabench_ng.verification.verified_results import CheckedResults, Demands, check_results, same_runs
 
 

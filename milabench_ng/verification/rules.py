@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
 from milabench_ng.model.bounds import Amount, WholeNumber
 from milabench_ng.model.catalogue import Scalar
-from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import convert_json, parse_json, read_content
-from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.limits import ConditionKind
-from milabench_ng.model.plain import plain
-from milabench_ng.model.shipped import find, names
 from milabench_ng.node.storage import StorageKind as StorageKind
 from milabench_ng.records.isolation import Tier
 from milabench_ng.records.marks import MarkKind
-from milabench_ng.records.origin import require_schema
 from milabench_ng.records.separate_sessions import SESSION_GAP_H
 
 RULES_SCHEMA = 1
@@ -165,36 +157,6 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """(R33) Oldest version of mnb that may have made it: older ones tell less."""
     witnessed: dict[str, str] = {}
     """(R28 and following) Who saw it and when, by rule id. The evaluator fills this in."""
-
-
-def load_rules(source: str | Path | None) -> Rules:
-    """The rules in a file, or the shipped ones of that name (``standard``); without a source, no demands."""
-    if source is None:
-        return Rules()
-    path = Path(source)
-    if len(path.parts) == 1 and (not os.path.exists(path) or os.path.isdir(path)):  # such as results of that name
-        path = find("rules", path.name.removesuffix(".json")) or path
-    if not os.path.lexists(path):
-        raise InputError(f"--rules {plain(source)}: no such file. Shipped rules: {', '.join(names('rules'))}")
-    return decode_rules(read_content(path), str(path))
-
-
-def decode_rules(content: bytes, source: str) -> Rules:
-    """Decode rules from JSON; ``source`` is for errors. Raises an InputError that names the key or keys."""
-    from milabench_ng.verification.names_in_rules import require_known  # whose registries need the types above
-
-    advice = "the keys of rules are in docs/reference/rules-file.md"
-    raw = parse_json(content, source)
-    refuse_other(raw, "rules", source)
-    rules = convert_json(raw, Rules, source, advice)
-    require_schema(rules.schema, "rules", RULES_SCHEMA, source)
-    if rules.sessions is not None and (rules.least_sessions or 0) > rules.sessions:
-        raise InputError(
-            f"{source}: no run can meet these rules: least_sessions demands {rules.least_sessions}, and sessions "
-            f"accepts at most {rules.sessions}. Raise sessions, or lower least_sessions"
-        )
-    require_known(rules, source)
-    return rules
 
 
 def with_options(rules: Rules, **options: object) -> Rules:

@@ -31,7 +31,7 @@ from milabench_ng.records.isolation import Confinement
 from milabench_ng.run.planning import readiness
 from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.opening import load_result
-from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.rules_file import load_rules
 from tests.one_server import OneServer
 
 REPOSITORY = Path(__file__).parents[2]

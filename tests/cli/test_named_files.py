@@ -15,7 +15,7 @@ from cyclopts import App
 from milabench_ng.cli import app, call
 from milabench_ng.cli.named_files import Reads, Writes
 from milabench_ng.model.shipped import bundle_file, find, profile_file
-from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.rules_file import load_rules
 
 READ_LATER = "nothing-here"
 """No command finds it: all look at their other files before."""

@@ -23,7 +23,8 @@ from milabench_ng.run.planning import dry_run
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.readiness import Checkup, examine
 from milabench_ng.verification.findings import Ruling
-from milabench_ng.verification.rules import DataRule, Pin, Rules, load_rules
+from milabench_ng.verification.rules import DataRule, Pin, Rules
+from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.worker.requests import DataEstimate, Effort
 
 GPUS = tuple(

@@ -46,7 +46,8 @@ from milabench_ng.run.persistence.resuming import open_writer
 from milabench_ng.run.persistence.run_progress import standing
 from milabench_ng.run.planning.rerun import profile_of
 from milabench_ng.tender.offers import compare_bids
-from milabench_ng.verification.rules import Rules, decode_rules, load_rules
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.rules_file import decode_rules, load_rules
 from milabench_ng.verification.verify import verify
 
 HERE = Path(__file__).parent

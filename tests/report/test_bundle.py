@@ -31,7 +31,8 @@ from milabench_ng.report.reporting import make_report
 from milabench_ng.verification import opening
 from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.opening import opened
-from milabench_ng.verification.rules import Pin, Rules, decode_rules, load_rules
+from milabench_ng.verification.rules import Pin, Rules
+from milabench_ng.verification.rules_file import decode_rules, load_rules
 from milabench_ng.verification.verified_results import Demands, check_results
 from milabench_ng.verification.verify import verify
 from milabench_ng.worker.discovery import builtin_workloads

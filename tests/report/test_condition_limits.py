@@ -27,7 +27,7 @@ from milabench_ng.report.reporting import make_report
 from milabench_ng.telemetry.gpu import GpuSource
 from milabench_ng.telemetry.messages import Sample
 from milabench_ng.telemetry.recorder import Recorder
-from milabench_ng.verification.rules import decode_rules
+from milabench_ng.verification.rules_file import decode_rules
 from milabench_ng.verification.verify import verify
 
 ROOT = Path(__file__).parents[2]

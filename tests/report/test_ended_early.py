@@ -21,7 +21,8 @@ from milabench_ng.analysis.summary.summary import TestSummary
 from milabench_ng.model.plan import Launch
 from milabench_ng.records.borders import narrow
 from milabench_ng.records.stopping import Headline, Stopping
-from milabench_ng.verification.rules import Rules, load_rules
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verify import verify
 
 NARROW = Stopping(width=0.02)

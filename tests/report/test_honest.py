@@ -12,7 +12,8 @@ import pytest
 from milabench_ng.verification.doubts.doubt import CORPUS
 from milabench_ng.verification.doubts.registry import DOUBTS
 from milabench_ng.verification.findings import Verification
-from milabench_ng.verification.rules import Rules, load_rules
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verify import verify
 
 NAMES = tuple(path.name.removesuffix(".tar.gz") for path in (*honest.MEASURED, *honest.BUNDLES))

@@ -16,7 +16,8 @@ from milabench_ng.model.plan import Device, Launch, Plan, ResolvedOptions
 from milabench_ng.model.planner import make_plan
 from milabench_ng.model.profile import build_profile
 from milabench_ng.report.reporting import make_report
-from milabench_ng.verification.rules import Rules, load_rules
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verify import verify
 
 PROFILE = {

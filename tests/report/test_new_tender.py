@@ -18,8 +18,8 @@ from milabench_ng.model.shipped import names
 from milabench_ng.tender import demo
 from milabench_ng.tender.bids import read_bids
 from milabench_ng.tender.new_tender import usual_reference, vendor_command
-from milabench_ng.verification.names_in_rules import profile_to_run
-from milabench_ng.verification.rules import Pin, Rules, load_rules
+from milabench_ng.verification.rules import Pin, Rules
+from milabench_ng.verification.rules_file import load_rules, profile_to_run
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,7 +20,7 @@ from milabench_ng.present.render.tables import other_tables
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.tender.acceptance import Acceptance, accept
-from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verify import verify
 
 PROFILE = {"one": {"workload": "vae"}, "other": {"workload": "toy_reg"}}

@@ -8,7 +8,8 @@ import msgspec
 
 from milabench_ng.records.marks import MarkKind
 from milabench_ng.run.persistence.resuming import read_manifest
-from milabench_ng.verification.rules import Rules, load_rules
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verify import verify
 
 LIFTED: dict[str, tuple[object, str]] = {

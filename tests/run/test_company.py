@@ -10,7 +10,7 @@ from milabench_ng.analysis.summary.folder import load
 from milabench_ng.report.reporting import make_report
 from milabench_ng.verification.checks import check_fence, check_ledger, check_plan
 from milabench_ng.verification.opening import opened
-from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verify import gather
 from tests.run.conftest import Runner
 

@@ -44,7 +44,8 @@ from milabench_ng.run.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.run.execution.interruption import SAME_S
 from milabench_ng.run.persistence.resuming import SessionDifference, check_same, differences
 from milabench_ng.verification.bundle import pack
-from milabench_ng.verification.rules import Rules, load_rules
+from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verify import verify
 from tests.run.conftest import AT_WORK
 from tests.run.shortened import accused

@@ -17,7 +17,8 @@ from milabench_ng.node.storage import read_storage
 from milabench_ng.records.series import decode_series
 from milabench_ng.run.planning.dry_run import DryRun
 from milabench_ng.run.planning.request import RunRequest
-from milabench_ng.verification.rules import Pin, Rules, load_rules
+from milabench_ng.verification.rules import Pin, Rules
+from milabench_ng.verification.rules_file import load_rules
 from tests.one_server import Done, OneServer
 
 SMALL = {"name": "small", "signed": True, "window_s": 0.5, "repeat": 2, "nonce": "n1", "ledger": True}

@@ -25,7 +25,7 @@ from milabench_ng.run.planning.request import ResolvedRequest
 from milabench_ng.run.planning.rerun import profile_of
 from milabench_ng.verification.checks import check_fence, check_ledger
 from milabench_ng.verification.opening import opened
-from milabench_ng.verification.rules import load_rules
+from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verify import gather
 from tests.run.conftest import Finished, Runner
 

@@ -1,25 +1,58 @@
-"""What rules name: doubts, rules for witnesses, shipped files, tests. One that is misspelled would demand nothing."""
+"""Reads files of rules, and refuses names of what there is not: one that is misspelled would demand nothing."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from milabench_ng.model.files import refuse
+from milabench_ng.model.errors import InputError
+from milabench_ng.model.files import convert_json, parse_json, read_content, refuse
+from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import plain
 from milabench_ng.model.profile import Profile, read_profile
 from milabench_ng.model.shipped import find, names, to_run
 from milabench_ng.model.similar import meant_or_all
+from milabench_ng.records.origin import require_schema
 from milabench_ng.verification.checks.check_arguments import unknown_tests
 from milabench_ng.verification.checks.registry import RULES
 from milabench_ng.verification.doubts.registry import DOUBTS
 from milabench_ng.verification.folder_files import sha256_of
-from milabench_ng.verification.rules import Pin, Rules
+from milabench_ng.verification.rules import RULES_SCHEMA, Pin, Rules
 
 Named = tuple[str, str, Iterable[str], Iterable[str]]
 """A key, what it names in words, what it says, and what there is."""
 
 
-def require_known(rules: Rules, source: str) -> None:
+def load_rules(source: str | Path | None) -> Rules:
+    """The rules in a file, or the shipped ones of that name (``standard``); without a source, no demands."""
+    if source is None:
+        return Rules()
+    path = Path(source)
+    if len(path.parts) == 1 and (not os.path.exists(path) or os.path.isdir(path)):  # such as results of that name
+        path = find("rules", path.name.removesuffix(".json")) or path
+    if not os.path.lexists(path):
+        raise InputError(f"--rules {plain(source)}: no such file. Shipped rules: {', '.join(names('rules'))}")
+    return decode_rules(read_content(path), str(path))
+
+
+def decode_rules(content: bytes, source: str) -> Rules:
+    """Decode rules from JSON; ``source`` is for errors. Raises an InputError that names the key or keys."""
+    advice = "the keys of rules are in docs/reference/rules-file.md"
+    raw = parse_json(content, source)
+    refuse_other(raw, "rules", source)
+    rules = convert_json(raw, Rules, source, advice)
+    require_schema(rules.schema, "rules", RULES_SCHEMA, source)
+    if rules.sessions is not None and (rules.least_sessions or 0) > rules.sessions:
+        raise InputError(
+            f"{source}: no run can meet these rules: least_sessions demands {rules.least_sessions}, and sessions "
+            f"accepts at most {rules.sessions}. Raise sessions, or lower least_sessions"
+        )
+    _require_known(rules, source)
+    return rules
+
+
+def _require_known(rules: Rules, source: str) -> None:
     """Raise InputError, which names the file ``source``, for a name that there is not."""
     for key, what, stated, known in _named(rules):
         for name in stated:
