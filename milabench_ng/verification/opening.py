@@ -159,8 +159,8 @@ def load_result(source: Path) -> Summary:
         return load(source)
     with opened(source, FOREIGN if is_bundle(source) else UNBOUNDED) as there:
         if there.altered:
-            all_of_it = f"For all of it, run mnb verify {quoted(source)}"
-            raise InputError(f"{there.source}: damaged: {there.altered[0]}. Ask for it again. {all_of_it}")
+            what = f"{there.source}: damaged: {there.altered[0]}. Do not trust its numbers"
+            raise InputError(f"{what}. For all of it, run mnb verify {quoted(source)}")
         return there.summary
 
 
