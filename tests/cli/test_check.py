@@ -40,7 +40,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, found: Summary, *options: str) -> i
         return SimpleNamespace(interrupted=None)
 
     monkeypatch.setattr(check, "_run", run)
-    monkeypatch.setattr(check, "load", lambda _: found)
+    monkeypatch.setattr(check, "load_result", lambda _: found)
     return call(["check", *options])
 
 

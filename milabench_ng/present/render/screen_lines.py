@@ -36,7 +36,8 @@ def print_screen(screen: FirstScreen, console: Console, width: int) -> None:
     if rest:
         names = max(len(answer.name) for answer in screen.answers)
         console.print("", fact_lines(rest, width, least=names), sep="\n")
-    console.print("", fact_lines(screen.commands, width), sep="\n")
+    if screen.commands:
+        console.print("", fact_lines(screen.commands, width), sep="\n")
 
 
 def print_alarms(alarms: Sequence[Fact], console: Console, width: int) -> None:
