@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from milabench_ng.analysis.scoring.reference import unit_told
 from milabench_ng.analysis.summary.deviations import DEVIATIONS
 from milabench_ng.analysis.summary.marked import Marked, count_marks
 from milabench_ng.model.plain import short
@@ -86,9 +87,11 @@ def _each(told: Mapping[str, str]) -> str:
 def _score(claimed: ClaimedScore, pinned: Pinned | None) -> str:
     if claimed.per_device is None or claimed.per_node is None:
         return claimed.status or "none"
+    if claimed.status == "partial":
+        return "partial: no score, for only some tests ran"
     points = f"{four_digits(claimed.per_device)} per device, {four_digits(claimed.per_node)} per node"
     other = ", not with the shipped weights" if pinned and pinned.shipped not in (None, pinned.used) else ""
-    return f"{claimed.status}: {points} ({claimed.unit}){other}"
+    return f"{claimed.status}: {points} ({unit_told(claimed.unit)}){other}"
 
 
 def _weights(pinned: Pinned) -> str:

@@ -99,3 +99,8 @@ def _candidates(weights: Path, name: str) -> Iterator[Path]:
     shipped = find("baselines", name)
     if shipped is not None:
         yield shipped
+
+
+def unit_told(unit: str) -> str:
+    """The unit of a score in words: the classic items/s of 2020 are points."""
+    return "points" if unit == CLASSIC_UNIT else unit

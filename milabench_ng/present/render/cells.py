@@ -8,7 +8,6 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.analysis.scoring.comparison import Comparison
-from milabench_ng.analysis.scoring.reference import CLASSIC_UNIT
 from milabench_ng.analysis.statistics.effects import DIFFERS
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.units import counted, format_bytes, four_digits
@@ -49,11 +48,6 @@ def money(amount: float) -> str:
 def narrowed_by(repeats: int | None) -> str:
     """How many repeats an interval of ±1% would need; None for over 1000."""
     return f"a ±1% interval would need {'over 1000' if repeats is None else f'about {repeats}'} repeats"
-
-
-def unit_told(unit: str) -> str:
-    """The unit of a score in words: the classic items/s of 2020 are points."""
-    return "points" if unit == CLASSIC_UNIT else unit
 
 
 def brief(other: Comparison) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.analysis.scoring.energy_cost import EnergyCost
+from milabench_ng.analysis.scoring.reference import unit_told
 from milabench_ng.analysis.summary.energy import LEAST_S
 from milabench_ng.analysis.summary.summary import TestSummary, name_of_row
 from milabench_ng.model.units import four_digits
-from milabench_ng.present.render.cells import Fact, unit_told
+from milabench_ng.present.render.cells import Fact
 from milabench_ng.report.report import Report
 
 

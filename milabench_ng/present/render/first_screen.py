@@ -18,7 +18,7 @@ from milabench_ng.analysis.scoring.neighbours import (
     cost_of_neighbours,
     worth_of_fence,
 )
-from milabench_ng.analysis.scoring.reference import CLASSIC_UNIT
+from milabench_ng.analysis.scoring.reference import CLASSIC_UNIT, unit_told
 from milabench_ng.analysis.scoring.score import Score
 from milabench_ng.analysis.scoring.subsets import OF_GROUP
 from milabench_ng.analysis.statistics.effects import unusual
@@ -26,15 +26,7 @@ from milabench_ng.model.shipped import names
 from milabench_ng.model.units import counted, four_digits
 from milabench_ng.present.render.alarms import alarms
 from milabench_ng.present.render.answer import Answer
-from milabench_ng.present.render.cells import (
-    Fact,
-    brief,
-    covered,
-    device_word,
-    money,
-    toned,
-    unit_told,
-)
+from milabench_ng.present.render.cells import Fact, brief, covered, device_word, money, toned
 from milabench_ng.present.render.columns import span
 from milabench_ng.present.render.energy_told import points_per_kwh
 from milabench_ng.present.render.look_at import look_at

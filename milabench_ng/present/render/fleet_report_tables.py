@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
+from milabench_ng.analysis.scoring.reference import unit_told
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.fleet.network.judging import LINK_STATES
 from milabench_ng.fleet.report import FleetReport, NodeLine
@@ -23,7 +24,6 @@ from milabench_ng.present.render.cells import (
     one_decimal,
     reason_text,
     toned,
-    unit_told,
     whole,
 )
 from milabench_ng.present.render.network_tables import (

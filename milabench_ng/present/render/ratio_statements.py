@@ -7,20 +7,13 @@ from collections.abc import Iterator
 from operator import itemgetter
 
 from milabench_ng.analysis.scoring.comparison import Comparison
+from milabench_ng.analysis.scoring.reference import unit_told
 from milabench_ng.analysis.statistics.effects import Effect, unusual
 from milabench_ng.analysis.statistics.intervals import Interval
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.model.shipped import baselines_of
 from milabench_ng.model.units import counted, four_digits
-from milabench_ng.present.render.cells import (
-    Fact,
-    Tone,
-    covered,
-    money,
-    narrowed_by,
-    tone_of_verdict,
-    unit_told,
-)
+from milabench_ng.present.render.cells import Fact, Tone, covered, money, narrowed_by, tone_of_verdict
 from milabench_ng.present.render.columns import span
 from milabench_ng.report.report import Report
 

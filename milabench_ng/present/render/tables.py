@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.rate_curves import CurvePoint, RateCurve
+from milabench_ng.analysis.scoring.reference import unit_told
 from milabench_ng.analysis.scoring.scaling import ScalingCurve
 from milabench_ng.analysis.scoring.slow_devices import MEASURES
 from milabench_ng.analysis.scoring.subsets import SubScore
@@ -26,7 +27,6 @@ from milabench_ng.present.render.cells import (
     ratio_text,
     tone_of_verdict,
     toned,
-    unit_told,
     whole,
 )
 from milabench_ng.present.render.columns import half_width_pct, span

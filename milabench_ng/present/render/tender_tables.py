@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from milabench_ng.analysis.scoring.cost import PerReference
+from milabench_ng.analysis.scoring.reference import unit_told
 from milabench_ng.analysis.statistics.intervals import Interval
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.present.render.as_json import REPORT_SCHEMA
-from milabench_ng.present.render.cells import money, number, one_decimal, toned, unit_told, whole
+from milabench_ng.present.render.cells import money, number, one_decimal, toned, whole
 from milabench_ng.present.render.columns import span
 from milabench_ng.present.render.ratio_statements import span_of_money
 from milabench_ng.present.render.sections import Column, Document, Facts, Section, section
