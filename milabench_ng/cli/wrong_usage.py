@@ -37,6 +37,9 @@ def explained(error: CycloptsError) -> str:
         return f"{command}: {_valueless(error.keyword, error.root_input_tokens or (), command)}"
     if isinstance(error, CoercionError) and error.token and error.token.keyword and error.target_type is float:
         return f"{command}: {error.token.keyword}: expected a number without a unit, got {short(error.token.value)!r}"
+    if isinstance(error, CoercionError) and error.token and f"--{error.token.value}" in _options_of_one(command):
+        value = plain(error.token.value)
+        return f"{command}: {error.token.keyword} {value}: it has an option of its own. Write --{value}"
     if isinstance(error, UnusedCliTokensError):
         return f"{command}: {' '.join(map(plain, error.unused_tokens or ()))}: too many arguments. See {command} --help"
     if isinstance(error, UnknownCommandError):
@@ -129,6 +132,12 @@ def _elsewhere(option: str, command: str, *, with_flags: bool) -> str:
         return f". Workload options go after --: {command} ... -- {plain(option)}"
     owners = [f"mnb {each}" for each in map(name_of, FUNCTIONS) if option in _options_of(each)]
     return f", which is an option of {names_of(owners, 3)}. See {command} --help" if owners else ""
+
+
+def _options_of_one(command: str) -> frozenset[str]:
+    """Of a command as it is typed; none of those that are part of another."""
+    name = command.removeprefix("mnb ")
+    return _options_of(name) if name in map(name_of, FUNCTIONS) else frozenset()
 
 
 def _options_of(command: str) -> frozenset[str]:

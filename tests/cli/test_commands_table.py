@@ -135,6 +135,7 @@ report res -o - | 2 | mnb report: -o: expected a name, got -. To write to the te
 report res --margin 5% | 0 | mnb · quick · res
 report res --margin two | 2 | mnb: --margin: expected a percentage, got 'two', not one such as 97%
 report res --format jsn | 2 | mnb report: Invalid value "jsn" for --format. Choose from: "table", "json", "csv",
+report res --format html | 2 | mnb report: --format html: it has an option of its own. Write --html
 report res --format json | 0 | {
 report res --format csv | 0 | test,unit,weight,n,fail,perf (unit/s),+-95 % (%),std (%),devices
 report res --format markdown | 0 | # mnb report: quick
@@ -253,7 +254,7 @@ bids nowhere.json | 2 | mnb: nowhere.json: no such file. Write one with mnb tend
 bids res.tar.gz | 2 | mnb: res.tar.gz: a bundle, not a bids file. Name it as results in a file that mnb tender
 bids notes.txt | 2 | mnb: notes.txt: not JSON: expected a value (line 1, column 1)
 bids bids.json -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
-bids bids.json --format html | 2 | mnb bids: Invalid value "html" for --format. Choose from: "table", "json", "csv",
+bids bids.json --format html | 2 | mnb bids: --format html: it has an option of its own. Write --html
 bids | 2 | mnb bids: FILE is missing. See the example in mnb bids --help
 baseline | 0 | Usage: mnb baseline COMMAND
 baseline show v100 | 0 | standard (v100)
