@@ -26,7 +26,7 @@ from milabench_ng.node.drivers.opening import BACKENDS
 from milabench_ng.node.storage import read_storage
 from milabench_ng.records.folder import UNBOUNDED
 from milabench_ng.records.isolation import weakest_tier
-from milabench_ng.records.ledger import Recorded, Resumed, extend
+from milabench_ng.records.ledger import Resumed, extend
 from milabench_ng.records.origin import release
 from milabench_ng.records.spool_folder import waiting
 from milabench_ng.run.execution.interruption import interruptible
@@ -144,9 +144,12 @@ def refuse_broken(rules: Rules, request: RunRequest) -> DryRun:
 
 def _refuse(rules: Rules, broken: Collection[Broken], also: str = "") -> None:
     if broken:
-        name = f" of {rules.name!r}" if rules.name else ""
         reasons = dict.fromkeys(f"  {rule} {why}" for rule, why in broken)
-        raise InputError("\n".join((f"this run would break rules{name}:", *reasons, f"nothing was run{also}")))
+        raise InputError("\n".join((f"this run would break {_named(rules)}:", *reasons, f"nothing was run{also}")))
+
+
+def _named(rules: Rules) -> str:
+    return f"rules of {rules.name!r}" if rules.name else "rules"
 
 
 def _broken_by_node(ahead: Iterable[Ruling]) -> Iterator[Broken]:
@@ -162,13 +165,10 @@ def refuse_to_resume(rules: Rules, folder: Path) -> None:
         read, names = there.folder, {name.removeprefix(".").removesuffix(".tmp") for name in os.listdir(folder)}
         spooled = waiting(folder, read.ledger)
     left = evidence.failures.left - (len(spooled.launches) if spooled else 0)
-    gone = (event.file for event in read.ledger.events if isinstance(event, Recorded) and event.file not in names)
-    of_ledger = (*read.altered, *(f"{file}: recorded, and not there" for file in gone))
-    broken = [f"  R13 {why}" for why in of_ledger]
+    broken = [f"  R13 {why}" for why in read.contradicted(names)]
     broken += [f"  R14 {why}" for why in caps(_resumed(evidence) if left > 0 else evidence).reasons]
     if broken:
-        name = f" of {rules.name!r}" if rules.name else ""
-        told = f"{plain(folder)}: resumed, this run would break rules{name}, whatever it measures:"
+        told = f"{plain(folder)}: resumed, this run would break {_named(rules)}, whatever it measures:"
         raise InputError("\n".join((told, *broken, "nothing was run. Start a new run, or leave out --rules")))
 
 

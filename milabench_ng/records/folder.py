@@ -52,6 +52,11 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
         """Its own; those of folders below it are no part of it."""
         return next((one.manifest for one in self.manifests if one.file == MANIFEST), None)
 
+    def contradicted(self, names: Collection[str]) -> tuple[str, ...]:
+        """What breaks R13: what is ``altered``, and the records that the ledger names and ``names`` has not."""
+        listed = (event.file for event in self.ledger.events if isinstance(event, Recorded))
+        return (*self.altered, *(f"{file}: recorded, and not there" for file in listed if file not in names))
+
 
 class Bounds(msgspec.Struct, frozen=True):
     """How much the records of a folder may take together, in bytes: their files, and decoded."""

@@ -31,7 +31,6 @@ from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.profile import SUITE_NAME
 from milabench_ng.model.units import counted
 from milabench_ng.records.folder import Folder, read_folder
-from milabench_ng.records.ledger import recorded
 from milabench_ng.records.names import MANIFEST, RECORD_NAME, file_digest, is_result_file
 from milabench_ng.records.output_files import check_target, write_output
 from milabench_ng.records.spool_folder import waiting
@@ -216,7 +215,6 @@ def pack(
         claim=make_claim(summary, scales),
         files={name: sum_of(path) for name, path in sorted(sources.items())},
     )
-    gone = (f"{one.file}: recorded, and not there" for one in recorded(read.ledger.events) if one.file not in names)
     made = io.BytesIO()
     write_archive(made, listed(packing, PACKING_LIST, key), dict(sorted(sources.items())))
     content = made.getvalue()
@@ -227,7 +225,7 @@ def pack(
         files=len(sources),
         bytes=sum(one.bytes for one in packing.files.values()),
         left_out=left_out,
-        altered=(*read.altered, *gone),
+        altered=read.contradicted(names),
         left=failure_rate(left_pending(summary)).left,
         signed=key is not None,
     )
