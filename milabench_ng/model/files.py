@@ -75,6 +75,8 @@ _SAID = tuple(
         (r"` > ", "` above "),
         (r"` < ", "` below "),
         (r" of length >= 1$", " that is not empty"),
+        (r"(` of at most 1)\.0$", r"\1 (80% is 0.8)"),
+        (r"(?<=\d)\.0$", ""),
         ("`", ""),
     )
 )

@@ -12,7 +12,7 @@ from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import plain
 from milabench_ng.model.profile import Profile, read_profile
 from milabench_ng.model.shipped import find, names, to_run
-from milabench_ng.model.similar import meant_or_all
+from milabench_ng.model.similar import did_you_mean, meant_or_all
 from milabench_ng.records.origin import require_schema
 from milabench_ng.verification.checks.check_arguments import unknown_tests
 from milabench_ng.verification.checks.registry import RULES
@@ -32,7 +32,8 @@ def load_rules(source: str | Path | None) -> Rules:
     if len(path.parts) == 1 and (not os.path.exists(path) or os.path.isdir(path)):  # such as results of that name
         path = find("rules", path.name.removesuffix(".json")) or path
     if not os.path.lexists(path):
-        raise InputError(f"--rules {plain(source)}: no such file. Shipped rules: {', '.join(names('rules'))}")
+        meant = did_you_mean(path.name, names("rules")) or f". Shipped rules: {', '.join(names('rules'))}"
+        raise InputError(f"--rules {plain(source)}: no such file{meant}")
     return decode_rules(read_content(path), str(path))
 
 

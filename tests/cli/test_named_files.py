@@ -66,7 +66,7 @@ def test_each_command_that_writes_a_file(command: list[str], place: Path, capsys
     ("asked", "why"),
     [
         (["--weights", "no.json"], "--weights no.json: no such file. It should hold weights by test, in JSON"),
-        (["--rules", "procurment"], "--rules procurment: no such file. Shipped rules: procurement, standard"),
+        (["--rules", "procurment"], "--rules procurment: no such file (did you mean 'procurement'?)"),
         (["--allowed-signers", "no.txt"], "--allowed-signers no.txt: no such file. It should hold the vendors'"),
         (["--allowed-signers", "empty.txt"], "--allowed-signers empty.txt: no line has a name and a key. Expected"),
         (["--allowed-signers", "key.pub"], "--allowed-signers key.pub: no line has a name and a key. Expected lines"),
