@@ -107,6 +107,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its page is written, too."""
     waiting: Spooled | None = None
     """Of a result folder on this machine, what waits in its spool folder."""
+    disk_full: bool = False
+    """Whether a resume would find no room in the result folder."""
     damage: tuple[str, ...] = ()
     """What of its bundle is not as it was packed."""
     suites: tuple[Report, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -41,6 +42,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain
 from milabench_ng.model.shipped import baselines_of
 from milabench_ng.records.folder import UNBOUNDED
+from milabench_ng.records.names import RESERVED_BYTES
 from milabench_ng.records.series import kept_series
 from milabench_ng.records.spool_folder import waiting
 from milabench_ng.report.report import NOT_RECORDED, Line, Report
@@ -118,8 +120,15 @@ def make_report(
             waiting=spooled,
             series=series,
             paged=options.series,
+            disk_full=source.is_dir() and _disk_full(source, there.summary.devices),
             damage=there.altered,
         )
+
+
+def _disk_full(folder: Path, devices: int) -> bool:
+    """Whether the disk has no room for what a launch group on ``devices`` may leave."""
+    disk = os.statvfs(folder)
+    return disk.f_blocks > 0 and disk.f_bavail * disk.f_frsize < devices * RESERVED_BYTES
 
 
 def _typed(compare_to: Sequence[str], options: ReportOptions, others: Mapping[str, object]) -> tuple[str, ...]:

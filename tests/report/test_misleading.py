@@ -207,8 +207,8 @@ def test_a_launch_that_ctrl_c_ended_is_no_failure(tmp_path: Path, whole: Plan, m
     (score, valid) = [answer.parts for answer in screen.answers if answer.name in ("Score", "Valid")]
     assert (score, valid[:2]) == (("not yet: the run was interrupted",), ("10 of 12 launches", "0 failed"))
     assert [fact.text for fact in screen.step] == [f"for 2 launches not run yet: mnb resume {tmp_path}"]
-    monkeypatch.setattr("milabench_ng.present.render.next_step.RESERVED_BYTES", 1 << 60)  # more than the disk has
-    (full,) = first_screen(report).step
+    monkeypatch.setattr("milabench_ng.report.reporting.RESERVED_BYTES", 1 << 60)  # more than the disk has
+    (full,) = first_screen(make_report(tmp_path)).step
     assert full.text == f"free some space; then, for 2 launches not run yet: mnb resume {tmp_path}"
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.model.plain import quoted
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import counted
-from milabench_ng.records.names import RECORD_NAME, RESERVED_BYTES
+from milabench_ng.records.names import RECORD_NAME
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import comparable_baseline
 
@@ -23,7 +22,8 @@ _NO_FOLDERS = (".json", ".gz", ".tar")
 
 def next_step(report: Report) -> str:
     """What to do next: the purpose, then the command, which may fill lines; empty if nothing is left to do."""
-    source, suite, room = quoted(report.source), report.summary.suite, _room(report)
+    source, suite = quoted(report.source), report.summary.suite
+    room = "free some space; then, " if report.disk_full else ""
     scores = [part.score for part in report.scored if part.score and part.score.per_device is not None]
     missing = report.not_tried or sum(row.missing for row in report.summary.tests.values())
     repeats = min((score.interval.n if score.interval else 1 for score in scores), default=1)
@@ -60,15 +60,6 @@ def next_step(report: Report) -> str:
     if not baseline and report.choices.profiles:
         return f"for a score, with the shipped profile: mnb jobs {suite}"
     return f"for a comparison: mnb report {source} --compare {baseline or 'OTHER'}"
-
-
-def _room(report: Report) -> str:
-    """What to do before a resume, which refuses a full disk; empty if nothing."""
-    if not os.path.isdir(report.source):
-        return ""
-    disk = os.statvfs(report.source)
-    full = disk.f_blocks > 0 and disk.f_bavail * disk.f_frsize < report.summary.devices * RESERVED_BYTES
-    return "free some space; then, " if full else ""
 
 
 def _repeated(report: Report) -> Path | None:
