@@ -75,6 +75,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What is unusual; it breaks nothing, unless the rules refuse it."""
     marks: tuple[str, ...] = ()
     """Why the launches are not comparable, in words; the rules may accept it."""
+    excess: str = ""
+    """How launches fail more often than a node may, if the rules set no limit of their own."""
     signed: str
     """Whether it is signed, and by whom, in words."""
     facts: dict[str, str]
@@ -112,8 +114,9 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         beside = f" with {self._doubted}" if self.doubts else ""
         if not self.passed:
             verdict = f"FAIL: {broken} of {counted(kept + broken, 'rule')} broken ({', '.join(self._broken)})"
-        elif self.marks:
-            verdict = f"RULES MET (all {kept} checkable){beside}, but {self._marked}"
+        elif self.marks or self.excess:
+            but = "; ".join(filter(None, (self.excess, self._marked)))
+            verdict = f"RULES MET (all {kept} checkable){beside}, but {but}"
         else:
             verdict = f"PASS{beside}: all {counted(kept, 'checkable rule')} met"
         marked = self._marked if not self.passed else ""

@@ -68,6 +68,7 @@ def judged(evidence: Evidence) -> Verification:
         rulings=judge(evidence),
         doubts=raised(evidence),
         marks=tuple(mark.text for mark in count_marks(evidence.summary.tests)),
+        excess="" if evidence.rules.failure_rate is not None else evidence.failures.excess,
         signed=evidence.signer.words,
         facts=facts(evidence),
     )

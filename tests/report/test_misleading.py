@@ -345,6 +345,19 @@ def test_a_run_without_a_success_says_what_failed_first(tmp_path: Path) -> None:
     assert re.search(r'failed: exception.* \(traceback: "error" in quick\.[\w.-]+\.json\)$', following)
 
 
+def test_many_failures_are_looked_into_before_anything_is_compared(tmp_path: Path, whole: Plan) -> None:
+    """Also in the verdict of rules that set no limit."""
+    make_records.write_run(tmp_path, whole, slices=24)
+    for path in tmp_path.glob("quick.convnet.*"):
+        tampering.rewrite(path, tampering.failed("oom"))
+    make_records.write_ledger(tmp_path, whole)
+    (following,) = [fact.text for fact in first_screen(make_report(tmp_path)).step]
+    assert following.startswith("find out why quick.convnet J0.0 failed: oom")
+    asked = (Rules(), Rules(failure_rate=0.5))
+    told = ["2 of 12 launches failed, the limit is 1%" in verify(tmp_path, rules).verdict for rules in asked]
+    assert told == [True, False]
+
+
 def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, whole: Plan) -> None:
     """One test differs: the printed quotient is the printed ratio, and neither is that of the whole score."""
     make_records.write_run(tmp_path / "base", whole, lambda *_: 200.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from milabench_ng.analysis.scoring.failure_rate import FAILURE_LIMIT
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.model.plain import quoted
 from milabench_ng.model.shipped import names
@@ -38,7 +39,8 @@ def next_step(report: Report) -> str:
             later = f"{counted(missing, 'launch')} of later sessions"
             return f"{room}for {later}, if it does not continue by itself: mnb resume {source}"
         return f"{room}for {counted(missing, 'launch')} not run yet: mnb resume {source}"
-    if report.failed and not any(row.train for row in report.summary.tests.values()):
+    none_ran = not any(row.train for row in report.summary.tests.values())
+    if report.failed and (none_ran or report.failure_rate.exceeds(FAILURE_LIMIT)):
         label, first = report.failed[0]
         where = f' (traceback: "error" in {first.file})' if first.cause == "exception" and first.file else ""
         return f"find out why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip() + where

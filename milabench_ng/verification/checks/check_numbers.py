@@ -139,7 +139,7 @@ def _rules_of_windows(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: its window rule differs from run.json"
         if mnb.window_rule.length_s < evidence.rules.window_s:
             asked = f"{evidence.rules.window_s:g} s are required (by default, or window_s in the rules)"
-            yield f"{name}: averaged over {mnb.window_rule.length_s:g} s, but {asked}"
+            yield f"{name}: its window is {mnb.window_rule.length_s:g} s, but {asked}"
         if not record.success:
             continue
         if window is None:
