@@ -91,7 +91,9 @@ def test_weights_that_are_not_shipped_are_named_with_the_tests_that_they_leave_o
     report = make_report(run, weights=file)
     assert report.score is not None
     assert report.score.status == "complete"
-    told = f"{file} instead of the shipped weights of quick; measured but not in the score: loader, convnet"
+    told = (
+        f"from {file} instead of the shipped weights of quick; without a weight, so not in the score: loader, convnet"
+    )
     assert facts(report)["weights"] == told
     assert told in printed(report, "table")
     chosen = json.loads(printed(report, "json"))["choices"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.model.plan import unplanned_told
+from milabench_ng.model.shipped import names
 from milabench_ng.present.render.cells import Fact
 from milabench_ng.report.report import Report
 
@@ -33,15 +34,16 @@ def devices_told(report: Report) -> Iterator[Fact]:
 
 def _weights(report: Report) -> Iterator[Fact]:
     """Where the weights come from, and what happened to those that could not be used as they are."""
-    parts = []
+    parts, suite = [], report.summary.suite
     if report.choices.weights:
-        parts.append(f"{report.choices.weights} instead of the shipped weights of {report.summary.suite}")
+        instead = f" instead of the shipped weights of {suite}" if suite in names("weights") else ""
+        parts.append(f"from {report.choices.weights}{instead}")
     if report.choices.packed:
         suites = " and ".join(report.choices.packed)
         parts.append(f"the bundle has other weights for {suites}, and mnb verify scores with those")
     if report.without_weight:
-        names = ", ".join(name_of_row(label) for label in report.without_weight)
-        parts.append(f"measured but not in the score: {names}")
+        rows = ", ".join(name_of_row(label) for label in report.without_weight)
+        parts.append(f"without a weight, so not in the score: {rows}")
     chosen = bool(parts)
     parts += unplanned_told(report.summary.unplanned)
     if report.steps_left_out:
