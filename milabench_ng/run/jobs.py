@@ -299,9 +299,8 @@ def passed_on(scratch: Path, demanded: Collection[str], bus: Bus) -> tuple[dict[
     escaped = [name for name in environment if encodable(os.environ.get(name, "")) != os.environ.get(name, "")]
     if escaped:
         bus.note(f"{', '.join(escaped)}: contains bytes that are not UTF-8; workers receive them escaped (\\xff)")
-    if names:
-        named = ", ".join(names)
-        how = "To keep one, use --pass-env of mnb jobs"
+    if named := ", ".join(name for name in names if name != "PYTHONPATH"):  # whose folders the workers import from
+        how = "To keep one, use --pass-env of mnb jobs or mnb run"
         bus.note(f"dropped from the workers' environment (could change results): {named}. {how}")
     if hooks:
         bus.note(f"not run by the workers (could change results): {', '.join(hooks)} of this Python")

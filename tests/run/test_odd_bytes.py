@@ -42,11 +42,16 @@ def test_a_variable_that_is_not_utf8_is_passed_on_escaped(run_profile: Runner, m
         (r"LD_caf\xe9",),
     )
     monkeypatch.setenv("MNB_X", BYTES)
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")  # the workers import from its folders
+    monkeypatch.setenv("MALLOC_CONF", "")
     finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, tenants=1)
     (record,) = finished.records
     assert record.success
     assert record.mnb.environment["MNB_X"] == r"caf\xe9"
     assert any("not UTF-8" in note and "MNB_X" in note for note in finished.notes)
+    (dropped,) = [note for note in finished.notes if "could change results" in note]
+    assert "MALLOC_CONF" in dropped
+    assert "PYTHONPATH" not in dropped
 
 
 def test_the_words_of_an_exception_are_escaped(run_profile: Runner) -> None:
