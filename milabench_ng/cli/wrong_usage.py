@@ -100,6 +100,10 @@ def _unknown(error: UnknownOptionError, command: str) -> str:
     elif "--jobs" in known and option in _options_of("jobs"):
         value = _value(option, error)
         return f"{option} is of mnb jobs. Try --jobs {shlex.quote(_said((option, value) if value else (option,)))}"
+    elif worded := min(
+        (each for each in known if option.lstrip("-") in each.lstrip("-").split("-")), key=len, default=""
+    ):
+        meant = f" (did you mean {worded!r}?)"
     elif owner := next((one for one in arguments if option.lstrip("-") in (one.get_choices() or ())), None):
         meant = f". Write {owner.name} {option.lstrip('-')}"
     else:

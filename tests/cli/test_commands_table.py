@@ -349,6 +349,7 @@ list toy_reg | 2 | mnb: toy_reg is a workload, not a profile. Run it with: mnb r
 jobs quick --name vae,loader | 2 | mnb: --name vae,loader: one test at a time. Write --name vae --name loader
 run vae quick | 2 | mnb: quick: unexpected word. One workload at a time. Put workload options after --
 run vae batch_size=3 | 2 | mnb: batch_size=3: workload options begin with dashes. Write -- --batch_size 3
+report res --gpu 0 | 2 | mnb report: unknown option --gpu (did you mean '--per-gpu'?)
 report res --csv | 2 | mnb report: unknown option --csv. Write --format csv
 verify res --signers x | 2 | mnb verify: unknown option --signers (did you mean '--allowed-signers'?)
 jobs quick --only vae | 2 | mnb jobs: unknown option --only. See mnb jobs --help
