@@ -70,8 +70,8 @@ class NodeOptions:
     classic_data
         Read the noise images of milabench 2020 (512 x 512) instead of ImageNet. Results get a comparability warning.
     output
-        Result folder. Default: a new results-DATE in $MNB_OUTROOT or here. For `mnb run` also FILE.json, which then
-        holds the record alone.
+        Result folder (for `mnb run` also FILE.json, for the record alone). Default: a new results-DATE in $MNB_OUTROOT
+        or here.
     window
         Average over this many seconds instead of 9. Shorter windows are not comparable.
     allow_concurrent
