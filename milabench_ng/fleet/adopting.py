@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from milabench_ng import __version__
+from milabench_ng.analysis.summary.folder import decode_summary
 from milabench_ng.fleet.folder import PACKED, FleetFolder, NodeSession, listed_sessions, own_names, status_of
 from milabench_ng.fleet.ledger import (
     FLEET_LEDGER,
@@ -18,12 +20,13 @@ from milabench_ng.fleet.ledger import (
     digest_of,
 )
 from milabench_ng.fleet.manifest import ADOPTED, FleetManifest, encode_fleet_manifest, new_fleet_id
-from milabench_ng.fleet.nodes import SCREEN, NodeName
+from milabench_ng.fleet.nodes import SCREEN, NodeName, nodes_by_value
+from milabench_ng.fleet.ran_profile import RanProfile
 from milabench_ng.fleet.summaries import encoded, workers
 from milabench_ng.fleet.writer import FleetWriter
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, read_content, require_folder
-from milabench_ng.model.plain import plain, quoted
+from milabench_ng.model.plain import names_of, plain, quoted
 from milabench_ng.model.units import utc_iso, utc_now
 from milabench_ng.records.ledger import check_chain
 from milabench_ng.records.manifest import Manifest
@@ -35,18 +38,21 @@ from milabench_ng.verification.opening import opened
 def adopt(folder: Path, expected: tuple[NodeName, ...], command_line: tuple[str, ...]) -> FleetFolder:
     """Write the manifest and ledger of a fleet into ``folder``, whose ``nodes/<node>/screen`` are result folders.
 
-    ``expected``: nodes of which one without results is lost. Raises InputError if there are no results, or a fleet.
+    ``expected``: nodes of which one without results is lost. Raises InputError if there are no results, those of
+    different profiles, or a fleet.
     """
     if os.path.lexists(folder / FLEET_MANIFEST):
         raise InputError(f"{folder}: it is a fleet folder already. See mnb fleet status {quoted(folder)}")
-    sessions = [one for one in listed_sessions(folder) if one.session == SCREEN]
+    found = (one for one in listed_sessions(folder) if one.session == SCREEN)
+    sessions = sorted(found, key=lambda one: one.node)
     first = next(filter(None, map(_manifest_of, sessions)), None)
     if first is None:
         require_folder(folder, "Name the folder that has the results of nodes")
         where = f"{folder}/nodes/NODE/{SCREEN}{_elsewhere(folder, sessions)}"
         raise InputError(f"{folder}: no results of nodes. They must lie in {where}")
-    nodes = tuple(dict.fromkeys((*expected, *sorted(one.node for one in sessions))))
+    nodes = tuple(dict.fromkeys((*expected, *(one.node for one in sessions))))
     _keep_summaries(sessions)
+    _require_one_profile(folder, sessions)
     events = tuple(_events(sessions, nodes))
     manifest = encode_fleet_manifest(_manifest(first, nodes, command_line))
     (folder / FLEET_LEDGER).unlink(missing_ok=True)  # of an adoption that was cut short
@@ -86,6 +92,21 @@ def _keep_summaries(sessions: Sequence[NodeSession]) -> None:
         for one, (content, _) in zip(wanting, each(encoded, wanting), strict=True):
             if content is not None:
                 write_atomically(_summary_file(one), content)
+
+
+def _require_one_profile(folder: Path, sessions: Iterable[NodeSession]) -> None:
+    """Raise InputError, with the nodes, if they ran different ones. A node that cannot be read is lost anyway."""
+    ran: dict[NodeName, RanProfile] = {}
+    for one in sessions:
+        with suppress(InputError):
+            ran[one.node] = RanProfile.of(decode_summary(_content(_summary_file(one)), one.name))
+    by_profile = nodes_by_value({node: one.words for node, one in ran.items() if one.sha256})
+    if len(by_profile) > 1:
+        told = "; ".join(f"{profile} on {names_of(nodes)}" for profile, nodes in by_profile.items())
+        raise InputError(
+            f"{folder}: its nodes ran different profiles, so they cannot be compared: {told}. Move the nodes of each "
+            "profile to a folder of its own, and adopt each"
+        )
 
 
 def _summary_file(session: NodeSession) -> Path:

@@ -12,6 +12,7 @@ from milabench_ng.analysis.scoring.score import score
 from milabench_ng.analysis.summary.summary import Summary, TestSummary
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.nodes import SCREEN, NodeName
+from milabench_ng.fleet.ran_profile import RanProfile
 from milabench_ng.fleet.summaries import SessionSummary
 from milabench_ng.fleet.verdicts.measured import Kind, Measured, NodeSample, kind_of, measured
 from milabench_ng.model.bounds import SMALLEST
@@ -41,7 +42,9 @@ class SessionOfNode(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     tests: dict[str, TestOfNode]
     traits: dict[str, str]
-    """Hardware, software and settings, in words."""
+    """Profile, hardware, software and settings, in words."""
+    other_profile: str
+    """Why its rates cannot be compared with the fleet's; empty if they can."""
     marks: tuple[str, ...]
     """The kinds of its comparability warnings."""
     per_node: float | None
@@ -69,6 +72,7 @@ def results_of(fleet: FleetFolder, found: Iterable[SessionSummary], scale: Scale
     """Reduce every summary as it comes."""
     sessions: list[SessionOfNode] = []
     unread: dict[tuple[str, str], str] = {}
+    asked = RanProfile.asked(fleet.manifest)
     for one in found:
         session = one.session
         if one.summary is None:
@@ -76,18 +80,19 @@ def results_of(fleet: FleetFolder, found: Iterable[SessionSummary], scale: Scale
             continue
         try:
             with computing_from(session.name):
-                sessions.append(_reduced(session.node, session.session, one.summary, scale))
+                sessions.append(_reduced(session.node, session.session, one.summary, scale, asked))
         except InputError as error:
             unread[session.node, session.session] = str(error)
     lost, pending = _without(fleet, {one.node for one in sessions if one.session == SCREEN}, unread)
-    there = [one for one in sessions if one.node not in pending and one.node not in lost]
+    known = [one for one in sessions if one.node not in pending and one.node not in lost]
+    there = [one for one in known if not one.other_profile]
     cut_off = {key for key, standing in fleet.standings.items() if standing.state in ("running", "cut off", "lost")}
     whole = [one for one in there if (one.node, one.session) not in cut_off]
     rows = {label: test for one in reversed(there) for label, test in one.tests.items()}
     return FleetResults(
         sessions=tuple(sessions),
         # Of a session that was cut off, nothing says what else its end has spoilt: only a wrong result counts.
-        measured=measured(_samples(whole), _kinds(there), _failed(whole), lost, _wrong(there)),
+        measured=measured(_samples(whole), _kinds(there), _failed(whole), lost, _wrong(known), _apart(known)),
         units={label: test.unit for label, test in rows.items()},
         pending=tuple(pending),
         problems=tuple(f"{node} {session}: {why}" for (node, session), why in unread.items()),
@@ -114,14 +119,17 @@ def _without(
     return lost, pending
 
 
-def _reduced(node: NodeName, session: str, summary: Summary, scale: Scale) -> SessionOfNode:
-    scored = score(summary, scale.weights, scale.reference) if scale.weights and not summary.suites else None
+def _reduced(node: NodeName, session: str, summary: Summary, scale: Scale, asked: RanProfile) -> SessionOfNode:
+    other = RanProfile.of(summary).unlike(asked)
+    weights = None if summary.suites or other else scale.weights
+    scored = score(summary, weights, scale.reference) if weights else None
     on_cpus = "CPU" in summary.models.values()
     return SessionOfNode(
         node=node,
         session=session,
         tests={label: _test(row) for label, row in summary.tests.items()},
         traits=_traits(summary),
+        other_profile=other,
         marks=tuple(dict.fromkeys(mark.kind for row in summary.tests.values() for mark in row.marks)),
         per_node=scored.per_node if scored and scored.status == "complete" else None,
         unit=scored.unit if scored else "",
@@ -159,7 +167,7 @@ def _device_hours(row: TestSummary) -> float:
 def _traits(summary: Summary) -> dict[str, str]:
     made = summary.provenance
     isolation = {"isolation": summary.isolation} if summary.isolation else {}
-    return {"GPUs": made.hardware, **made.node, **made.software, **isolation}
+    return {"profile": RanProfile.of(summary).words, "GPUs": made.hardware, **made.node, **made.software, **isolation}
 
 
 def _kinds(sessions: Iterable[SessionOfNode]) -> dict[str, Kind]:
@@ -191,3 +199,8 @@ def _wrong(sessions: Iterable[SessionOfNode]) -> dict[str, tuple[str, ...]]:
         if tests:
             wrong[one.node] = tuple(dict.fromkeys((*wrong.get(one.node, ()), *tests)))
     return wrong
+
+
+def _apart(sessions: Iterable[SessionOfNode]) -> dict[str, str]:
+    """The nodes that cannot be compared, and why."""
+    return {one.node: one.other_profile for one in sessions if one.other_profile}

@@ -16,6 +16,7 @@ from milabench_ng.fleet.folder import PACKED, FleetFolder, NodeSession
 from milabench_ng.fleet.ledger import Collected, digest_of
 from milabench_ng.fleet.network.meetings import MEETINGS, last_held, meeting_digest
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
+from milabench_ng.fleet.ran_profile import RanProfile
 from milabench_ng.fleet.stated_summary import unlike_its_records
 from milabench_ng.fleet.summaries import kept_content, workers
 from milabench_ng.model.errors import InputError
@@ -38,7 +39,7 @@ class VerifiedSession(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     """Why it cannot be verified."""
     misstated: tuple[str, ...] = ()
-    """What the ledger of the fleet or the node's summary says and its records do not."""
+    """What the manifest or ledger of the fleet or the node's summary says and its records do not."""
 
     @property
     def passed(self) -> bool:
@@ -75,10 +76,10 @@ def verify_fleet(there: OpenedFleet, demands: Demands) -> FleetVerification:
     owners: dict[str, str] = {}
     copied: dict[str, None] = {}
     found: list[VerifiedSession] = []
-    known = fleet.collected
+    known, asked = fleet.collected, RanProfile.asked(fleet.manifest)
     collected = [known.get((one.node, one.session)) for one in fleet.sessions]
     with workers(len(fleet.sessions)) as each:
-        for verified, traits in each(partial(_checked, demands), fleet.sessions, collected):
+        for verified, traits in each(partial(_checked, demands, asked), fleet.sessions, collected):
             found.append(verified)
             copied |= dict.fromkeys(copies(f"{verified.node} {verified.session}", traits, owners))
     screened = {one.node for one in found if one.session == SCREEN}
@@ -97,7 +98,7 @@ def verify_fleet(there: OpenedFleet, demands: Demands) -> FleetVerification:
 
 
 def _checked(
-    demands: Demands, session: NodeSession, collected: Collected | None
+    demands: Demands, asked: RanProfile, session: NodeSession, collected: Collected | None
 ) -> tuple[VerifiedSession, frozenset[str]]:
     stated = kept_content(session, collected)
     one = VerifiedSession(
@@ -111,12 +112,13 @@ def _checked(
     except InputError as error:
         return msgspec.structs.replace(one, problem=str(error)), frozenset()
     told = () if stated is None else tuple(unlike_its_records(stated, found.summary))
+    other = RanProfile.of(found.summary).unlike(asked)
     return (
         msgspec.structs.replace(
             one,
             verification=found.verification,
             problem="" if found.verification is not None else "there is no run.json",
-            misstated=(*one.misstated, *told),
+            misstated=(*one.misstated, *told, *([other] if other else ())),
         ),
         found.traits,
     )

@@ -13,7 +13,7 @@ from pages import ROOT, blocks
 
 from milabench_ng.fleet.burn_in import BurnIn
 from milabench_ng.fleet.folder import FleetFolder
-from tests.fleet.stand_in import PROFILE, make_stand_in
+from tests.fleet.stand_in import make_stand_in
 
 GUIDE = ROOT / "docs" / "how-to" / "accept-a-cluster.md"
 SMALL = {
@@ -42,6 +42,7 @@ BRIEFER = ("-o under-slurm", "-o together", "-o with-network", "-o over-nodes", 
 @pytest.mark.timeout(600)
 def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
     stand_in = make_stand_in(tmp_path / "stand-in")
+    profile = (stand_in.folder / "tiny.json").read_text()
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "mnb").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m milabench_ng "$@"\n')
@@ -63,7 +64,7 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
         if "adopt" in command:
             (tmp_path / "results").mkdir()
             (tmp_path / "acceptance" / "nodes").rename(tmp_path / "results" / "nodes")  # as a volume has them
-        (tmp_path / "tiny.json").write_text(SPREAD if "--over-nodes" in command else PROFILE)
+        (tmp_path / "tiny.json").write_text(SPREAD if "--over-nodes" in command else profile)
         done = subprocess.run(
             command, shell=True, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=300
         )

@@ -33,8 +33,8 @@ from milabench_ng.fleet.manifest import FleetManifest, encode_fleet_manifest
 from milabench_ng.model.plan import Launch
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.ledger import FIRST
-from milabench_ng.records.manifest import ProfileText
-from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, file_digest
+from milabench_ng.records.manifest import Manifest, ProfileText
+from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, MANIFEST, file_digest
 from milabench_ng.verification.opening import opened
 
 UTC = "2026-01-06T16:00:00Z"
@@ -89,8 +89,14 @@ def write_session(folder: Path, node: str, session: str, factor: Factor) -> None
 def write_frame(folder: Path, nodes: Sequence[str], events: Sequence[AnyFleetEvent]) -> None:
     """Manifest and ledger."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / FLEET_MANIFEST).write_bytes(encode_fleet_manifest(made_manifest(nodes)))
+    ran = [{"profile": profile_of(each)} for each in (folder / NODES).glob("*/screen")][:1]
+    (folder / FLEET_MANIFEST).write_bytes(encode_fleet_manifest(made_manifest(nodes, **dict(*ran))))
     (folder / FLEET_LEDGER).write_bytes(made_ledger(BEGUN, *events))
+
+
+def profile_of(results: Path) -> ProfileText:
+    """What a run has done."""
+    return msgspec.json.decode((results / MANIFEST).read_bytes(), type=Manifest).profile
 
 
 def made_manifest(nodes: Sequence[str], suite: str = "standard", text: str = "{}", **more: Any) -> FleetManifest:
@@ -101,7 +107,7 @@ def made_manifest(nodes: Sequence[str], suite: str = "standard", text: str = "{}
         created_utc=UTC,
         command_line=("mnb", "fleet", "run"),
         suite=suite,
-        profile=ProfileText(file=f"{suite}.json", sha256="0", text=text),
+        profile=ProfileText(file=f"{suite}.json", sha256=file_digest(text.encode()), text=text),
         nodes=tuple(nodes),
         launcher="local",
         mnb=("mnb",),

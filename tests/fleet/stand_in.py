@@ -23,8 +23,8 @@ from milabench_ng.fleet.preflight import NodeFacts
 from milabench_ng.node.conditions import read_conditions
 from milabench_ng.node.drivers.opening import open_drivers
 from milabench_ng.node.inventory import read_inventory
+from tests.fleet.made_folders import profile_of
 
-PROFILE = '{"toy_reg": {"workload": "toy_reg"}}'
 SPREAD = """\
 {"toy_reg": {"workload": "toy_reg"},
  "spread": {"workload": "scaling", "arguments": {"arch": "resnet18", "batch_size": 2, "image_size": 32}}}
@@ -96,7 +96,7 @@ def make_stand_in(folder: Path) -> StandIn:
     (folder / "doctor.json").write_bytes(msgspec.json.encode(facts))
     (folder / "mnb").write_text(_SCRIPT.format(here=folder, python=sys.executable))
     (folder / "mnb").chmod(0o755)
-    (folder / "tiny.json").write_text(PROFILE)
+    (folder / "tiny.json").write_text(profile_of(folder / "results").text)
     return StandIn(folder)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kubernetes.client import ApiClient
+from make_records import PER_GPU, plan, write_run
 
 from milabench_ng.cli import call
 from milabench_ng.fleet.adopting import adopt
@@ -69,6 +72,15 @@ def test_results_one_folder_too_deep_are_found(tmp_path: Path, capsys: pytest.Ca
     assert f"and not in {deep}, where run.json is. Move them" in capsys.readouterr().err
 
 
+def test_nodes_that_ran_different_profiles_are_no_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for node in ("gpu1", "gpu3"):
+        write_session(tmp_path / "nodes" / node / "screen", node, "screen", lambda *_: 1.0)
+    write_run(tmp_path / "nodes" / "gpu2" / "screen", plan("quick", {"vae": PER_GPU}, 1, 1))
+    assert call(("fleet", "adopt", str(tmp_path))) == 2
+    assert re.search(r"standard \(\w{12}\) on gpu1, gpu3; quick \(\w{12}\) on gpu2\. ", capsys.readouterr().err)
+    assert not is_fleet(tmp_path)
+
+
 def test_one_bad_manifest_is_that_nodes_own_problem(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     for node in ("gpu1", "gpu2"):
@@ -109,7 +121,7 @@ def test_what_pods_leave_becomes_a_fleet(tmp_path: Path, capsys: pytest.CaptureF
         here = script.replace("/scratch", str(scratch)).replace("/results", str(folder))
         environment = {"PATH": f"{stand_in.folder}:/usr/bin:/bin", "NODE": node}
         subprocess.run(["sh", "-c", here], env=environment, cwd=scratch, check=True)
-    write_session(folder / "nodes" / "gpu3" / "screen", "gpu3", "screen", lambda *_: 1.0)
+    shutil.copytree(stand_in.folder / "results", folder / "nodes" / "gpu3" / "screen")
     ledger = folder / "nodes" / "gpu3" / "screen" / "ledger.jsonl"
     ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-1]))
     assert call(("fleet", "adopt", str(folder), "--hosts", "gpu[1-4]")) == 1

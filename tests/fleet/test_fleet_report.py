@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from make_records import PER_GPU, plan, write_run
 
 from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.analysis.summary.folder import encode_summary
@@ -20,6 +21,7 @@ from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.fleet.ledger import Collected, NodeLost, NodeStarted
 from milabench_ng.fleet.manifest import encode_fleet_manifest
 from milabench_ng.fleet.measuring import SessionOfNode
+from milabench_ng.fleet.ran_profile import RanProfile
 from milabench_ng.fleet.report import _shared_marks
 from milabench_ng.fleet.summaries import summaries
 from milabench_ng.present.render.cells import Fact
@@ -197,7 +199,15 @@ def test_a_warning_that_all_nodes_have_is_told(fleet: Path) -> None:
     assert Fact("warnings", "on all nodes: CPU quota, clock set", "fair") in list(fleet_facts(warned))
     first, second = (
         SessionOfNode(
-            node=node, session="screen", tests={}, traits={}, marks=marks, per_node=None, unit="", device_hours=0
+            node=node,
+            session="screen",
+            tests={},
+            traits={},
+            other_profile="",
+            marks=marks,
+            per_node=None,
+            unit="",
+            device_hours=0,
         )
         for node, marks in (("a", ("MPS", "CPU quota")), ("b", ("CPU quota", "clock set")))
     )
@@ -214,6 +224,18 @@ def test_what_differs_between_nodes_is_listed_with_the_nodes(say: Say, tmp_path:
         ["kernel", "6.18", "4", "-"],
         ["6.12", "1", "gpu4"],
     ]
+
+
+def test_nodes_of_another_profile_are_not_compared_and_not_verified(say: Say, tmp_path: Path) -> None:
+    fleet = write_fleet(tmp_path / "fleet", NODES[:5])
+    write_run(session_folder(fleet, "gpu4", "screen"), plan("standard", {"vae": PER_GPU}, 2, 2))
+    code, printed, _ = say("report", fleet)
+    (why,) = (line for line in printed.splitlines() if line.startswith("gpu4 "))
+    assert code == 3
+    assert re.search(r"inconclusive +0  it ran the profile standard \(\w{12}\), and its fleet standard \(\w{12}\)", why)
+    assert ["profile", "standard"] in [line.split()[:2] for line in printed.splitlines()]
+    assert printed.splitlines()[0].split(maxsplit=1)[1] == "1 inconclusive, 4 pass"
+    assert "gpu4 screen: it ran the profile" in say("verify", fleet)[1]
 
 
 def test_a_retest_that_was_cut_off_accuses_nobody(say: Say, tmp_path: Path) -> None:
@@ -248,8 +270,8 @@ def test_numbers_that_nothing_follows_from_cost_their_node_only(
     folder = write_fleet(tmp_path / "fleet", ("a", "b"))
     reduced = measuring._reduced
 
-    def absurd(node: str, session: str, summary: Summary, scale: Scale) -> SessionOfNode:
-        return reduced(node, session, summary, scale) if node == "b" else reduced(node, session, 1 / 0, scale)  # type: ignore[arg-type]
+    def absurd(node: str, session: str, summary: Summary, scale: Scale, asked: RanProfile) -> SessionOfNode:
+        return reduced(node, session, summary if node == "b" else 1 / 0, scale, asked)  # type: ignore[arg-type]
 
     monkeypatch.setattr(measuring, "_reduced", absurd)
     code, printed, _ = say("report", folder)

@@ -19,7 +19,7 @@ from milabench_ng.fleet.manifest import FleetManifest, encode_fleet_manifest
 from milabench_ng.fleet.preflight import clock_difference, in_words, loose_clocks
 from milabench_ng.fleet.retesting import nodes_left
 from milabench_ng.records.names import FLEET_MANIFEST
-from tests.fleet.made_folders import write_fleet, write_session
+from tests.fleet.made_folders import profile_of, write_fleet, write_session
 from tests.fleet.stand_in import StandIn, kill_soon, make_stand_in, summarise
 
 SLOW = "local-3"
@@ -35,11 +35,12 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
             factor = 0.85 if node == SLOW else 1.0
             write_session(made.leaves(node, session), node, session, lambda *_, factor=factor: factor)
             summarise(made.leaves(node, session))
+    (made.folder / "standard.json").write_text(profile_of(made.leaves(SLOW, "screen")).text)
     return made
 
 
 def fleet(stand_in: StandIn, folder: Path, *words: str) -> int:
-    profile = str(stand_in.folder / "tiny.json")
+    profile = str(stand_in.folder / "standard.json")
     common = ("--mnb", stand_in.command, "--node-folder", str(folder / "there"), "-o", str(folder / "fleet"))
     return call(("fleet", "run", profile, "--launcher", "local", *common, *words))
 
@@ -127,7 +128,7 @@ def test_a_burn_in_repeats_until_its_time_is_over(
 ) -> None:
     assert fleet(stand_in, tmp_path, "--nodes", "1", "--for", "1h", "--jobs", "--window 1 --tenants 1") == 3
     manifest = FleetFolder.read(tmp_path / "fleet").manifest
-    assert manifest.arguments[:8] == ("--window", "1", "--tenants", "1", "--repeat", "901", "--budget", "1h")
+    assert manifest.arguments[:8] == ("--window", "1", "--tenants", "1", "--repeat", "181", "--budget", "1h")
     assert manifest.burn_in_s == 3600
     said = capsys.readouterr().out
     assert re.search(r"burn-in +0 failures in \d\.\d\d node-hours: 0 per node-hour \(95% CI 0 to ", said)

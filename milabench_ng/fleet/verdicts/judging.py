@@ -110,6 +110,8 @@ def _node(fleet: _Fleet, place: int, slow: Sequence[int]) -> NodeVerdict:
     if wrong := fleet.measured.wrong.get(node):
         why = "it computed something wrong, which no sound retest excuses"
         return NodeVerdict(node=node, verdict="faulty", why=why, failed=wrong)
+    if why := fleet.measured.apart.get(node, ""):
+        return NodeVerdict(node=node, verdict="inconclusive", why=why)
     failed = fleet.measured.failed.get(node, {})
     if not failed.get(SCREEN) and np.isnan(fleet.measured.screen[place]).all():
         return NodeVerdict(node=node, verdict="lost", why="it left no results of the screen")
@@ -122,7 +124,7 @@ def _node(fleet: _Fleet, place: int, slow: Sequence[int]) -> NodeVerdict:
         why = "launches failed in the screen, and there is no retest"
         return NodeVerdict(node=node, verdict="inconclusive", why=why, failed=tuple(failed[SCREEN]))
     if max((one.nodes for one in fleet.spreads), default=0) < FEWEST_NODES:
-        why = f"fewer than {FEWEST_NODES} nodes have results, so nothing says which are slow"
+        why = f"fewer than {FEWEST_NODES} nodes have results of its tests, so nothing says which are slow"
         return NodeVerdict(node=node, verdict="inconclusive", why=why, ratio=_of_screen(fleet, place), retests=retests)
     return _by_rates(fleet, place, slow, retests)
 

@@ -65,6 +65,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The nodes without results, and why."""
     wrong: Mapping[str, tuple[str, ...]] = {}
     """The tests in which a node computed something wrong, in whatever session."""
+    apart: Mapping[str, str] = {}
+    """The nodes that did other work than the fleet, and which."""
 
 
 def measured(
@@ -73,15 +75,17 @@ def measured(
     failed: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None,
     lost: Mapping[str, str] | None = None,
     wrong: Mapping[str, tuple[str, ...]] | None = None,
+    apart: Mapping[str, str] | None = None,
 ) -> Measured:
-    """Arrange ``samples``. ``kinds``: of every test. Nodes that only failed or were lost are part of the fleet, too."""
+    """Arrange ``samples``. ``kinds``: of every test. Nodes that only failed, were lost or did other work are part of
+    the fleet, too."""
     sums: dict[tuple[str, str, str, str], tuple[float, int]] = {}
     for one in samples:
         key = (one.session, one.node, one.test, one.device)
         total, count = sums.get(key, (0.0, 0))
         sums[key] = (total + one.log_rate, count + 1)
-    failed, lost = failed or {}, lost or {}
-    nodes = _in_order({node for _, node, _, _ in sums} | set(failed) | set(lost))
+    failed, lost, apart = failed or {}, lost or {}, apart or {}
+    nodes = _in_order({node for _, node, _, _ in sums} | set(failed) | set(lost) | set(apart))
     seen = {test for *_, test, _ in sums}
     tests = tuple(test for test in kinds if test in seen)
     devices = _in_order({device for *_, device in sums})
@@ -103,6 +107,7 @@ def measured(
         failed=failed,
         lost=lost,
         wrong=wrong or {},
+        apart=apart,
     )
 
 

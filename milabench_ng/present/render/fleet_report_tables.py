@@ -168,8 +168,14 @@ def _tests(report: FleetReport) -> Section:
 
 
 def _differing(report: FleetReport) -> Section:
+    every = len(report.lines)
     rows = [
-        (one.what if not place else "", value, len(nodes), names_of(nodes) if place else None)
+        (
+            one.what if not place else "",
+            value,
+            len(nodes),
+            names_of(nodes) if place or 2 * len(nodes) <= every else None,
+        )
         for one in report.differing
         for place, (value, nodes) in enumerate(one.values)
     ]
