@@ -235,7 +235,9 @@ def test_nodes_of_another_profile_are_not_compared_and_not_verified(say: Say, tm
     assert re.search(r"inconclusive +0  it ran the profile standard \(\w{12}\), and its fleet standard \(\w{12}\)", why)
     assert ["profile", "standard"] in [line.split()[:2] for line in printed.splitlines()]
     assert printed.splitlines()[0].split(maxsplit=1)[1] == "1 inconclusive, 4 pass"
-    assert "gpu4 screen: it ran the profile" in say("verify", fleet)[1]
+    verified = say("verify", fleet)[1]
+    assert "gpu4 screen: it ran the profile" in verified
+    assert ["gpu4", "screen", "FAIL"] in [line.split()[:3] for line in verified.splitlines()]
 
 
 def test_a_retest_that_was_cut_off_accuses_nobody(say: Say, tmp_path: Path) -> None:

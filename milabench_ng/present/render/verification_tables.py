@@ -72,8 +72,15 @@ def _session_row(one: VerifiedSession) -> Row:
         return one.node, one.session, "FAIL", "", "", one.problem
     broken = ", ".join(ruling.id for ruling in found.having("fail"))
     doubts = ", ".join(doubt.name for doubt in found.doubts)
-    reasons = "; ".join(reason for ruling in found.having("fail") for reason in told_once(ruling.reasons)[:1])
-    return one.node, one.session, _WORDS["pass" if found.passed else "fail"], broken, doubts, reasons
+    ruled = (reason for ruling in found.having("fail") for reason in told_once(ruling.reasons)[:1])
+    return (
+        one.node,
+        one.session,
+        _WORDS["pass" if one.passed else "fail"],
+        broken,
+        doubts,
+        "; ".join((*one.misstated, *ruled)),
+    )
 
 
 def verdict_fact(found: Verification) -> Fact:
