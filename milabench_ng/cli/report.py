@@ -29,6 +29,8 @@ from milabench_ng.cli.options import (
     WeightsOption,
 )
 from milabench_ng.fleet.bundling import is_fleet_source
+from milabench_ng.fleet.folder import listed_sessions
+from milabench_ng.fleet.nodes import SCREEN
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.shipped import names
@@ -233,8 +235,9 @@ def _refuse_of_fleet(folder: Path, options: Sequence[str]) -> None:
     """Say where an option of one node's results can be used."""
     if options:
         there, unpack = (folder, "") if folder.is_dir() else (Path(), f"tar -xzf {quoted(folder)}, then ")
-        one = quoted(there / "nodes" / "NODE" / "screen.tar.gz")
-        raise InputError(f"{options[0]}: not for a fleet. Report on one of its nodes: {unpack}mnb report {one}")
+        screens = (one.path for one in listed_sessions(folder) if one.session == SCREEN)
+        one = f"mnb report {quoted(min(screens, default=there / 'nodes' / 'NODE' / 'screen.tar.gz'))}"
+        raise InputError(f"{options[0]}: not for a fleet. Report on one of its nodes: {unpack}{one}")
 
 
 def _refuse_baseline(folder: Path) -> None:

@@ -117,8 +117,8 @@ def _altered(folder: Path, chain: Chain, found: Iterable[Found]) -> Iterator[str
 def not_one_node(source: str) -> str:
     """What to tell whoever gives a fleet where the results of one node are wanted."""
     return (
-        f"{source}: a fleet, and this takes the results of one node, such as nodes/NODE/screen.tar.gz in it. The whole "
-        "fleet goes into mnb report, mnb verify and mnb accept BID FLEET"
+        f"{source}: a fleet, and this takes the results of one node, such as nodes/NODE/screen.tar.gz or "
+        "nodes/NODE/screen in it. The whole fleet goes into mnb report, mnb verify and mnb accept BID FLEET"
     )
 
 

@@ -125,7 +125,7 @@ def test_options_of_one_nodes_results_are_refused_and_those_of_a_fleet_elsewhere
 ) -> None:
     assert say("report", fleet, "--rules", "standard")[::2] == (
         2,
-        f"mnb: --rules: not for a fleet. Report on one of its nodes: mnb report {fleet}/nodes/NODE/screen.tar.gz\n",
+        f"mnb: --rules: not for a fleet. Report on one of its nodes: mnb report {fleet}/nodes/gpu1/screen\n",
     )
     (tmp_path / "groups").write_text("")
     code, _, told = say("report", fleet / "nodes" / "gpu1" / "screen", "--groups", tmp_path / "groups")
