@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from milabench_ng.fleet.accepting import AcceptedNode, NodeDecision, Promise, accept_fleet
 from milabench_ng.fleet.bundling import OpenedFleet
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.cells import Cell, Fact, Tone, exact_ratio, reason_text, toned
+from milabench_ng.present.render.cells import Cell, Fact, Tone, exact_ratio, one_line, toned
 from milabench_ng.present.render.sections import Document, Facts, Form, Heading, table
 from milabench_ng.present.writers import write
 
@@ -49,8 +49,8 @@ def _document(found: Sequence[AcceptedNode], promise: Promise, source: str) -> D
         "node",
         Heading("verdict", tone=toned(_TONES)),
         *(Heading(title, "", exact_ratio, True) for title in ("delivered / bid", "at least", "at most")),
-        Heading("because", "", reason_text, words=60),
-        notes=("at least, at most: one-sided 95% bounds of the score",),
+        Heading("because", "", one_line, words=60),
+        notes=("at least, at most: one-sided 95% bounds of the score",) if any(row[2] for row in rows) else (),
     )
     whole = {"schema": 1, "guarantee": promise.guarantee, "bid": promise.bid.source, "nodes": found}
     return Document(title="mnb accept", parts=(Facts(facts=told), nodes), table=nodes, aside=told, whole=whole)

@@ -83,6 +83,20 @@ def test_a_bundle_of_the_fleet_is_judged_as_the_fleet(
     assert printed[0] == printed[1]
 
 
+def test_a_long_reason_is_told_whole(folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(folders / "fleet", tmp_path / "fleet")
+    for record in session_folder(tmp_path / "fleet", "gpu1", "screen").glob("*.J*.json"):
+        record.write_text(record.read_text().replace("slices", "slicez"))
+    words = ["accept", folders / "bid", tmp_path / "fleet", "--weights", folders / "weights.json"]
+    printed = []
+    for form in ("csv", "table"):
+        call([*map(str, words), "--format", form])
+        printed.append(capsys.readouterr().out)
+    why = next(row["because"] for row in csv.DictReader(io.StringIO(printed[0])) if row["node"] == "gpu1")
+    assert len(why) > 240
+    assert why in printed[1]
+
+
 def test_explain_is_of_one_node(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["accept", str(folders / "bid"), str(folders / "fleet"), "--explain"]) == 2
     assert "--explain: not for a fleet" in capsys.readouterr().err

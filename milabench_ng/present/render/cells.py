@@ -119,12 +119,17 @@ tone_of_verdict = toned(
 )
 
 
+def one_line(cell: Cell) -> str:
+    """A text in one line."""
+    return " ".join(text(cell).split())
+
+
 def reason_text(cell: Cell) -> str:
-    """A text in one line, of which a long one has lost its middle: who said it comes first, and why comes last."""
-    made = " ".join(text(cell).split())
+    """What a node said in one line, of which a long one has lost its middle: who said it comes first, why last."""
+    made = one_line(cell)
     if len(made) <= _REASON:
         return made
-    return f"{made[: _REASON // 2].rpartition(' ')[0]} ... {made[-_REASON // 2 :].partition(' ')[2]}"
+    return f"{made[: _REASON // 2].rpartition(' ')[0]} [...] {made[-_REASON // 2 :].partition(' ')[2]}"
 
 
 def ratio_text(cell: Cell) -> str:
