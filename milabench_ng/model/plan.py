@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from typing import Annotated, Literal
 
@@ -15,6 +16,7 @@ from milabench_ng.model.catalogue import AUTO, Scalar
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.memory_classes import DeviceMemory
 from milabench_ng.model.profile import Scheme, suite_of
+from milabench_ng.model.units import counted
 
 Order = Literal["file", "interleaved", "random"]
 """Order of the repeats.
@@ -214,6 +216,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def sha256(self) -> str:
         """Hash of what will run, in order: the batches, not the devices that they run on."""
         return hashlib.sha256(msgspec.json.encode([self.suite, self.batches, self.omitted])).hexdigest()
+
+
+def hardware(devices: Iterable[Device]) -> str:
+    """``2 x NVIDIA H200``, or ``2 CPU partitions``."""
+    models = Counter("" if device.kind == "cpu" else device.name for device in devices)
+    return " and ".join(f"{n} x {name}" if name else counted(n, "CPU partition") for name, n in models.items())
 
 
 def slots_of(devices: Sequence[Device], per_device: int) -> dict[SlotId, Device]:

@@ -57,6 +57,7 @@ from milabench_ng.run.persistence.sessions import (
     SessionName,
     begin,
     check_node,
+    check_work,
     counts_with_the_last,
     name_session,
     opened,
@@ -125,12 +126,13 @@ async def jobs(
             bus.note(text)
         capabilities = await interrupted.unless(in_thread(lambda: fenceable(request)))
         places = await interrupted.unless(in_thread(lambda: find_places(request, tests, gpus, capabilities)))
+        await interrupted.unless(in_thread(lambda: check_node(request, places, capabilities)))
         claim = stack.enter_context(Claim(places.resources, name.group, request.allow_concurrent))
         server = await interrupted.unless(stack.enter_async_context(serving(bus.stage, environment)))
         planned = await interrupted.unless(plan_run(request, places, server, capabilities))
         if planned.start == "warm":
             check_threads(server.threads)
-        await interrupted.unless(in_thread(lambda: check_node(request, planned.plan)))
+        check_work(request, planned.plan)
         said = await interrupted.unless(in_thread(lambda: tuple(ahead(planned))))
         busy = await interrupted.unless(in_thread(lambda: busy_note(request.rule.length_s)))
         for text in (*planned.notes, *busy, *said):

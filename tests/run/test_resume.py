@@ -42,7 +42,7 @@ from milabench_ng.records.manifest import Manifest
 from milabench_ng.report.reporting import make_report
 from milabench_ng.run.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.run.execution.interruption import SAME_S
-from milabench_ng.run.persistence.resuming import SessionDifference, check_same, differences
+from milabench_ng.run.persistence.resuming import SessionDifference, check_plan, check_same, differences
 from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.rules_file import load_rules
@@ -91,6 +91,20 @@ def test_a_signal_of_a_batch_system_ends_the_batch_and_is_in_the_ledger(interrup
     assert kinds(interrupted.events) == expected
     assert interrupted.events[0].plan_sha256 == interrupted.manifest.plan.sha256
     assert interrupted.events[-2:] == (Interrupted(by="SIGTERM"), Finished(missing=2, failed=0))
+
+
+def test_another_node_is_named_before_torch_is_imported(
+    interrupted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # type: ignore[no-untyped-def]
+    folder = Path(shutil.copytree(interrupted.folder, tmp_path / "copy"))
+    read = json.loads((folder / "run.json").read_text())
+    read["inventory"]["hostname"] = "elsewhere"
+    (folder / "run.json").write_text(json.dumps(read))
+    assert call(["resume", str(folder)]) == 2
+    told = capsys.readouterr().err
+    assert "hostname was elsewhere" in told
+    assert "--accept-difference node" in told
+    assert "importing torch" not in told
 
 
 def test_resume_runs_what_has_no_valid_record_and_no_more(interrupted, resume_run) -> None:  # type: ignore[no-untyped-def]
@@ -294,9 +308,15 @@ def test_what_differs_is_refused_by_kind_unless_it_is_accepted(interrupted) -> N
 
 def test_another_plan_is_refused_whatever_is_accepted(interrupted) -> None:  # type: ignore[no-untyped-def]
     then: Manifest = interrupted.manifest
-    plan = msgspec.structs.replace(then.plan, batches=then.plan.batches[:-1])
-    with pytest.raises(InputError, match="the plan has changed"):
-        check_same(then, msgspec.structs.replace(then, plan=plan), ["node", "software", "isolation"])
+    replace, (batch, *others) = msgspec.structs.replace, then.plan.batches
+    launch = replace(batch.launches[0], arguments=batch.launches[0].arguments | {"batch_size": 3})
+    changed = replace(then.plan, batches=(*others, replace(batch, launches=(launch,))))
+    for plan, why in ((changed, "steady: batch_size was .* and is 3"), (replace(then.plan, batches=()), "not planned")):
+        with pytest.raises(InputError, match=why):
+            check_plan(then.plan, plan)
+    gpu = replace(then.plan.devices[0], kind="gpu", uuid="GPU-1", name="NVIDIA H200")
+    with pytest.raises(InputError, match=r"uses 1 CPU partition .* would use 1 x NVIDIA H200"):
+        check_same(then, replace(then, plan=replace(then.plan, devices=(gpu,))), ["node", "software", "isolation"])
 
 
 def test_a_first_line_and_a_session_are_in_every_ledger(interrupted) -> None:  # type: ignore[no-untyped-def]

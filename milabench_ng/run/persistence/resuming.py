@@ -13,8 +13,10 @@ from milabench_ng import __version__
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, in_words, parse_json, read_content, refuse
 from milabench_ng.model.known_files import named
-from milabench_ng.model.plain import plain, quoted
+from milabench_ng.model.plain import names_of, plain, quoted
+from milabench_ng.model.plan import Plan, hardware
 from milabench_ng.model.units import counted
+from milabench_ng.node.inventory import Cpus
 from milabench_ng.records.isolation import Share
 from milabench_ng.records.ledger import AnyLedgerEvent, Recorded, Sampled, Torn, check_chain, unlisted
 from milabench_ng.records.manifest import Manifest
@@ -178,11 +180,16 @@ def give_names(folder: ResultFolder, events: Collection[AnyLedgerEvent]) -> None
 
 
 def check_same(then: Manifest, now: Manifest, accept: Collection[DifferenceKind]) -> tuple[SessionDifference, ...]:
-    """Return the differences from the first session. Raises InputError for one that is not accepted."""
-    if then.plan.sha256 != now.plan.sha256:
+    """Return the differences from the first session. Raises InputError for one that is not accepted.
+
+    Other kinds or numbers of devices cannot be: every launch group takes all of them.
+    """
+    if _kinds(then.plan) != _kinds(now.plan):
+        needed = hardware(then.plan.devices)
         raise InputError(
-            "cannot resume: the plan has changed, because of other devices or other workload options in this "
-            f"version of mnb (then {then.version}, now {now.version}). Start a new run"
+            f"cannot resume: this run uses {needed} on {plain(then.inventory.hostname)}, but here, on "
+            f"{plain(now.inventory.hostname)}, it would use {hardware(now.plan.devices)}. Resume it on a node with "
+            f"{needed}, or start a new run"
         )
     found = tuple(differences(then, now))
     refused = [difference for difference in found if difference.kind not in accept]
@@ -193,12 +200,41 @@ def check_same(then: Manifest, now: Manifest, accept: Collection[DifferenceKind]
     return found
 
 
+def check_plan(then: Plan, now: Plan) -> None:
+    """Raise InputError if something else would run than in the first session. No difference is accepted."""
+    if then.sha256 != now.sha256:
+        told = tuple(_changes(then, now)) or ("its launches have another order",)
+        raise InputError(f"cannot resume: other work would run: {names_of(told, 3)}. Start a new run")
+
+
+def _kinds(plan: Plan) -> tuple[tuple[int, str], ...]:
+    return tuple((device.index, device.kind) for device in plan.devices)
+
+
+def _changes(then: Plan, now: Plan) -> Iterator[str]:
+    before, after = ({launch.label: launch.arguments for launch in plan.launches} for plan in (then, now))
+    for label in before.keys() - after.keys():
+        yield _unplanned(label, "is not planned here", now)
+    for label in after.keys() - before.keys():
+        yield _unplanned(label, "was not planned", then)
+    for label in before.keys() & after.keys():
+        for option in before[label].keys() | after[label].keys():
+            was, now_is = before[label].get(option), after[label].get(option)
+            if was != now_is:
+                yield f"{label}: {option} was {was} and is {now_is}"
+
+
+def _unplanned(label: str, what: str, plan: Plan) -> str:
+    why = plan.not_planned.get(label)
+    return f"{label} {what}: {why}" if why else f"{label} {what}"
+
+
 def differences(then: Manifest, now: Manifest) -> Iterator[SessionDifference]:
     """All differences between the sessions. Pure."""
     pairs = (
         ("hostname", then.inventory.hostname, now.inventory.hostname),
-        ("CPUs", then.inventory.cpus, now.inventory.cpus),
-        ("devices", then.plan.devices, now.plan.devices),
+        ("CPUs", _cpus(then.inventory.cpus), _cpus(now.inventory.cpus)),
+        ("devices", _devices(then.plan), _devices(now.plan)),
     )
     for name, before, after in pairs:
         if before != after:
@@ -223,6 +259,16 @@ def differences(then: Manifest, now: Manifest) -> Iterator[SessionDifference]:
     for slot in then.shares.keys() & now.shares.keys():
         if not _alike(then.shares[slot], now.shares[slot]):
             yield SessionDifference("isolation", f"the allocation of device {slot} differs")
+
+
+def _cpus(cpus: Cpus) -> str:
+    nodes = counted(cpus.numa_nodes, "NUMA node")
+    return f"{cpus.sockets} x {cpus.model} ({counted(cpus.cores, 'core')}, {counted(cpus.threads, 'thread')}, {nodes})"
+
+
+def _devices(plan: Plan) -> str:
+    told = (f"{device.index} on NUMA node {device.numa_node}: {device.uuid}" for device in plan.devices if device.uuid)
+    return f"{hardware(plan.devices)} ({', '.join(told)})" if plan.devices[0].uuid else hardware(plan.devices)
 
 
 def _alike(one: Share, other: Share) -> bool:

@@ -15,6 +15,9 @@ from types import TracebackType
 
 import msgspec
 
+from milabench_ng import __version__
+from milabench_ng.fence.capabilities import Capabilities
+from milabench_ng.fence.choosing import choose
 from milabench_ng.model.errors import InputError, MnbError
 from milabench_ng.model.files import LARGE, read_content
 from milabench_ng.model.plain import plain, quoted
@@ -43,8 +46,9 @@ from milabench_ng.records.separate_sessions import SESSION_GAP_H
 from milabench_ng.records.spool_folder import continuation, last_spool, named_spools, own_spool
 from milabench_ng.run.execution.interruption import Interruption
 from milabench_ng.run.persistence.result_writer import ResultWriter
-from milabench_ng.run.persistence.resuming import SessionDifference, check_same, open_writer, read_manifest
+from milabench_ng.run.persistence.resuming import SessionDifference, check_plan, check_same, open_writer, read_manifest
 from milabench_ng.run.persistence.run_progress import standing
+from milabench_ng.run.planning.planned_run import TenantPlaces
 from milabench_ng.run.planning.request import RunRequest
 
 SETTLE_S = 5.0
@@ -89,11 +93,31 @@ def name_session(request: RunRequest) -> SessionName:
     return SessionName(run_id, len(chain.sessions) + 1)
 
 
-def check_node(request: RunRequest, planned: Plan) -> None:
-    """Raise InputError if a resumed run would go on elsewhere, or with another plan: found before data are made."""
+def check_node(request: RunRequest, places: TenantPlaces, capabilities: Capabilities) -> None:
+    """Raise InputError if a resumed run would go on elsewhere, fenced otherwise or with other software.
+
+    This is found before torch is imported.
+    """
+    if not request.resume:
+        return
+    replace, then, node = msgspec.structs.replace, read_manifest(request.outdir), read_inventory()
+    backend, shares = choose(capabilities, places.isolation), places.allocation.shares
+    now = replace(
+        then,
+        version=__version__,
+        plan=replace(then.plan, devices=places.chosen.devices),
+        inventory=node,
+        software=node.versions,
+        fence=replace(then.fence, backend=backend.NAME, tier=backend.tier(capabilities) or "none"),
+        shares={slot: replace(shares[slot], cache=then.shares[slot].cache) for slot in shares.keys() & then.shares},
+    )
+    check_same(then, now, request.accept)
+
+
+def check_work(request: RunRequest, planned: Plan) -> None:
+    """Raise InputError if a resumed run would go on with another plan: found before data are made."""
     if request.resume:
-        then = read_manifest(request.outdir)
-        check_same(then, msgspec.structs.replace(then, plan=planned, inventory=read_inventory()), request.accept)
+        check_plan(read_manifest(request.outdir).plan, planned)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,10 +15,9 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, parse_json, read_content, read_text, require_file
 from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import plain
-from milabench_ng.model.plan import Device, Launch
+from milabench_ng.model.plan import Device, Launch, hardware
 from milabench_ng.model.profile import Scheme, Test, name_of, parse_profile, suite_of
 from milabench_ng.model.shipped import find
-from milabench_ng.model.units import counted
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.reading import Problem, ReadRecord, read_record
 
@@ -128,15 +126,9 @@ def refuse_other_devices(record: Path, recorded: Sequence[Device], chosen: Seque
     before, now = (any(device.kind != "cpu" for device in devices) for devices in (recorded, chosen))
     if before == now:
         return
-    there, here = _told(recorded), _told(chosen)
+    there, here = hardware(recorded), hardware(chosen)
     use = f"--tenants {len(chosen)}" if before else f"--gpus {','.join(str(device.index) for device in chosen)}"
     raise InputError(
         f"{plain(record)}: recorded on {there}, and this run would use {here}. Run it on such a node, or ask for these "
         f"devices with {use}"
     )
-
-
-def _told(devices: Sequence[Device]) -> str:
-    """``2 x NVIDIA H200``, or ``2 CPU partitions``."""
-    models = Counter("" if device.kind == "cpu" else device.name for device in devices)
-    return " and ".join(f"{n} x {name}" if name else counted(n, "CPU partition") for name, n in models.items())
