@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -162,10 +161,9 @@ def refuse_to_resume(rules: Rules, folder: Path) -> None:
     unsigned = msgspec.structs.replace(rules, failure_rate=None, signed=False, signed_by=())
     with opened(folder, UNBOUNDED) as there:
         evidence = gather(there, unsigned, None, None, None)
-        read, names = there.folder, {name.removeprefix(".").removesuffix(".tmp") for name in os.listdir(folder)}
-        spooled = waiting(folder, read.ledger)
+        spooled = waiting(folder, there.folder.ledger)
     left = evidence.failures.left - (len(spooled.launches) if spooled else 0)
-    broken = [f"  R13 {why}" for why in read.contradicted(names)]
+    broken = [f"  R13 {why}" for why in there.folder.contradicted]
     broken += [f"  R14 {why}" for why in caps(_resumed(evidence) if left > 0 else evidence).reasons]
     if broken:
         told = f"{plain(folder)}: resumed, this run would break {_named(rules)}, whatever it measures:"

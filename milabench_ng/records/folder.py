@@ -14,7 +14,7 @@ from milabench_ng.model.files import LARGE, MIB, read_content, require_folder
 from milabench_ng.model.plain import plain
 from milabench_ng.records.ledger import Chain, Recorded, contradictions
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, MANIFEST
+from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, MANIFEST, temporary_name
 from milabench_ng.records.reading import (
     Found,
     Problem,
@@ -46,16 +46,18 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     going_on: bool = False
     altered: tuple[str, ...] = ()
     """What its ledger proves to be changed since it was written: lines of its own, and records."""
+    gone: tuple[str, ...] = ()
+    """The records that its ledger names and that are not there; none while a run that goes on may still name some."""
 
     @property
     def manifest(self) -> Manifest | None:
         """Its own; those of folders below it are no part of it."""
         return next((one.manifest for one in self.manifests if one.file == MANIFEST), None)
 
-    def contradicted(self, names: Collection[str]) -> tuple[str, ...]:
-        """What breaks R13: what is ``altered``, and the records that the ledger names and ``names`` has not."""
-        listed = (event.file for event in self.ledger.events if isinstance(event, Recorded))
-        return (*self.altered, *(f"{file}: recorded, and not there" for file in listed if file not in names))
+    @property
+    def contradicted(self) -> tuple[str, ...]:
+        """What breaks R13: what is ``altered``, and the records that are ``gone``."""
+        return (*self.altered, *(f"{file}: recorded, and not there" for file in self.gone))
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -93,6 +95,10 @@ def read_folder(folder: Path, source: str = "", *, within: Bounds = UNBOUNDED, c
         if os.path.basename(one.file) == MANIFEST:
             raise InputError(_why_unread(source, folder, one))
     ledger = read_ledger(folder)
+    files = {one.file for one in found}
+    named = (event.file for event in ledger.events if isinstance(event, Recorded) and event.file not in files)
+    # A record gets its name after its line in the ledger.
+    gone = () if going_on else (file for file in named if not os.path.lexists(temporary_name(folder / file)))
     return Folder(
         source=source,
         records=tuple(one for one in found if isinstance(one, ReadRecord | Read2020)),
@@ -101,6 +107,7 @@ def read_folder(folder: Path, source: str = "", *, within: Bounds = UNBOUNDED, c
         ledger=ledger,
         going_on=going_on,
         altered=tuple(_altered(folder, ledger, found)),
+        gone=tuple(gone),
     )
 
 

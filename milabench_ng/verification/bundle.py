@@ -225,7 +225,7 @@ def pack(
         files=len(sources),
         bytes=sum(one.bytes for one in packing.files.values()),
         left_out=left_out,
-        altered=read.contradicted(names),
+        altered=read.contradicted,
         left=failure_rate(left_pending(summary)).left,
         signed=key is not None,
     )

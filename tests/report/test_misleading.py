@@ -322,12 +322,18 @@ def test_records_that_are_gone_are_no_interruption(tmp_path: Path, whole: Plan) 
     """The ledger says that all was tried: what lacks was taken away."""
     make_records.write_run(tmp_path, whole)
     make_records.write_ledger(tmp_path, whole)
-    for path in tmp_path.glob("quick.convnet.*"):
+    first, *others = sorted(tmp_path.glob("quick.convnet.*"))
+    for path in (first, *others):
         path.unlink()
     screen = first_screen(make_report(tmp_path))
-    assert (screen.facts[0].name, screen.facts[0].text) == (
-        "FAIL",
-        "2 of 12 launches without a record: failure rate at least 3.05% (95% confidence), limit 1.00%",
+    gone = f"2 of 12 launches without a record (recorded, but gone: {first.name} and 1 more)"
+    rate = "failure rate at least 3.05% (95% confidence), limit 1.00%"
+    assert (screen.facts[0].name, screen.facts[0].text) == ("FAIL", f"{gone}: {rate}")
+    assert screen.step[0].text.startswith("put 2 records back")
+    assert "2 failed, 0 interrupted; 2 without a record" in verify(tmp_path, Rules()).facts["attempts"]
+    first.with_name(f".{first.name}.tmp").touch()
+    assert "gone: quick.convnet.J0.1" in first_screen(make_report(tmp_path)).facts[0].text, (
+        "a crash came before the name"
     )
 
 

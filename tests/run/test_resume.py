@@ -137,7 +137,7 @@ def test_resume_runs_what_has_no_valid_record_and_no_more(interrupted, resume_ru
     facts = verify(interrupted.folder, Rules()).facts
     assert facts["failures"].startswith("0 of 3 failed")
     assert facts["launches"] == "3 of 3 planned launches, in 4 records"
-    assert facts["attempts"] == "4 attempts in the ledger: 0 failed, 1 interrupted; 0 left no record; 2 sessions"
+    assert facts["attempts"] == "4 attempts in the ledger: 0 failed, 1 interrupted; 0 without a record; 2 sessions"
 
 
 def test_rules_that_no_resume_can_keep_are_told_before_it(

@@ -11,7 +11,7 @@ from milabench_ng.analysis.scoring.score import Score, launches_left
 from milabench_ng.analysis.scoring.scored import ONE_AFTER_ANOTHER
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM
 from milabench_ng.analysis.summary.summary import Summary, name_of_row
-from milabench_ng.model.plain import plain, quoted
+from milabench_ng.model.plain import names_of, plain, quoted
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import counted, format_seconds
 from milabench_ng.present.render.cells import Fact, brief, covered, device_word
@@ -125,7 +125,9 @@ def _failures(report: Report) -> Iterator[Fact]:
         what = "without a record" if set(+causes) == {"missing"} else f"failed ({named})"
         beyond = rate.exceeds(FAILURE_LIMIT)
         least = f"failure rate at least {rate.least:.2%} (95% confidence), limit {FAILURE_LIMIT:.2%}"
-        text = f"{rate.fail} of {rate.n} launches {what}: {least}"
+        gone = report.folder.gone if report.folder else ()
+        taken = f" (recorded, but gone: {names_of(gone, 1)})" if gone else ""
+        text = f"{rate.fail} of {rate.n} launches {what}{taken}: {least}"
         yield Fact("FAIL", text, "bad") if beyond else Fact("failed", text, "fair")
 
 

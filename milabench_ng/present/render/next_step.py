@@ -34,6 +34,9 @@ def next_step(report: Report) -> str:
         return (
             f"{room}to bring back the results of {counted(len(report.waiting.launches), 'launch')}: mnb resume {source}"
         )
+    if report.folder and report.folder.gone:
+        found = counted(len(report.folder.gone), "record")
+        return f"put {found} back that the ledger names, or start a new run: mnb resume leaves R13 broken"
     if missing and not report.source.endswith(_NO_FOLDERS):
         if report.summary.between_sessions:
             later = f"{counted(missing, 'launch')} of later sessions"

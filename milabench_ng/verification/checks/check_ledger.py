@@ -181,7 +181,9 @@ def attempts_fact(evidence: Evidence) -> str:
     )
     failed = max(0, evidence.failures.fail - untried)
     good = sum(event.cause is None for event in recorded(events))
+    read = {kept.file for kept in evidence.records} | {one.file for one in evidence.unreadable}
+    gone = len(lost_attempts(events)) + sum(event.file not in read for event in recorded(events))
     return (
         f"{counted(tried.total(), 'attempt')} in the ledger: {failed} failed, {max(0, tried.total() - good - failed)} "
-        f"interrupted; {len(lost_attempts(events))} left no record; {counted(evidence.summary.starts, 'session')}"
+        f"interrupted; {gone} without a record; {counted(evidence.summary.starts, 'session')}"
     )
