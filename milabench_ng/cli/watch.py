@@ -14,9 +14,9 @@ from milabench_ng.cli.options import Positive
 from milabench_ng.fleet.folder import is_fleet
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import require_folder
-from milabench_ng.model.plain import names_of, plain, quoted
+from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.units import counted
-from milabench_ng.records.names import MANIFEST
+from milabench_ng.records.names import instead_of
 from milabench_ng.records.reading import is_going_on
 from milabench_ng.run.display.lines import PlainLines
 from milabench_ng.run.display.run_view import RunView, seen
@@ -94,10 +94,8 @@ def _fleet(folder: Path, of_runs: Mapping[str, object]) -> int:
 
 def _nothing_to_watch(folder: Path) -> str:
     """Why there is nothing to wait for, and what to name instead."""
-    place = plain(folder)
-    below = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}"))
-    advice = f"Name one of the folders in it: {names_of(below)}" if below else "Start mnb jobs ... -o FOLDER first"
-    return f"{place}: no run is active here, and none has left events. {advice}"
+    advice = instead_of(folder, "Start mnb jobs ... -o FOLDER first")
+    return f"{plain(folder)}: no run is active here, and none has left events. {advice}"
 
 
 def _sinks(console: Console, known: RunView, html: Path | None, prometheus: Path | None) -> Iterator[Sink]:

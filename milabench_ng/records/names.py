@@ -14,6 +14,7 @@ import msgspec
 
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, open_to_write, opened_folder, read_content
+from milabench_ng.model.plain import names_of
 from milabench_ng.model.units import utc_stamp
 
 MANIFEST = "run.json"
@@ -87,6 +88,12 @@ def whole_content(path: Path, sha256: str, largest: int = LARGE) -> bytes | None
     except InputError:
         return None
     return content if file_digest(content) == sha256 else None
+
+
+def instead_of(folder: Path, usual: str) -> str:
+    """What to name instead of a folder that is no run itself: the runs in it or, if there are none, the ``usual``."""
+    below = [str(path.parent) for path in sorted(folder.glob(f"*/{MANIFEST}"))]
+    return f"Name a run in it: {names_of(below)}" if below else usual
 
 
 def temporary_name(path: Path) -> Path:

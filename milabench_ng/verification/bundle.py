@@ -31,7 +31,7 @@ from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.profile import SUITE_NAME
 from milabench_ng.model.units import counted
 from milabench_ng.records.folder import Folder, read_folder
-from milabench_ng.records.names import MANIFEST, RECORD_NAME, file_digest, is_result_file
+from milabench_ng.records.names import MANIFEST, RECORD_NAME, file_digest, instead_of, is_result_file
 from milabench_ng.records.output_files import check_target, write_output
 from milabench_ng.records.spool_folder import waiting
 from milabench_ng.verification.folder_files import result_files, sha256_of
@@ -198,7 +198,8 @@ def pack(
     """
     names, left_out = result_files(folder)
     if MANIFEST not in names:
-        raise InputError(f"{folder}: no run.json in it. Give the folder that `mnb jobs` wrote")
+        advice = instead_of(folder, "Give the folder that `mnb jobs` wrote")
+        raise InputError(f"{folder}: no run.json in it. {advice}")
     read = read_folder(folder)
     _refuse_without_results(read, folder, names)
     target = bundle_target(folder, output, force=force)

@@ -25,7 +25,7 @@ from milabench_ng.model.shipped import names as shipped_names
 from milabench_ng.model.sources import package_digests
 from milabench_ng.records.folder import Folder
 from milabench_ng.records.manifest import Manifest
-from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, SERIES_NAME
+from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, SERIES_NAME, instead_of
 from milabench_ng.records.reading import Problem, ReadRecord, problem
 from milabench_ng.records.record import Record
 from milabench_ng.verification.absurd import computing_from
@@ -143,10 +143,8 @@ def gather(
 def _manifest(folder: Folder) -> Manifest:
     manifest = folder.manifest
     if manifest is None:
-        raise InputError(
-            f"{folder.source}: no {MANIFEST} in it. Only a complete result folder can be verified: give the folder "
-            "that `mnb jobs` wrote"
-        )
+        usual = "Only a complete result folder can be verified: give the folder that `mnb jobs` wrote"
+        raise InputError(f"{folder.source}: no {MANIFEST} in it. {instead_of(Path(folder.source), usual)}")
     if not manifest.plan.devices or not all(launch.devices for launch in manifest.plan.launches):
         raise InputError(f"{folder.source}: {MANIFEST}: its plan has a launch without a device")
     return manifest

@@ -44,6 +44,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(place / "res", place / "cut")
     os.truncate(place / "cut" / "run.json", 3000)
     shutil.copytree(place / "cut", place / "runs" / "cut")
+    shutil.copytree(place / "res", place / "around" / "res")
     (place / "empty").mkdir()
     (place / "notes.txt").write_text("buy milk\n")
     (place / "list.json").write_text("[]")
@@ -213,6 +214,9 @@ fleet status ress | 2 | mnb: ress: no such folder (did you mean 'res'?). Give th
 watch ress | 2 | mnb: ress: no such folder (did you mean 'res'?). Name the result folder of a run
 bundle nowhere | 2 | mnb: nowhere: no such folder
 bundle empty | 2 | mnb: empty: no run.json in it. Give the folder that `mnb jobs` wrote
+bundle around | 2 | mnb: around: no run.json in it. Name a run in it: around/res
+verify around | 2 | mnb: around: no run.json in it. Name a run in it: around/res
+resume around | 2 | mnb: around/run.json: no such file. Name a run in it: around/res
 bundle res.tar.gz | 2 | mnb: res.tar.gz: a bundle already. To check it, run mnb verify res.tar.gz
 bundle base.json | 2 | mnb: base.json: a file, not a folder. Give the result folder of a run
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file. Make a key with ssh-keygen -t ed25519

@@ -85,7 +85,7 @@ def test_where_no_run_is_nothing_is_waited_for(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "first").mkdir()
     (tmp_path / "first" / MANIFEST).touch()
     assert call(["watch", str(tmp_path)]) == 2
-    assert "Name one of the folders in it: first" in capsys.readouterr().err
+    assert f"Name a run in it: {tmp_path / 'first'}" in capsys.readouterr().err
     assert list(EventFile(tmp_path).follow()) == []
 
 

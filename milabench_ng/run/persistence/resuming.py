@@ -27,6 +27,7 @@ from milabench_ng.records.names import (
     ResultFolder,
     file_digest,
     give_name,
+    instead_of,
     sync_folder,
     temporary_name,
     whole_content,
@@ -64,7 +65,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         raw = parse_json(read_content(path, LARGE, os.O_NOFOLLOW), str(path))
     except InputError as error:
-        raise InputError(f"{error}. Name the folder of a run") from None
+        raise InputError(f"{error}. {instead_of(folder, 'Name the folder of a run')}") from None
     unfit = f"{folder}: cannot be resumed: {path.name} is not a valid manifest"
     manifest = to_manifest(raw, str(path), unfit)
     if not manifest.request:
