@@ -123,13 +123,13 @@ def plan_of(request: RunRequest) -> DryRun | str:
 def refuse_broken(rules: Rules, request: RunRequest) -> DryRun:
     """Plan a run. Raises InputError, with the reasons, if it would break rules whatever it measures.
 
-    What the command breaks is refused before torch is imported, and the rest is then not looked at. Whether the node is
-    ready, the run finds out itself.
+    What the command or the node breaks is refused before torch is imported, and the plan is then not looked at. Whether
+    the node is ready, the run finds out itself.
     """
     checkup = examine(request)
-    if broken := tuple(broken_by_request(rules, request)):
-        ahead = rulings_ahead(rules, checkup, checkup.conditions, None)
-        _refuse(rules, (*broken, *_broken_by_node(ahead)), ". When these are met, mnb checks the others")
+    ahead = rulings_ahead(rules, checkup, checkup.conditions, None)
+    broken = (*broken_by_request(rules, request), *_broken_by_node(ahead))
+    _refuse(rules, broken, ". When these are met, mnb checks the others")
     plan = plan_of(request)
     if isinstance(plan, str):
         raise InputError(plan)
