@@ -212,6 +212,14 @@ def test_a_failure_before_the_interruption_keeps_its_own_cause(run_profile) -> N
     assert [record.mnb.failure.cause for record in finished.records] == ["signal", "interrupted"]
 
 
+def test_a_worker_that_the_stop_made_full_was_interrupted() -> None:
+    """The slice under way at the stop is in no window, and the launch is measured again."""
+    late = judge(msgspec.structs.replace(GOOD, interrupted=True, window=None), [], {}, {})
+    assert late is not None
+    assert late.cause == "interrupted"
+    assert judge(msgspec.structs.replace(GOOD, interrupted=True), [], {}, {}) is None
+
+
 def test_a_device_fault_comes_before_what_the_worker_says_of_it() -> None:
     device = Failure(cause="device_lost", detail="GPU-1: XID 79")
     outcome = msgspec.structs.replace(GOOD, exit_status=-signal.SIGKILL, device=device, timed_out="no slice")

@@ -21,12 +21,12 @@ class LaunchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     exit_status: int | None
     """None for a process that could not be killed."""
     full: bool
-    """Whether it reported a full window before the stop."""
+    """Whether it reported a full window, which the slice under way at the stop may have filled too late."""
     window: Window | None
     timed_out: str | None
     """What the watchdog waited for."""
     interrupted: bool
-    """Whether it was interrupted before it was full, and before it failed by itself."""
+    """Whether the run was interrupted before it failed by itself."""
     device: Failure | None
     """What happened to its device, according to NVML."""
     harness_error: str = ""
@@ -104,7 +104,7 @@ def _by_orchestrator(outcome: LaunchOutcome) -> Failure | None:
         return Failure(cause="timeout", detail=outcome.timed_out)
     if outcome.broken_protocol:
         return Failure(cause="exit", detail=outcome.broken_protocol)
-    if outcome.interrupted:
+    if outcome.interrupted and not (outcome.full and outcome.window):
         return Failure(cause="interrupted", detail="the run was interrupted before the averaging window was full")
     return None
 

@@ -120,12 +120,13 @@ def _window(tenant: Tenant, observed: BatchObservation, context: RunContext) -> 
 
 
 def _failure(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Failure | None:
+    cut_short = tenant.launch.job_id in observed.runner.cut_short
     outcome = LaunchOutcome(
         exit_status=tenant.ended.result(),
-        full=tenant.full.done(),
+        full=tenant.full.done() and not cut_short,
         window=_window(tenant, observed, context),
         timed_out=observed.runner.timed_out.get(tenant.launch.job_id),
-        interrupted=tenant.launch.job_id in observed.runner.cut_short or _was_interrupted(tenant, context.interrupted),
+        interrupted=cut_short or _was_interrupted(tenant, context.interrupted),
         harness_error=observed.runner.broken or tenant.harness_error,
         device=_device(tenant, observed, context),
         broken_protocol=tenant.broken_protocol,
@@ -141,11 +142,11 @@ def _failure(tenant: Tenant, observed: BatchObservation, context: RunContext) ->
 
 
 def _was_interrupted(tenant: Tenant, interrupted: Interruption) -> bool:
-    """Whether a launch ended because the run was interrupted, and not by itself before.
+    """Whether a launch ended after the run was interrupted, and not by itself before.
 
     The signal that stops the run may go to all processes of a job and kill a worker a little earlier.
     """
-    if interrupted.by is None or tenant.full.done():
+    if interrupted.by is None:
         return False
     same = tenant.ended.result() == -interrupted.by
     return (tenant.failed_s or 0.0) >= interrupted.at_s - (SAME_S if same else 0.0)
