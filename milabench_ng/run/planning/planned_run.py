@@ -43,6 +43,7 @@ from milabench_ng.run.planning.refusals import (
     options_asked,
     refuse_full_disk,
     refuse_missing_packages,
+    refuse_no_data_root,
     refuse_several_steps,
     refuse_unsearchable,
 )
@@ -175,6 +176,7 @@ def find_places(
     chosen = choose_devices(gpus, request, len(topology.online), os.environ)
     slots = slots_of(chosen.devices, request.slots_per_device)
     refuse_full_disk(request, len(slots))
+    refuse_no_data_root(request, tests)
     wish = required_isolation(request, tests)
     if request.cgroup_parent is not None:
         require_groups(capabilities, wish, request.cgroup_parent)

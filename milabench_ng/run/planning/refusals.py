@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 
 from milabench_ng.model.batch_sizes import BATCH_SIZE
@@ -14,7 +14,7 @@ from milabench_ng.model.catalogue import AUTO, normal_name, unknown_workload
 from milabench_ng.model.errors import InputError, IsolationError
 from milabench_ng.model.files import allowed_size, nearest, why_unwritable
 from milabench_ng.model.memory_classes import DeviceMemory
-from milabench_ng.model.plain import encodable, short
+from milabench_ng.model.plain import encodable, names_of, plain, short
 from milabench_ng.model.plan import Plan
 from milabench_ng.model.profile import Profile, Test, name_of
 from milabench_ng.model.units import counted, format_bytes
@@ -178,6 +178,18 @@ def refuse_full_disk(request: RunRequest, tenants: int) -> None:
         raise InputError(
             f"{short(request.outdir)}: {why}. Results of {counted(tenants, 'tenant')} need at least "
             f"{format_bytes(size)} there. Free some space"
+        )
+
+
+def refuse_no_data_root(request: RunRequest, tests: Mapping[str, Test]) -> None:
+    """Raise InputError for a data root that is not there and cannot be made, where built-in ``tests`` read datasets."""
+    builtin = read_builtin()
+    reading = [name for name, test in tests.items() if (known := builtin.get(test.workload)) and known.data]
+    there = nearest(request.dataroot)
+    if reading and not os.path.isdir(request.dataroot) and (why := why_unwritable(there)):
+        raise InputError(
+            f"the datasets of {names_of(reading, 3)} must be made in {plain(request.dataroot)}, but {plain(there)} "
+            f"is not writable ({why}). Choose another data root with -d"
         )
 
 
