@@ -173,6 +173,11 @@ def _to_decide(made: Acceptance, profile: str) -> str:
         warnings = [f"{one.mark.kind} ({one.mark.what})" if one.mark.what else one.mark.kind for one in made.marks]
         why = f"no number of repeats gives a verdict with the warning {names_of(tuple(dict.fromkeys(warnings)), 2)}"
         return _run(profile, Deciding(sides=marked, sessions=SESSIONS_FROM), why)
+    if unlike and made.other_model:
+        return (
+            "settle with the vendor which GPU model is to be delivered: "
+            f"on another one, {names_of(unlike, 3)} cannot be compared, however often they run"
+        )
     if unlike:
         why = f"the same work on both sides: {names_of(unlike, 3)} cannot be compared"
         return _run(profile, Deciding(sides=("bid", "delivered"), sessions=SESSIONS_FROM), why)

@@ -78,6 +78,7 @@ _SAID = tuple(
         (r"(` of at most 1)\.0$", r"\1 (80% is 0.8)"),
         (r"(?<=\d)\.0$", ""),
         ("`", ""),
+        (r"(?<=number)(.*, got text)$", r"\1 (write it without quotes)"),
     )
 )
 """Messages of msgspec, in words of those who write such files."""

@@ -11,7 +11,7 @@ from msgspec import Meta
 from milabench_ng.model.bounds import LARGEST, Amount
 from milabench_ng.model.files import convert_json, parse_json, read_content, refuse, require_file
 from milabench_ng.model.known_files import refuse_other
-from milabench_ng.model.plain import short
+from milabench_ng.model.plain import plain, short
 from milabench_ng.tender.ownership import Terms
 from milabench_ng.verification.opening import is_bundle
 
@@ -68,7 +68,8 @@ FORM = '{"reference": "v100", "bids": {"acme": {"results": "acme/", "price": 250
 
 def read_bids(path: Path) -> Bids:
     """Read and validate a bids file. Raises InputError with file and position."""
-    require_file(path, "Write one with mnb tender init")
+    inside = path / "bids.json"
+    require_file(path, f"Give {plain(inside)}" if inside.is_file() else "Write one with mnb tender init")
     if is_bundle(path):
         refuse(path, "a bundle, not a bids file. Name it as results in a file that mnb tender init writes")
     return decode_bids(read_content(path), str(path))
@@ -88,12 +89,14 @@ def decode_bids(content: bytes, source: str) -> Bids:
         refuse(source, "both nodes and budget are given. Give one of them")
     for name, bid in made.bids.items():
         if bid.watts_load is not None and bid.watts_idle is None and made.utilization < 1:
-            reason = f"watts_load without watts_idle, and utilization is {made.utilization:g}"
+            reason = f"watts_load without watts_idle, and utilization is {made.utilization:g}. Give both"
             refuse(_place(source, name), reason)
         if bid.watts_load is not None and (bid.watts_idle or 0) > bid.watts_load:
             refuse(_place(source, name), "watts_idle is above watts_load. Give the power without and with load")
         if bid.watts_load is None and bid.watts_idle is not None:
-            reason = "watts_idle without watts_load: what was measured is of the GPUs alone, and this of the whole node"
+            reason = (
+                "watts_idle without watts_load. Give both for the whole node, or neither: the GPUs' power is measured"
+            )
             refuse(_place(source, name), reason)
     return made
 

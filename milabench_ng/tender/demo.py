@@ -52,8 +52,9 @@ STEPS = (
     Step(
         f"mnb verify umbra.bundle.tar.gz {DEMANDS}",
         1,
-        f"An edited one: `{EDITED_TEST}` counts a fifth more than was done. Totals and slices disagree (R3), and the "
-        "records are not those of the ledger (R13). The signature is right: umbra signed what it had edited.",
+        f"An edited one: `{EDITED_TEST}` counts a fifth more than was done. Totals and slices disagree (R3), the "
+        "records are not those of the ledger (R13), and its options do not allow so many items (R37). The signature is "
+        "right: umbra signed what it had edited.",
     ),
     Step(
         f"mnb bids {BIDS} {DEMANDS} --html bids.html",

@@ -377,6 +377,11 @@ def test_an_inconclusive_verdict_names_the_command_that_would_decide(
     (tmp_path / "part.json").write_text(encode_summary(part))
     both = told(tmp_path / "part.json")
     assert "next measure the bid's node and the delivered node again (the same work on both" in both
+    other = msgspec.structs.replace(part, models=dict.fromkeys(part.models, "NVIDIA H100"))
+    (tmp_path / "part.json").write_text(encode_summary(other))
+    assert "next settle with the vendor which GPU model is to be delivered: on another one, " in told(
+        tmp_path / "part.json"
+    )
     open_yet = told(folder(tmp_path / "open", DELIVERED, vae=0.993, toy_reg=0.993), "0.988")
     (sessions,) = re.findall(r"mnb jobs standard --repeat 5 --sessions (\d+) --session-gap 6h", open_yet)
     assert 3 < int(sessions) <= 20

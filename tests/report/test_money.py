@@ -484,7 +484,8 @@ OFFER = {"results": "fast.json", "price": 1}
             "bid 'a': maintenance_per_year: expected a number of at least",
         ),
         ({"bids": {"a": OFFER | {"watts_idle": 5, "watts_load": 4}}}, "bid 'a': watts_idle is above watts_load"),
-        ({"bids": {"a": OFFER | {"watts_idle": 5}}}, "bid 'a': watts_idle without watts_load"),
+        ({"bids": {"a": OFFER | {"watts_idle": 5}}}, "bid 'a': watts_idle without watts_load. Give both"),
+        ({"years": "5"}, r"years: expected a number, got text \(write it without quotes\)"),
         ({"bids": {"a": OFFER | {"watts_load": 5}}, "utilization": 0.5}, "bid 'a': watts_load without watts_idle"),
     ],
 )

@@ -124,6 +124,8 @@ def _step(tender: Tender) -> str:
             'name another "reference" in the bids file: results of the same work as the bids, such as those of '
             f"{tender.rows[0].name}"
         )
+    if len(tender.rows) < 2:
+        return "name a second bid in the bids file: one alone has no rank"
     bidders = "all bidders, also the refused," if tender.refused else "all bidders"
     return f"ask {bidders} for a new run: mnb jobs {tender.profile} --repeat {RANKED_FROM}"
 
