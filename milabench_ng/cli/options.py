@@ -75,7 +75,7 @@ def _fraction(_: type, tokens: Sequence[Token]) -> float:
     text, option = tokens[0].value, str(tokens[0].keyword)
     value = parse_share(text, option)
     if not 0 < value <= 1:
-        bare = 1 < value <= 100 and "%" not in text
+        bare = 2 <= value <= 100 and "%" not in text
         meant = f"{text}% is {value / 100:g}" if bare else "Try 97%, 2.5% or 0.025"
         raise InputError(f"{option}: expected a share above 0% and up to 100%, got {short(text)!r}. {meant}")
     return value

@@ -325,6 +325,7 @@ jobs quick --ram-total 512 | 2 | mnb: --ram-total: 512 without a unit is 512 B. 
 doctor --ram-total 64 | 2 | mnb: --ram-total: 64 without a unit is 64 B. Did you mean 64GiB?
 jobs quick --io-read 100/s | 2 | mnb: --io-read: 100 without a unit is 100 B. Did you mean 100MiB/s?
 jobs quick --ram-total much | 2 | mnb: --ram-total: expected a size, got 'much'. Try 512MiB or 256GiB
+jobs quick --dataroot /proc/none | 2 | mnb: the datasets of vae, loader, convnet must be made in
 jobs quick --dataroot notes.txt | 2 | mnb: data root
 jobs quick --nonce x --order file | 2 | mnb: --nonce: must not be empty, and needs --order random
 jobs quick --target-ci 2% | 2 | mnb: --target-ci needs more than 6 repeats, and --repeat 1 is the
@@ -445,7 +446,7 @@ doctor --slots-per-device 27 | 2 | mnb: --slots-per-device: expected 1 to 26, go
 doctor --tenants 1.5 | 2 | mnb: --tenants: expected a whole number, got '1.5'. Try --tenants 5
 doctor --tenants 1000 | 2 | mnb: --tenants 1000: this node has
 doctor --ram-total much | 2 | mnb: --ram-total: expected a size, got 'much'. Try 512MiB or 256GiB
-doctor --gpus nobody | 2 | mnb: --gpus nobody: this node has no GPU. Without it, tenants are
+doctor --gpus nobody | 2 | mnb: --gpus nobody: this node has no GPU, or no driver that names
 --version | 0 | 0.3.0
 --hlp | 2 | mnb: --hlp: expected a command first (did you mean '--help'?)
 --verison | 2 | mnb: --verison: expected a command first (did you mean '--version'?)

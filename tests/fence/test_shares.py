@@ -80,13 +80,11 @@ def test_fewer_cores_than_tenants_splits_siblings() -> None:
 
 
 def test_fewer_cpus_than_tenants_is_refused() -> None:
-    with pytest.raises(
-        IsolationError, match=r"isolation: 2 usable CPUs for 3 tenants, but each .* \(--reserve-cores\)\.$"
-    ):
+    with pytest.raises(IsolationError, match=r"isolation: 2 usable CPUs for 3 tenants, but each .*-per-device\)\.$"):
         allocate(machine(1, 2), tenants(None, None, None))
     with pytest.raises(
         IsolationError,
-        match=r"1 usable CPU for 2 tenants.* The node has 2 CPUs: --reserve-cores, an affinity mask \(tas",
+        match=r"1 usable CPU for 2 tenants.* The node has 2 CPUs: --reserve-cores of mnb jobs, an affinity mask \(tas",
     ):
         allocate(machine(1, 2), tenants(None, None), Bounds(cpus=(1,)))
 

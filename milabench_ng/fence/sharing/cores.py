@@ -42,13 +42,13 @@ def usable_cores(topology: Topology, usable: frozenset[int], tenants: int) -> tu
         return sorted(whole), ()
     if len(usable) < tenants:
         kept = (
-            f" The node has {len(place)} CPUs: --reserve-cores, an affinity mask (taskset), a cpuset or isolcpus "
-            "withholds the others."
+            f" The node has {len(place)} CPUs: --reserve-cores of mnb jobs, an affinity mask (taskset), a cpuset or "
+            "isolcpus withholds the others."
         )
         others = kept if len(usable) < len(place) else ""
         raise IsolationError(
             f"isolation: {counted(len(usable), 'usable CPU')} for {counted(tenants, 'tenant')}, but each needs "
-            f"one. Use fewer tenants (--tenants, --slots-per-device), or reserve fewer cores (--reserve-cores).{others}"
+            f"one. Use fewer tenants (--tenants, --slots-per-device).{others}"
         )
     parts = [
         Core(place[cpus[0]].cache, own, place[own[0]].node, split=True)
