@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, HOST_DAY_STD
-from milabench_ng.fleet.verdicts.columns import FEWEST_NODES, Column
+from milabench_ng.fleet.verdicts.columns import FEWEST_NODES, Column, Scope
 from milabench_ng.fleet.verdicts.limits import USUAL, Limit, Strictness, usual_limits
 from milabench_ng.fleet.verdicts.measured import Kind
 from milabench_ng.fleet.verdicts.screening import FEWEST_CONTROLS
@@ -60,6 +60,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     strict: Strictness = USUAL
 
     @property
+    def kind(self) -> Kind:
+        """Of the tests in which a slow node is sought."""
+        return "gpu" if "gpu" in self.kinds else next(iter(self.kinds))
+
+    @property
     def slow_nodes(self) -> int:
         """So many nodes are so slow: a fleet without any cannot be accepted wrongly."""
         return max(1, round(self.bad * self.nodes))
@@ -71,7 +76,7 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int
     retests: int
     missed: float
-    """The probability that a node which is slow in all GPU-bound tests is not found."""
+    """The probability that a node which is slow in all tests of the kind is not found."""
     missed_in_one: float
     """The same of a node that is slow in one of them."""
     false_alarms: float
@@ -120,7 +125,7 @@ def smallest_found(wanted: Wanted) -> float | None:
     """How slow a node has to be, to a tenth of a percent, for the most repeats and retests to keep the risk."""
     limits = _limits(wanted, wanted.nodes, REPEATS[-1], RETESTS[-1])
     for step in range(1, 1000):
-        if max(_missed(limits, scope, step / 1000) for scope in ("all", "test")) <= wanted.risk:
+        if max(_missed(limits, wanted.kind, scope, step / 1000) for scope in ("all", "test")) <= wanted.risk:
             return step / 1000
     return None
 
@@ -139,7 +144,7 @@ _MANY = 33
 
 def _effort(wanted: Wanted, repeats: int, retests: int) -> Effort:
     limits = _limits(wanted, wanted.nodes, repeats, retests)
-    whole, one = (_missed(limits, scope, wanted.slow) for scope in ("all", "test"))
+    whole, one = (_missed(limits, wanted.kind, scope, wanted.slow) for scope in ("all", "test"))
     return Effort(
         repeats=repeats,
         retests=retests,
@@ -154,7 +159,7 @@ def _sampled(wanted: Wanted, tested: int) -> Sampled:
     retests = wanted.strict.retests
     accepted = {}
     for repeats in REPEATS:
-        missed = _missed(_limits(wanted, tested, repeats, retests), "all", wanted.slow)
+        missed = _missed(_limits(wanted, tested, repeats, retests), wanted.kind, "all", wanted.slow)
         accepted[repeats] = accepted_with(wanted.nodes, wanted.slow_nodes, tested, missed)
     hours = {repeats: _node_hours(wanted, tested, repeats, retests) for repeats in REPEATS}
     return Sampled(tested=tested, accepted=accepted, node_hours=hours)
@@ -187,11 +192,10 @@ def _node_hours(wanted: Wanted, tested: int, repeats: int, retests: int) -> floa
     return wanted.hours_per_repeat * repeats * (tested + (suspicious + controls) * retests)
 
 
-def _missed(limits: Sequence[tuple[Column, Limit]], scope: str, slow: float) -> float:
+def _missed(limits: Sequence[tuple[Column, Limit]], kind: Kind, scope: Scope, slow: float) -> float:
     """The probability that a node is not found which is slow in this; what is slow in the only test is so in all."""
-    of_scope = [(column, limit) for column, limit in limits if column.scope == scope] or limits
-    asked = next((limit for column, limit in of_scope if column.kind == "gpu"), of_scope[0][1])
-    return 1 - float(asked.found(np.array([math.log1p(-slow)]))[0])
+    of_kind = {column.scope: limit for column, limit in limits if column.kind == kind}
+    return 1 - float(of_kind.get(scope, of_kind["all"]).found(np.array([math.log1p(-slow)]))[0])
 
 
 def _limits(wanted: Wanted, tested: int, repeats: int, retests: int) -> list[tuple[Column, Limit]]:

@@ -55,6 +55,7 @@ def _efforts(made: FleetPlan) -> Section:
     def tone(cell: Cell) -> Tone:
         return "good" if isinstance(cell, float) and cell <= made.wanted.risk else "plain"
 
+    kind = WORDS[made.wanted.kind]
     rows = [
         (one.repeats, one.retests, one.missed, one.missed_in_one, one.false_alarms, one.node_hours)
         for one in made.efforts
@@ -64,20 +65,21 @@ def _efforts(made: FleetPlan) -> Section:
         rows,
         Heading("repeats", "", whole, True),
         Heading("retests", "", whole, True),
-        Heading("slow in all tests: missed", "", _risk, True, tone, key="missed, slow in all tests"),
-        Heading("slow in one GPU-bound test: missed", "", _risk, True, tone, key="missed, slow in one test"),
+        Heading(f"slow in all {kind} tests: missed", "", _risk, True, tone, key="missed, slow in all tests"),
+        Heading(f"slow in one {kind} test: missed", "", _risk, True, tone, key="missed, slow in one test"),
         Heading("false alarms per fleet", "", in_form(".2g"), True),
         Heading("node-hours", "", _hours, True),
-        notes=(_NOTE,),
+        notes=(_SPREAD, _WHY_ALL_ARE_MISSED),
     )
 
 
 def _samples(made: FleetPlan) -> Section:
-    slow, nodes = made.wanted.slow_nodes, made.wanted.nodes
+    slow = made.wanted.slow_nodes
+    of_all = f"{slow:,} of {made.wanted.nodes:,} nodes {'is' if slow == 1 else 'are'}"
     repeats = list(made.samples[0].accepted)
     rows = [_sample(one, repeats) for one in made.samples]
     return table(
-        f"risk of accepting a fleet with {counted(slow, 'node')} so slow ({100 * slow / nodes:.2g}%)",
+        f"risk of accepting a fleet in which {of_all} {_percent(made.wanted.slow)} slow in all these tests",
         rows,
         Heading("nodes tested", "", whole, True),
         *(Heading(counted(each, "repeat"), "", _risk, True) for each in repeats),
@@ -105,7 +107,11 @@ def _hours(cell: Cell) -> str:
     return whole(cell) if isinstance(cell, float) and cell >= 10 else one_decimal(cell)
 
 
-_NOTE = (
+_SPREAD = (
     "Declared spread: launches 1% (host 3%), days 0.5% (5%), nodes 0.85% in all GPU-bound tests and 0.5% in each of "
     "them (3% and 1%)."
+)
+_WHY_ALL_ARE_MISSED = (
+    "Slow in all tests shows only against other nodes, and no repeat averages out how these and days differ. Slow in "
+    "one test shows against the node's own other tests, in which both cancel."
 )
