@@ -28,7 +28,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import LARGE, read_content, require_folder
 from milabench_ng.model.plain import names_of, plain, quoted
 from milabench_ng.model.units import utc_iso, utc_now
-from milabench_ng.records.ledger import check_chain
+from milabench_ng.records.ledger import Started, check_chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import FLEET_MANIFEST, MANIFEST, write_atomically
 from milabench_ng.verification.folder_files import sha256_of
@@ -86,12 +86,24 @@ def _manifest_of(session: NodeSession) -> Manifest | None:
 
 
 def _keep_summaries(sessions: Sequence[NodeSession]) -> None:
-    """Make those that did not come with their results."""
-    wanting = [one for one in sessions if not os.path.lexists(_summary_file(one))]
+    """Make those that did not come with their results, or came with earlier ones."""
+    wanting = [one for one in sessions if not _is_kept(one)]
     with workers(len(wanting)) as each:
         for one, (content, _) in zip(wanting, each(encoded, wanting), strict=True):
             if content is not None:
                 write_atomically(_summary_file(one), content)
+
+
+def _is_kept(session: NodeSession) -> bool:
+    """Whether it has a summary, and that of the run that lies there: results may have been replaced by others, or by
+    all of them, since an earlier adoption."""
+    chain = check_chain(session.read_ledger())
+    begun = tuple(event.run_id for event in chain.events if isinstance(event, Started))
+    try:
+        stated = decode_summary(_content(_summary_file(session)), session.name)
+    except InputError:
+        return False
+    return stated.runs == begun and not (stated.interrupted and status_of(chain) is not None)
 
 
 def _require_one_profile(folder: Path, sessions: Iterable[NodeSession]) -> None:

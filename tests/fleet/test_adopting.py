@@ -81,6 +81,20 @@ def test_nodes_that_ran_different_profiles_are_no_fleet(tmp_path: Path, capsys: 
     assert not is_fleet(tmp_path)
 
 
+def test_results_that_were_replaced_are_adopted_with_their_own_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `mnb fleet status` says of a node whose results were not those that were wanted."""
+    screen = tmp_path / "nodes" / "gpu1" / "screen"
+    for made_on in ("gpu1", "gpu2"):
+        shutil.rmtree(screen, ignore_errors=True)
+        for file in tmp_path.glob("fleet.json*"):
+            file.unlink()
+        write_session(screen, made_on, "screen", lambda *_: 1.0)
+        assert call(("fleet", "adopt", str(tmp_path))) == 0
+    assert call(("verify", str(tmp_path))) == 0, capsys.readouterr().out
+
+
 def test_one_bad_manifest_is_that_nodes_own_problem(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     for node in ("gpu1", "gpu2"):
