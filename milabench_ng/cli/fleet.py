@@ -102,7 +102,8 @@ def meet(head: str, port: int, node: str, /) -> int:
 def adopt(folder: Path, /, *, hosts: str | None = None) -> int:
     """Make a fleet folder of results that something else brought together, such as Kubernetes or Ansible.
 
-    The result folder of each node must be FOLDER/nodes/NODE/screen. All nodes must have run the same profile.
+    The result folder of each node must be FOLDER/nodes/NODE/screen, or its bundle screen.tar.gz there. All nodes must
+    have run the same profile.
 
     Exit code: as `mnb fleet status`.
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from milabench_ng import __version__
 from milabench_ng.analysis.summary.folder import decode_summary
-from milabench_ng.fleet.folder import PACKED, FleetFolder, NodeSession, listed_sessions, own_names, status_of
+from milabench_ng.fleet.folder import (
+    NODES,
+    PACKED,
+    FleetFolder,
+    NodeSession,
+    listed_sessions,
+    misplaced_in,
+    own_names,
+    status_of,
+)
 from milabench_ng.fleet.ledger import (
     FLEET_LEDGER,
     AnyFleetEvent,
@@ -48,8 +58,13 @@ def adopt(folder: Path, expected: tuple[NodeName, ...], command_line: tuple[str,
     first = next(filter(None, map(_manifest_of, sessions)), None)
     if first is None:
         require_folder(folder, "Name the folder that has the results of nodes")
-        where = f"{folder}/nodes/NODE/{SCREEN}{_elsewhere(folder, sessions)}"
-        raise InputError(f"{folder}: no results of nodes. They must lie in {where}")
+        where = f"{folder}/{NODES}/NODE/{SCREEN} (or {SCREEN}{PACKED}){_elsewhere(folder, sessions)}"
+        raise InputError(f"{folder}: no results of nodes in {where}")
+    if misplaced := misplaced_in(folder):
+        raise InputError(
+            f"{folder}/{NODES}: {names_of(misplaced)} cannot be of a fleet: a node has one result, NODE/{SCREEN} or "
+            f"NODE/{SCREEN}{PACKED}. Keep one, and move all else away"
+        )
     nodes = tuple(dict.fromkeys((*expected, *(one.node for one in sessions))))
     _keep_summaries(sessions)
     _require_one_profile(folder, sessions)
@@ -66,10 +81,14 @@ def adopt(folder: Path, expected: tuple[NodeName, ...], command_line: tuple[str,
 
 def _elsewhere(folder: Path, sessions: Sequence[NodeSession]) -> str:
     """Where results lie instead; empty if there are none."""
-    depths = ("/".join((*["*"] * depth, MANIFEST)) for depth in range(_DEEPEST))
-    found = (path.parent for depth in depths for path in sorted(folder.glob(depth)))
-    place = next((one for one in found if one not in [session.path for session in sessions]), None)
-    return "" if place is None else f", and not in {plain(place)}, where {MANIFEST} is. Move them"
+    if folder.name == NODES and any(listed_sessions(folder.parent)):
+        return f". Give the folder that it is in: {plain(folder.parent)}"
+    depths = [["*"] * depth for depth in range(_DEEPEST)]
+    manifests = (path.parent for depth in depths for path in sorted(folder.glob("/".join((*depth, MANIFEST)))))
+    bundles = (path for depth in depths for path in sorted(folder.glob("/".join((*depth, f"*{PACKED}")))))
+    known = [session.path for session in sessions]
+    place = next((one for one in chain(manifests, bundles) if one not in known), None)
+    return "" if place is None else f". Some are in {plain(place)}: move them"
 
 
 _DEEPEST = 6
@@ -97,13 +116,13 @@ def _keep_summaries(sessions: Sequence[NodeSession]) -> None:
 def _is_kept(session: NodeSession) -> bool:
     """Whether it has a summary, and that of the run that lies there: results may have been replaced by others, or by
     all of them, since an earlier adoption."""
-    chain = check_chain(session.read_ledger())
-    begun = tuple(event.run_id for event in chain.events if isinstance(event, Started))
+    ledger = check_chain(session.read_ledger())
+    begun = tuple(event.run_id for event in ledger.events if isinstance(event, Started))
     try:
         stated = decode_summary(_content(_summary_file(session)), session.name)
     except InputError:
         return False
-    return stated.runs == begun and not (stated.interrupted and status_of(chain) is not None)
+    return stated.runs == begun and not (stated.interrupted and status_of(ledger) is not None)
 
 
 def _require_one_profile(folder: Path, sessions: Iterable[NodeSession]) -> None:

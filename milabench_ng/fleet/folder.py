@@ -161,6 +161,11 @@ def listed_sessions(path: Path) -> Iterator[NodeSession]:
     return (one for one in _found(path / NODES) if isinstance(one, NodeSession))
 
 
+def misplaced_in(path: Path) -> tuple[str, ...]:
+    """What lies where sessions do, and can be none of any fleet: it has another name, or is there twice."""
+    return tuple(sorted(one for one in _found(path / NODES) if isinstance(one, str)))
+
+
 def session_file(path: Path, node: NodeName, session: SessionName) -> Path:
     """Where the packed folder of a node's session lies, or will lie."""
     return path / NODES / node / f"{session}{PACKED}"

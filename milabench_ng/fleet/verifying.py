@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from milabench_ng.fleet.bundling import OpenedFleet
-from milabench_ng.fleet.folder import PACKED, FleetFolder, NodeSession
+from milabench_ng.fleet.folder import NODES, PACKED, FleetFolder, NodeSession
 from milabench_ng.fleet.ledger import Collected, digest_of
 from milabench_ng.fleet.network.meetings import MEETINGS, last_held, meeting_digest
 from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
@@ -151,4 +151,7 @@ def _of_the_whole(fleet: FleetFolder, found: Iterable[VerifiedSession]) -> Itera
     for meeting in MEETINGS:
         if (held[meeting].sha256 if meeting in held else "") != meeting_digest(fleet.path, meeting):
             yield f"network/{meeting}.jsonl is not what fleet.jsonl says"
-    yield from (f"nodes/{name} belongs to no node of the fleet" for name in fleet.strangers)
+    for name in fleet.strangers:
+        packed = f"{NODES}/{name}{PACKED}"
+        of_fleet = f"lies beside {packed}, which is the fleet's" if (fleet.path / packed).is_file() else ""
+        yield f"{NODES}/{name} {of_fleet or 'belongs to no node of the fleet'}"

@@ -401,7 +401,7 @@ fleet plan --nodes 512 --repeat-time soon | 2 | mnb: --repeat-time: expected a d
 fleet status res | 2 | mnb: res: not a fleet folder: it has no fleet.json
 fleet resume res | 2 | mnb: res: not a fleet folder: it has no fleet.json
 fleet adopt missing | 2 | mnb: missing: no such folder
-fleet adopt runs | 2 | mnb: runs: no results of nodes. They must lie in runs/nodes/NODE/screen, and not in runs/cut
+fleet adopt runs | 2 | mnb: runs: no results of nodes in runs/nodes/NODE/screen (or screen.tar.gz). Some are in runs/cut
 fleet collect missing | 2 | mnb: missing: no such folder
 resume | 2 | mnb resume: FOLDER is missing. See the example in mnb resume --help
 resume nowhere | 2 | mnb: nowhere/run.json: the folder nowhere does not exist. Name the folder of a run

@@ -69,7 +69,21 @@ def test_results_one_folder_too_deep_are_found(tmp_path: Path, capsys: pytest.Ca
     deep = tmp_path / "nodes" / "gpu1" / "screen" / "results"
     write_session(deep, "gpu1", "screen", lambda *_: 1.0)
     assert call(("fleet", "adopt", str(tmp_path))) == 2
-    assert f"and not in {deep}, where run.json is. Move them" in capsys.readouterr().err
+    assert f"Some are in {deep}: move them" in capsys.readouterr().err
+
+
+def test_what_lies_where_it_should_not_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = tmp_path / "nodes" / "gpu1"
+    node.mkdir(parents=True)
+    (tmp_path / "gpu1.tar.gz").touch()
+    assert call(("fleet", "adopt", str(tmp_path))) == 2
+    assert f"Some are in {tmp_path / 'gpu1.tar.gz'}: move them" in capsys.readouterr().err
+    write_session(node / "screen", "gpu1", "screen", lambda *_: 1.0)
+    assert call(("fleet", "adopt", str(tmp_path / "nodes"))) == 2
+    assert f"Give the folder that it is in: {tmp_path}" in capsys.readouterr().err
+    assert call(("bundle", str(node / "screen"), "-o", str(node / "screen.tar.gz"))) == 0
+    assert call(("fleet", "adopt", str(tmp_path))) == 2
+    assert f"{tmp_path}/nodes: gpu1/screen cannot be of a fleet" in capsys.readouterr().err
 
 
 def test_nodes_that_ran_different_profiles_are_no_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

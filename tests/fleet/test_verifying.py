@@ -78,6 +78,15 @@ def test_what_the_fleets_ledger_does_not_say_is_a_problem(fleet: Path, say: Say)
     assert "fleet.jsonl: line" in printed
 
 
+def test_what_is_no_part_of_the_fleet_is_named(fleet: Path, say: Say) -> None:
+    (fleet / "nodes" / "gpu1" / "screen.tar.gz").touch()
+    (fleet / "nodes" / "gpu9" / "screen").mkdir(parents=True)
+    code, printed, _ = say("verify", fleet)
+    assert code == 1
+    assert "nodes/gpu1/screen lies beside nodes/gpu1/screen.tar.gz, which is the fleet's" in printed
+    assert "nodes/gpu9/screen belongs to no node of the fleet" in printed
+
+
 def test_a_lost_node_is_named_and_breaks_no_rule(fleet: Path, say: Say) -> None:
     shutil.rmtree(fleet / "nodes" / "gpu3")
     code, printed, _ = say("verify", fleet)
