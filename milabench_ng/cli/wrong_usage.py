@@ -54,8 +54,8 @@ def explained(error: CycloptsError) -> str:
             return f"{command}: {plain(word)}: expected a command first{meant}"
         commands = [each for each in known if not each.startswith("-")]
         meant = did_you_mean(word, commands) or did_you_mean(f"--{word}", known)  # its own text would import all
-        if not meant and command != "mnb":
-            meant = f". Known: {', '.join(commands)}"
+        if not meant and command != "mnb" and error.app is not None:
+            meant = f". Known: {', '.join(each for each in commands if error.app[each].show)}"
         return f"{command}: unknown command {short(repr(word))}{meant}. See {command} --help"
     return f"{command}: {plain(error)}"
 

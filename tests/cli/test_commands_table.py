@@ -385,6 +385,7 @@ fleet run quick --launcher local --nodes 2 -o /proc/f | 2 | mnb: -o /proc/f: /pr
 fleet run quick --launcher local --nodes 2 --jobs '--repat 3' -o f | 2 | mnb jobs: unknown option --repat (did you
 fleet run quick --launcher local -o f --repeat 3 | 2 | mnb fleet run: --repeat is of mnb jobs. Try --jobs '--repeat 3'
 fleet render kubernetes | 2 | mnb fleet render: unknown command 'kubernetes'. Known: slurm, k8s
+fleet next | 2 | mnb fleet: unknown command 'next'. Known: plan, render, run, adopt, resume, collect, status. See
 list datasets | 2 | mnb: datasets: not a profile. To list all workloads and datasets, write mnb list
 fleet render slurm quick -o f --isolation=full | 2 | mnb fleet render slurm: --isolation is of mnb jobs. Try --jobs '
 fleet report acceptance | 2 | mnb fleet: report is a command of its own. Write mnb report acceptance
