@@ -224,6 +224,8 @@ def _sides(
 
 def _refuse_no_study(folders: Sequence[Path], layout: SuiteName | None, of_one: Sequence[str]) -> None:
     """Say what several folders are good for, where they were given for something else."""
+    if fleet := next(filter(is_fleet_source, folders), None):
+        raise InputError(f"{plain(fleet)}: a fleet, whose report is of its nodes alone. Name no other folder beside it")
     named = f"{plain(folders[1])}: a second folder"
     if layout != "interference":
         raise InputError(f"{named} needs --layout interference. To compare with it, use --compare {quoted(folders[1])}")

@@ -131,6 +131,7 @@ def test_options_of_one_nodes_results_are_refused_and_those_of_a_fleet_elsewhere
     code, _, told = say("report", fleet / "nodes" / "gpu1" / "screen", "--groups", tmp_path / "groups")
     assert (code, "is no fleet folder" in told) == (2, True)
     assert say("report", fleet, "--margin", "0%")[0] == 2
+    assert f"{fleet}: a fleet, whose report is of its nodes alone" in say("report", tmp_path, fleet)[2]
 
 
 def test_a_wider_margin_lets_a_slow_node_pass(fleet: Path, say: Say) -> None:
