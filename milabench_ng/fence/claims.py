@@ -91,5 +91,5 @@ def _refusal(shared: tuple[str, ...]) -> str:
     more = f" and {len(gpus) - 4} more" if len(gpus) > 4 else ""
     return (
         f"isolation: {' and '.join(runs) or 'another run that is starting'} uses {named}{more}. Wait for it "
-        "to end, or use --allow-concurrent of mnb jobs (results get a warning)."
+        "to end. A run begun with --allow-concurrent need not wait (results get a warning)."
     )

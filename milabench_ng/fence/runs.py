@@ -221,8 +221,8 @@ def _living(directory: Path) -> str:
     holds = owner.holds or "devices of this node"
     pid = f" (pid {owner.pid})" if owner.pid else ""
     return (
-        f"isolation: run {directory.name} holds {holds}{pid}. Use --allow-concurrent of mnb jobs only with "
-        "other GPUs, or wait for it to end."
+        f"isolation: run {directory.name} holds {holds}{pid}. Wait for it to end. A run begun with "
+        "--allow-concurrent need not wait, but use that only with other GPUs."
     )
 
 

@@ -21,7 +21,7 @@ from milabench_ng.fence.entry import adopt_orphans
 from milabench_ng.fence.interface import Fence
 from milabench_ng.fence.kernel.processes import Family, proc_is_ours
 from milabench_ng.model.errors import InputError, IsolationError, MnbError
-from milabench_ng.model.plain import encodable
+from milabench_ng.model.plain import encodable, quoted
 from milabench_ng.model.plan import Plan
 from milabench_ng.model.units import counted, utc_iso, utc_now
 from milabench_ng.node.drivers.opening import BACKENDS, read_gpus
@@ -243,7 +243,9 @@ async def keep_proofs(context: RunContext, prove_after: Callable[[], Proving], b
     try:
         context.progress.writer.keep((), *await context.interrupted.unless(prove_after()))
     except Interrupted:
-        return
+        bus.note(
+            f"code and data were not checked after the work. To check them: mnb resume {quoted(context.folder.path)}"
+        )
     except MnbError as error:
         bus.note(f"not checked against its checksums after the work: {error}")
 

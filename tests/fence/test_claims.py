@@ -78,7 +78,7 @@ def test_of_runs_that_begin_at_once_one_gets_the_fence(capabilities: Capabilitie
     parent = Path(capabilities.parents[0]).name
     lines = begin_at_once(parent, "full")
     assert lines.count("in") == 1
-    refused = "uses CPUs 4000-4001. Wait for it to end, or use --allow-concurrent of mnb jobs"
+    refused = "uses CPUs 4000-4001. Wait for it to end. A run begun with --allow-concurrent"
     assert sum(refused in line for line in lines) == 3
 
 

@@ -153,7 +153,7 @@ def test_a_living_run_is_refused(capabilities: Capabilities, stand_in: Callable[
     with pytest.raises(InUseError) as caught:
         reap(capabilities)
     assert str(caught.value).startswith(
-        f"isolation: run mnb-test-crash holds CPUs 0-1 (pid {one.process.pid}). Use --allow-concurrent of mnb jobs"
+        f"isolation: run mnb-test-crash holds CPUs 0-1 (pid {one.process.pid}). Wait for it to end. A run begun"
     )
     assert reap(capabilities, allow_concurrent=True) == []
     assert len(living(one.tenants)) == 6

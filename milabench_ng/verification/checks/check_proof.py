@@ -8,6 +8,7 @@ import msgspec
 
 from milabench_ng.model.grouping import grouped
 from milabench_ng.model.known_twins import KnownTwin
+from milabench_ng.model.plain import names_of
 from milabench_ng.node.edge import Edge
 from milabench_ng.records.ledger import AnyLedgerEvent, Chain, CodeSeen, DataSeen, Session, Started
 from milabench_ng.records.proof import CodeProof, DataProof
@@ -104,9 +105,9 @@ def _other_rooms(evidence: Evidence, code: CodeProof) -> list[str]:
 def _changed(evidence: Evidence, code: CodeProof) -> Iterator[str]:
     changed = _other_rooms(evidence, code)
     if changed:
-        yield f"milabench_ng differed from the one here in {', '.join(changed)}"
+        yield f"milabench_ng differed from the one here in {names_of(changed)}"
     if code.elsewhere:
-        yield f"modules of milabench_ng came from elsewhere ({', '.join(code.elsewhere)})"
+        yield f"modules of milabench_ng came from elsewhere ({names_of(code.elsewhere)})"
 
 
 def _wheels(evidence: Evidence, code: CodeProof) -> Iterator[str]:
@@ -120,14 +121,14 @@ def _wheels(evidence: Evidence, code: CodeProof) -> Iterator[str]:
             )
             continue
         if wheel.differing:
-            yield f"{name} {wheel.version} was changed after installation: {', '.join(wheel.differing)}"
+            yield f"{name} {wheel.version} was changed after installation: {names_of(wheel.differing)}"
         if not wheel.files:
             yield f"none of the files of {name} {wheel.version} was read"
         stated = evidence.manifest.software.get(name, wheel.version)
         if stated != wheel.version:
             yield f"{name} {wheel.version} was read, but run.json says {stated}"
     if code.strays:
-        yield f"files were loaded that belong to no installed package: {', '.join(code.strays)}"
+        yield f"files were loaded that belong to no installed package: {names_of(code.strays)}"
     if demanded and code.libraries not in map(str.lower, demanded):
         yield f"the libraries have SHA-256 {code.libraries[:12]}, which is not among those demanded"
 
@@ -143,8 +144,11 @@ def uncompared(evidence: Evidence) -> str:
     """What computed and could not be compared, as an installer other than pip leaves it; empty if all was."""
     codes = [session.code["after"] for session in proofs_of(evidence.ledger or Chain()) if "after" in session.code]
     bare = sorted({name for code in codes for name in (*code.wheels, *_TOLD) if code.wheels.get(name) is None})
-    shown = f"{', '.join(bare[:_NAMED])}{_more(bare)}"
-    return f"{shown}: no RECORD to compare with (packages of Linux distributions keep none)" if bare else ""
+    return (
+        f"{names_of(bare, _NAMED)}: no RECORD to compare with (packages of Linux distributions keep none)"
+        if bare
+        else ""
+    )
 
 
 def libraries_fact(evidence: Evidence) -> str:
@@ -169,7 +173,7 @@ def unproven_data(evidence: Evidence) -> Iterator[str]:
     for session in sessions:
         for (edge, key), read in session.data.items():
             if read.differing:
-                yield f"session {session.number}: {key[0]} was damaged {edge} the work: {', '.join(read.differing)}"
+                yield f"session {session.number}: {key[0]} was damaged {edge} the work: {names_of(read.differing)}"
             elif first.setdefault(key, read.checksum) != read.checksum:
                 yield f"session {session.number}: {key[0]} {edge} the work is not what was read before"
             before = session.data.get(("before", key))

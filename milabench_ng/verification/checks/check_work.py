@@ -10,6 +10,7 @@ import msgspec
 from milabench_ng.model.builtin import Declared
 from milabench_ng.model.catalogue import data_set_of
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.plain import names_of
 from milabench_ng.node.conditions import CLOCK_LIMIT_S
 from milabench_ng.node.storage import MEMORY, UNKNOWN, Storage, StorageKind, in_memory
 from milabench_ng.records.isolation import handicaps
@@ -204,7 +205,7 @@ def code(evidence: Evidence) -> Finding:
         return unknown(bare) if bare and found.result == "pass" else found
     rooms = other_commit(evidence)
     return (
-        unknown(f"another commit of mnb {version}, or changed: {', '.join(rooms)}; {with_what(evidence)}")
+        unknown(f"another commit of mnb {version}, or changed: {names_of(rooms)}; {with_what(evidence)}")
         if rooms
         else OFF
     )
