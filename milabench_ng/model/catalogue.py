@@ -406,9 +406,11 @@ def resolve(options: Sequence[Option], arguments: Mapping[str, object], where: s
 
 
 def _unknown(where: str, word: str, options: Sequence[Option], dashes: str = "") -> str:
-    """``dashes``: how options begin there."""
-    known = [f"{dashes}{option.name.replace('_', '-')}" for option in options]
-    meant = did_you_mean(dashes + word.partition("=")[0].lstrip("-").replace("_", "-"), known)
+    """``dashes``: how options begin there; with them, their words are joined by dashes, as on the command line."""
+    joint = "-" if dashes else "_"
+    known = [f"{dashes}{option.name.replace('_', joint)}" for option in options]
+    asked = word.partition("=")[0].lstrip("-")
+    meant = did_you_mean(dashes + asked.replace("_", joint).replace("-", joint), known)
     listed = "" if meant else f". The options are:\n{describe(options)}"
     return f"{where}: unknown option {short(repr(word))}{meant}{listed}"
 

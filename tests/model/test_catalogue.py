@@ -35,6 +35,13 @@ def test_arguments_replace_defaults_and_an_int_is_a_float() -> None:
     assert type(resolved["learning_rate"]) is float
 
 
+def test_an_option_is_suggested_as_it_is_written_there() -> None:
+    with pytest.raises(InputError, match=r"'batch_sise' \(did you mean 'batch_size'\?\)$"):
+        resolve(OPTIONS, {"batch_sise": 1}, "p.json")
+    with pytest.raises(InputError, match=r"'--batch-sise' \(did you mean '--batch-size'\?\)$"):
+        parse_flags(OPTIONS, ["--batch-sise", "1"], "p.json")
+
+
 def test_an_unknown_option_lists_the_valid_ones_with_their_defaults() -> None:
     for call in (
         lambda: resolve(OPTIONS, {"lr": 0.1}, "p.json"),
