@@ -103,7 +103,7 @@ def adopt(folder: Path, /, *, hosts: str | None = None) -> int:
     """Make a fleet folder of results that something else brought together, such as Kubernetes or Ansible.
 
     The result folder of each node must be FOLDER/nodes/NODE/screen, or its bundle screen.tar.gz there. All nodes must
-    have run the same profile.
+    have run the same profile. Retests, which decide on suspicious nodes, are retest-1, retest-2 and so on there.
 
     Exit code: as `mnb fleet status`.
 

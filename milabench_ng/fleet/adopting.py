@@ -46,15 +46,14 @@ from milabench_ng.verification.opening import opened
 
 
 def adopt(folder: Path, expected: tuple[NodeName, ...], command_line: tuple[str, ...]) -> FleetFolder:
-    """Write the manifest and ledger of a fleet into ``folder``, whose ``nodes/<node>/screen`` are result folders.
+    """Write the manifest and ledger of a fleet into ``folder``, whose ``nodes/<node>/<session>`` are result folders.
 
     ``expected``: nodes of which one without results is lost. Raises InputError if there are no results, those of
     different profiles, or a fleet.
     """
     if os.path.lexists(folder / FLEET_MANIFEST):
         raise InputError(f"{folder}: it is a fleet folder already. See mnb fleet status {quoted(folder)}")
-    found = (one for one in listed_sessions(folder) if one.session == SCREEN)
-    sessions = sorted(found, key=lambda one: one.node)
+    sessions = sorted(listed_sessions(folder), key=lambda one: (one.node, one.session != SCREEN, one.session))
     first = next(filter(None, map(_manifest_of, sessions)), None)
     if first is None:
         require_folder(folder, "Name the folder that has the results of nodes")
@@ -62,8 +61,8 @@ def adopt(folder: Path, expected: tuple[NodeName, ...], command_line: tuple[str,
         raise InputError(f"{folder}: no results of nodes in {where}")
     if misplaced := misplaced_in(folder):
         raise InputError(
-            f"{folder}/{NODES}: {names_of(misplaced)} cannot be of a fleet: a node has one result, NODE/{SCREEN} or "
-            f"NODE/{SCREEN}{PACKED}. Keep one, and move all else away"
+            f"{folder}/{NODES}: {names_of(misplaced)} cannot be of a fleet: a node has one result of each session, "
+            f"such as NODE/{SCREEN} or NODE/{SCREEN}{PACKED}. Keep one, and move all else away"
         )
     nodes = tuple(dict.fromkeys((*expected, *(one.node for one in sessions))))
     _keep_summaries(sessions)
@@ -127,11 +126,12 @@ def _is_kept(session: NodeSession) -> bool:
 
 def _require_one_profile(folder: Path, sessions: Iterable[NodeSession]) -> None:
     """Raise InputError, with the nodes, if they ran different ones. A node that cannot be read is lost anyway."""
-    ran: dict[NodeName, RanProfile] = {}
+    ran: dict[str, RanProfile] = {}
     for one in sessions:
         with suppress(InputError):
-            ran[one.node] = RanProfile.of(decode_summary(_content(_summary_file(one)), one.name))
-    by_profile = nodes_by_value({node: one.words for node, one in ran.items() if one.sha256})
+            name = one.node if one.session == SCREEN else one.name
+            ran[name] = RanProfile.of(decode_summary(_content(_summary_file(one)), one.name))
+    by_profile = nodes_by_value({name: one.words for name, one in ran.items() if one.sha256})
     if len(by_profile) > 1:
         told = "; ".join(f"{profile} on {names_of(nodes)}" for profile, nodes in by_profile.items())
         raise InputError(
@@ -159,21 +159,20 @@ def _manifest(of_node: Manifest, nodes: tuple[NodeName, ...], command_line: tupl
     )
 
 
-def _events(sessions: Iterable[NodeSession], nodes: Iterable[NodeName]) -> Iterator[AnyFleetEvent]:
-    there = {one.node: one for one in sessions}
+def _events(sessions: Sequence[NodeSession], nodes: Iterable[NodeName]) -> Iterator[AnyFleetEvent]:
+    screened = {one.node for one in sessions if one.session == SCREEN}
     for node in nodes:
-        if node not in there:
+        if node not in screened:
             yield NodeLost(node=node, session=SCREEN, reason="no results of it were brought together")
-            continue
-        one = there[node]
+    for one in sessions:
         ledger = one.read_ledger()
         if (status := status_of(check_chain(ledger))) is not None:
-            yield NodeEnded(node=node, session=SCREEN, status=status)
+            yield NodeEnded(node=one.node, session=one.session, status=status)
         else:
-            yield NodeLost(node=node, session=SCREEN, reason="its run did not end: launches are missing")
+            yield NodeLost(node=one.node, session=one.session, reason="its run did not end: launches are missing")
         yield Collected(
-            node=node,
-            session=SCREEN,
+            node=one.node,
+            session=one.session,
             sha256=sha256_of(one.path) if one.path.name.endswith(PACKED) else "",
             ledger_sha256=digest_of(ledger),
             summary_sha256=digest_of(_content(_summary_file(one))),

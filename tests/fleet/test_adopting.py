@@ -65,6 +65,16 @@ def test_bundles_of_nodes_are_results(tmp_path: Path, capsys: pytest.CaptureFixt
     assert call(("verify", str(folder))) == 0, capsys.readouterr().out
 
 
+def test_retests_are_adopted_with_the_first_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for node, session in (("gpu1", "screen"), ("gpu1", "retest-1"), ("gpu2", "screen")):
+        write_session(tmp_path / "nodes" / node / session, node, session, lambda *_: 1.0)
+    assert call(("fleet", "adopt", str(tmp_path))) == 0
+    found = FleetFolder.read(tmp_path).standings
+    assert all(one.here for one in found.values())
+    assert ("gpu1", "retest-1") in found
+    assert call(("verify", str(tmp_path))) == 0, capsys.readouterr().out
+
+
 def test_results_one_folder_too_deep_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     deep = tmp_path / "nodes" / "gpu1" / "screen" / "results"
     write_session(deep, "gpu1", "screen", lambda *_: 1.0)
