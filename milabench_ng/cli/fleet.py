@@ -192,7 +192,7 @@ def _manifest(asked: FleetRequest, reached: Launcher, launcher: str, engine: tup
         command_line=tuple(sys.argv),
         suite=every.file.stem,
         profile=ProfileText(file=str(every.file), sha256=file_digest(text.encode()), text=text),
-        arguments=(*asked.arguments, *reached.arguments),
+        arguments=(*asked.arguments, *(one for one in reached.arguments if one not in asked.arguments)),
         checkup=every.checkup,
         nodes=reached.nodes,
         launcher=launcher,
