@@ -27,7 +27,7 @@ NO_RESULTS = 124
 """That of one whose node has no folder of the session."""
 WIDTH = 760
 """Of lines in base64: Slurm breaks those of 1,024."""
-_REASON = "/^mnb: /h; /^mnb: /!H; ${x; s/^\\n//; p}"
+_REASON = "/^mnb[a-z ]*: /h; /^mnb[a-z ]*: /!H; ${x; s/^\\n//; p}"
 """For sed: the last error of `mnb`, which may have several lines, or else all that it printed."""
 _MARK = f"printf '\\n%s\\n' {OUTPUT}"
 

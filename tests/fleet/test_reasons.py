@@ -68,12 +68,13 @@ def test_a_signal_leaves_no_node_of_this_machine_at_work(stand_in: StandIn, tmp_
 
 def test_a_refusal_of_several_lines_is_told_whole(stand_in: StandIn, tmp_path: Path) -> None:
     script = Path(stand_in.command).read_text()
-    refusal = (
-        "echo importing torch ...; echo mnb: it would break rules:; echo '  R6 profile'; echo nothing was run; exit 2"
-    )
+    earlier = "echo mnb: of an earlier try; echo importing torch ..."
+    refusal = f"{earlier}; echo mnb jobs: it would break rules:; echo '  R6 profile'; echo nothing was run; exit 2"
     Path(stand_in.command).write_text(script.replace("case $1", f"if test $1 = jobs; then {refusal}; fi\ncase $1", 1))
     standing = fleet(stand_in, tmp_path / "there", Local(("a",)), []).standings["a", "screen"]
-    assert standing.reason == "mnb jobs ended with status 2: mnb: it would break rules:; R6 profile; nothing was run"
+    assert (
+        standing.reason == "mnb jobs ended with status 2: mnb jobs: it would break rules:; R6 profile; nothing was run"
+    )
 
 
 def test_a_run_that_could_not_save_its_results_is_lost_and_says_where_they_are(
