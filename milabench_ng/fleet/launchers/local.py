@@ -16,6 +16,10 @@ from milabench_ng.fleet.nodes import NodeName, node_name
 from milabench_ng.model.errors import InputError
 
 
+MOST = 32
+"""Nodes: each is several processes of this machine."""
+
+
 class Local:
     """Starts a shell for each node."""
 
@@ -45,6 +49,8 @@ def make(asked: Asked) -> Local:
         raise InputError("--launcher local takes --nodes N, and neither --hosts nor options of an engine")
     if asked.count is None:
         raise InputError("--launcher local: say how many nodes to start. Try --nodes 2")
+    if asked.count > MOST:
+        raise InputError(f"--nodes {asked.count}: nodes of --launcher local share this machine. Start at most {MOST}")
     return Local(tuple(node_name(f"local-{number}") for number in range(1, asked.count + 1)))
 
 
