@@ -71,8 +71,8 @@ class ResultWriter:
             ) from None
         except OSError as error:
             raise InputError(
-                f"{folder.ledger}: {error.strerror}. No result can be added to this folder. Start a new run in "
-                "another one"
+                f"{folder.ledger}: {error.strerror}. No result can be added to this folder. Make it writable, resume "
+                "a copy of it, or start a new run in another one"
             ) from None
 
     def promise(self, manifest: bytes, *events: AnyLedgerEvent) -> None:

@@ -89,7 +89,7 @@ def name_session(request: RunRequest) -> SessionName:
     try:
         chain = check_chain(read_content(ResultFolder(request.outdir).ledger, LARGE, os.O_NOFOLLOW))
     except InputError as error:
-        raise InputError(f"{error}. Start a new run") from None
+        raise InputError(f"{error}. Restore it, or start a new run in another folder") from None
     return SessionName(run_id, len(chain.sessions) + 1)
 
 
