@@ -25,6 +25,7 @@ from milabench_ng.model.similar import did_you_mean
 from milabench_ng.model.units import format_seconds, utc_now
 from milabench_ng.records.names import MANIFEST, write_atomically
 from milabench_ng.records.stopping import Headline
+from milabench_ng.run.execution.interruption import Interrupted
 from milabench_ng.run.jobs import Ahead, RunOutcome, jobs
 from milabench_ng.run.persistence.resuming import resumed_request
 from milabench_ng.run.persistence.sessions import Unwritten
@@ -63,7 +64,13 @@ def execute(request: RunRequest, weights: Path | None = None, rules: Rules | Non
     from milabench_ng.report.reporting import make_report
 
     enter_scope(request.isolation, request.cgroup_parent)
-    outcome = _run(request, partial(_ahead, weights))
+    try:
+        outcome = _run(request, partial(_ahead, weights))
+    except Interrupted:
+        if os.path.lexists(request.outdir / MANIFEST):
+            told = f"results so far: {plain(request.outdir)}. To go on: mnb resume {quoted(request.outdir)}"
+            print(told, file=sys.stderr)
+        raise
     report = make_report(outcome.folder, weights=weights)
     found = None if rules is None else _verified(outcome.folder, rules)
     write_last_screen(msgspec.structs.replace(report, verification=found), sys.stdout)

@@ -9,6 +9,7 @@ from milabench_ng.analysis.summary.deviations import DEVIATIONS
 from milabench_ng.analysis.summary.marked import Marked, count_marks
 from milabench_ng.model.plain import short
 from milabench_ng.model.units import counted, four_digits
+from milabench_ng.records.ledger import NOT_TRIED
 from milabench_ng.verification.bundle import ClaimedScore
 from milabench_ng.verification.checks.check_ledger import attempts_fact
 from milabench_ng.verification.checks.check_plan import tests_fact
@@ -69,7 +70,11 @@ def _isolation(evidence: Evidence) -> str:
 def _launches(evidence: Evidence) -> str:
     """A launch that was interrupted, or measured again beside its neighbors, has several records."""
     records = [kept.record for kept in evidence.records]
-    there = {(one.mnb.label, one.job_id, one.mnb.launch.known_role, one.mnb.batch) for one in records}
+    there = {
+        (one.mnb.label, one.job_id, one.mnb.launch.known_role, one.mnb.batch)
+        for one in records
+        if one.mnb.failure is None or one.mnb.failure.cause not in NOT_TRIED
+    }
     more = f", in {len(records)} records" if len(records) > len(there) else ""
     return f"{len(there)} of {counted(len(evidence.asked.launches), 'planned launch')}{more}"
 

@@ -329,7 +329,7 @@ def test_records_that_are_gone_are_no_interruption(tmp_path: Path, whole: Plan) 
     gone = f"2 of 12 launches without a record (recorded, but gone: {first.name} and 1 more)"
     rate = "failure rate at least 3.05% (95% confidence), limit 1.00%"
     assert (screen.facts[0].name, screen.facts[0].text) == ("FAIL", f"{gone}: {rate}")
-    assert screen.step[0].text.startswith("put 2 records back")
+    assert screen.step[0].text.startswith("put back what was changed or is gone")
     assert "2 failed, 0 interrupted; 2 without a record" in verify(tmp_path, Rules()).facts["attempts"]
     first.with_name(f".{first.name}.tmp").touch()
     assert "gone: quick.convnet.J0.1" in first_screen(make_report(tmp_path)).facts[0].text, (
@@ -337,16 +337,28 @@ def test_records_that_are_gone_are_no_interruption(tmp_path: Path, whole: Plan) 
     )
 
 
+def test_no_resume_is_named_that_would_be_refused(tmp_path: Path, whole: Plan) -> None:
+    make_records.write_run(tmp_path, whole)
+    next(tmp_path.glob("quick.convnet.*")).unlink()
+    ledger_file = tmp_path / "ledger.jsonl"
+    for change in (lambda: ledger_file.write_bytes(ledger_file.read_bytes()[1:]), ledger_file.unlink):
+        change()
+        assert "mnb resume" not in first_screen(make_report(tmp_path)).step[0].text
+
+
 def test_a_run_without_a_success_says_what_failed_first(tmp_path: Path) -> None:
-    make_records.write_run(tmp_path, make_records.plan("quick", {"vae": PER_GPU}, 2, 1))
+    plan = make_records.plan("quick", {"vae": PER_GPU}, 2, 1)
+    make_records.write_run(tmp_path, plan)
     for path in tmp_path.glob("quick.*.J*.json"):
         tampering.rewrite(path, tampering.failed("oom"))
+    make_records.write_ledger(tmp_path, plan)
     screen = first_screen(make_report(tmp_path))
     (following,) = [fact.text for fact in screen.step]
     assert following.startswith("find out why quick.")
     assert " failed: oom" in following
     for path in tmp_path.glob("quick.*.J*.json"):
         tampering.rewrite(path, tampering.failed("exception"))
+    make_records.write_ledger(tmp_path, plan)
     (following,) = [fact.text for fact in first_screen(make_report(tmp_path)).step]
     assert re.search(r'failed: exception.* \(traceback: "error" in quick\.[\w.-]+\.json\)$', following)
 

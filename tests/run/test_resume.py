@@ -82,7 +82,7 @@ def interrupted(run_profile):  # type: ignore[no-untyped-def]
     return run_profile(STEADY, Interrupt(signal.SIGTERM, 1), rule=AT_WORK, tenants=1, repeat=3)
 
 
-def test_a_signal_of_a_batch_system_ends_the_batch_and_is_in_the_ledger(interrupted) -> None:  # type: ignore[no-untyped-def]
+def test_a_signal_of_a_batch_system_ends_the_batch_and_is_in_the_ledger(interrupted, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     assert interrupted.outcome.interrupted
     assert [record.mnb.failure and record.mnb.failure.cause for record in interrupted.records] == [None, "interrupted"]
     assert interrupted.records[1].mnb.ranks[0].slices, "what it measured is kept"
@@ -91,6 +91,10 @@ def test_a_signal_of_a_batch_system_ends_the_batch_and_is_in_the_ledger(interrup
     assert kinds(interrupted.events) == expected
     assert interrupted.events[0].plan_sha256 == interrupted.manifest.plan.sha256
     assert interrupted.events[-2:] == (Interrupted(by="SIGTERM"), Finished(missing=2, failed=0))
+    assert verify(interrupted.folder, Rules()).facts["launches"] == "1 of 3 planned launches, in 2 records"
+    packed = tmp_path / "run.tar.gz"
+    pack(interrupted.folder, packed)
+    assert next_step(make_report(packed)).startswith("for 2 launches not run yet, on the node: mnb resume")
 
 
 def test_another_node_is_named_before_torch_is_imported(
@@ -380,5 +384,6 @@ def test_a_second_interrupt_ends_a_run_that_does_not_end(tmp_path: Path) -> None
     _, rest = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in rest
+    assert f"To go on: mnb resume {folder}" in rest
     chain = check_chain((folder / "ledger.jsonl").read_bytes())
     assert [event.label for event in lost_attempts(chain.events)] == ["trial.hangs"]

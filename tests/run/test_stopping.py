@@ -145,24 +145,6 @@ def test_nohup_keeps_a_run_from_the_end_of_its_terminal(begin: Callable[..., Run
 
 
 @long
-def test_a_second_ctrl_c_ends_at_once_and_without_a_traceback(begin: Callable[..., Run]) -> None:
-    run = begin({"workload": "tests.run.broken:never_ready"})
-    run.until_said("test")
-    ledger = run.folder / "ledger.jsonl"
-    run.until(lambda: ledger.exists() and b"attempt" in ledger.read_bytes().lower())
-    os.kill(run.process.pid, signal.SIGSTOP)
-    server = process_tree(run.process.pid)
-    os.kill(run.process.pid, signal.SIGCONT)
-    os.kill(run.process.pid, signal.SIGINT)
-    run.until_said("once more ends at once")
-    time.sleep(1.5)  # signals that follow each other at once count as one
-    os.kill(run.process.pid, signal.SIGINT)
-    assert run.end() == 130
-    assert "Traceback" not in run.said.read_text()
-    assert not [pid for pid in server if alive(pid)]
-
-
-@long
 @pytest.mark.parametrize("whole", [False, True], ids=["mnb", "all of it"])
 def test_a_pause_longer_than_the_silence_limit_is_forgiven_and_marked(begin: Callable[..., Run], whole: bool) -> None:
     """The orchestrator is stopped, as by Ctrl-Z; or everything, as by a machine that is frozen, and wakes up first."""

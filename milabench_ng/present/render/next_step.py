@@ -34,19 +34,23 @@ def next_step(report: Report) -> str:
         return (
             f"{room}to bring back the results of {counted(len(report.waiting.launches), 'launch')}: mnb resume {source}"
         )
-    if report.folder and report.folder.gone:
-        found = counted(len(report.folder.gone), "record")
-        return f"put {found} back that the ledger names, or start a new run: mnb resume leaves R13 broken"
+    there = report.folder
+    if there and (there.gone or (missing and (there.altered or not there.ledger.entries))):
+        return f"put back what was changed or is gone, or start a new run; to list it: mnb verify {source}"
     if missing and not report.source.endswith(_NO_FOLDERS):
         if report.summary.between_sessions:
             later = f"{counted(missing, 'launch')} of later sessions"
             return f"{room}for {later}, if it does not continue by itself: mnb resume {source}"
         return f"{room}for {counted(missing, 'launch')} not run yet: mnb resume {source}"
+    if report.not_tried:
+        left = counted(report.not_tried, "launch")
+        return f"for {left} not run yet, on the node: mnb resume FOLDER, then mnb bundle FOLDER"
     none_ran = not any(row.train for row in report.summary.tests.values())
     if report.failed and (none_ran or report.failure_rate.exceeds(FAILURE_LIMIT)):
         label, first = report.failed[0]
         where = f' (traceback: "error" in {first.file})' if first.cause == "exception" and first.file else ""
-        return f"find out why {label} J{first.job_id} failed: {first.cause} {first.detail}".rstrip() + where
+        why = f"{first.cause}: {first.detail}".removesuffix(": ")
+        return f"find out why {label} J{first.job_id} failed: {why}{where}"
     ranked_later = suite in _TRIALS or (bool(scores) and repeats < RANKED_FROM and suite in names("profiles"))
     enough = ("full",) if ranked_later else ("full", _asked(report))
     if report.isolation not in enough and report.summary.units == "true":
