@@ -15,7 +15,6 @@ from milabench_ng.fleet.launchers.processes import Child, ending, turns
 from milabench_ng.fleet.nodes import NodeName, node_name
 from milabench_ng.model.errors import InputError
 
-
 MOST = 32
 """Nodes: each is several processes of this machine."""
 
