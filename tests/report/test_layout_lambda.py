@@ -19,8 +19,9 @@ from milabench_ng.present.layouts.nvidia_examples import systems
 from milabench_ng.present.writers import Form, write_layout
 from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
-from milabench_ng.report.reporting import AS_USUAL, ReportOptions, build_report
+from milabench_ng.report.reporting import AS_USUAL, ReportOptions, build_report, make_report
 
+BUNDLE = Path(__file__).parents[2] / "baselines" / "bundles" / "lambda-1xH200-20261126.tar.gz"
 TASKS = [
     *("ssd", "bert_base_squad", "bert_large_squad", "gnmt", "ncf", "resnet50", "tacotron2", "transformerxlbase"),
     *("transformerxllarge", "waveglow", "maskrcnn"),
@@ -201,3 +202,10 @@ def test_bids_are_such_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str
     ]
     assert call(["bids", str(tmp_path / "bids.json"), "--layout", "lambda", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["systems"][1]["watt"] == 2000.0
+
+
+def test_what_a_device_did_beside_the_steps_makes_another_ratio() -> None:
+    """SSD of the published systems makes its pictures there: an H200 here was 1.37 and 1.98 times as fast."""
+    (other,) = make_report(BUNDLE, compare_to=["lambda-h200"]).comparisons
+    assert {"lambda.ssd_tf32", "lambda.ssd_amp"} <= set(other.left_out)
+    assert other.ratio == pytest.approx(1.038, abs=5e-4)
