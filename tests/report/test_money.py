@@ -512,11 +512,11 @@ def test_a_ratio_over_some_of_the_tests_says_so_wherever_it_stands() -> None:
     assert made.price is not None
     (per,) = made.price.per_reference
     assert per.value == pytest.approx(500.0, rel=1e-12)
-    assert per.indicative == ("over 1 of 2 weighted tests",)
+    assert (per.partial, per.indicative) == ("over 1 of 2 tests", ())
     facts = everything(made)
     assert facts["By bottleneck"] == "vs base: cpu 2.00"
     assert "1 of 2 tests" in facts["vs base"]
-    assert facts["Price"].endswith("$500.00 per base-node equivalent [494.87, 505.18] (approximate)")
+    assert facts["Price"].endswith("$500.00 per base-node equivalent [494.87, 505.18]")
 
 
 def test_the_header_names_the_node_and_where_the_weight_of_unplanned_steps_went() -> None:

@@ -26,6 +26,8 @@ class PerReference(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     """Price of a node over ``ratio_per_node``."""
     interval: Interval | None
+    partial: str = ""
+    """Which of the weighted tests it is over; empty if over all."""
     indicative: tuple[str, ...]
     """Why the value is only indicative; empty if it is not."""
 
@@ -70,10 +72,10 @@ def cost(
 def _per_reference(per_node: float, other: Comparison) -> PerReference:
     ratio = other.ratio_per_node or math.nan
     known = other.node_interval
-    partial = () if other.status == "complete" else (f"over {other.tests} of {other.of} weighted tests",)
     return PerReference(
         name=other.name,
         value=per_node / ratio,
         interval=known.scaled(1 / per_node).inverse if known else None,
-        indicative=(*partial, *other.indicative),
+        partial=f"over {other.tests} of {other.of} tests" if other.tests < other.of else "",
+        indicative=other.indicative,
     )

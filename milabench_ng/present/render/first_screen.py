@@ -230,7 +230,7 @@ def _versus(report: Report, other: Comparison) -> Answer:
             *((span(known) or "",) if known else ()),
             *((f"{few.n} repeats: {few.low:.3f} to {few.high:.3f}",) if (few := other.repeats) else ()),
             *(() if alike else (of_node,)),
-            covered(other) if other.status == "complete" else f"only comparable work: {covered(other)}",
+            covered(other) if other.tests == other.of else f"only comparable work: {covered(other)}",
             f"{verdict}, {margin}" if margin else verdict,
         ),
         tone=_VERDICT_TONE(other.effect.verdict),

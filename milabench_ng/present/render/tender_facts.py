@@ -82,7 +82,8 @@ def _facts(tender: Tender) -> Iterator[Fact]:
         yield _machines()
     if tender.why_unranked and tender.ranked:
         yield Fact("ranks", f"not ranked: {tender.why_unranked}", "fair")
-    doubts = dict.fromkeys(doubt for row in tender.rows if row.per_reference for doubt in row.per_reference.indicative)
+    known = [row.per_reference for row in tender.rows if row.per_reference]
+    doubts = dict.fromkeys(doubt for one in known for doubt in (one.partial, *one.indicative) if doubt)
     if doubts:
         yield Fact("indicative", "; ".join(doubts), "fair")
     if tender.leave_one_out is not None:
