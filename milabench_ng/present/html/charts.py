@@ -60,7 +60,7 @@ def _charts(report: Report, courses: Sequence[Course]) -> Iterator[Chart]:
             reading="Left: the ratio of throughputs with its 95% interval (a larger mark has more weight, "
             "its shape shows the bottleneck, a hollow one is based on an estimated or published row, a pale one "
             "does not count). Right, for tests with a weight: "
-            "the contribution of each test to the difference of the scores.",
+            "the contribution of each test to the ratio of all.",
             chooses="baseline",
             views=tuple(views),
         )
