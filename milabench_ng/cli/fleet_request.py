@@ -26,6 +26,7 @@ from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain, quoted, short
 from milabench_ng.model.profile import Profile
+from milabench_ng.model.shipped import ShippedKind, names
 from milabench_ng.model.units import parse_seconds
 from milabench_ng.records.links import NodesLaunch
 from milabench_ng.records.worker_variables import of_messages
@@ -193,6 +194,14 @@ def _given_to_jobs(profile: Path, words: Sequence[str]) -> Mapping[str, Any]:
         raise InputError(OWN_OUTPUT.format("--resume"))
     if given.get("dry_run"):
         raise InputError(f"--jobs: --dry-run runs nothing. To see the plan, run mnb jobs {quoted(profile)} --dry-run")
+    options: tuple[ShippedKind, ...] = ("rules", "weights")
+    for option in options:
+        file = Path(given.get(option) or "/")
+        if not file.is_absolute() and str(file) not in names(option):
+            raise InputError(
+                f"--jobs: nodes do not work in this folder. Give --{option} {plain(file)} as a path from the root that "
+                "all nodes have"
+            )
     if "node" in given and given["node"].output is not None:
         raise InputError(OWN_OUTPUT.format("-o"))
     return given

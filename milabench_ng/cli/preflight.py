@@ -334,7 +334,8 @@ def _gpus(rules: Rules, checkup: Checkup) -> Iterator[str]:
         yield f"{', '.join(cut)} are parts of GPUs. {whole}"
     boards = len({gpu.board for gpu in checkup.inventory.gpus})
     if rules.gpus is not None and boards != rules.gpus:
-        yield f"found {boards}. Offer a node with {rules.gpus}, or look for missing ones on the PCI bus (mnb doctor)"
+        found = f"found {counted(boards, 'GPU')}"
+        yield f"{found}. Offer a node with {rules.gpus}, or look for missing ones on the PCI bus (mnb doctor)"
 
 
 def _ecc(checkup: Checkup, seen: Conditions) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -42,6 +43,9 @@ def decode_rules(content: bytes, source: str) -> Rules:
     advice = "the keys of rules are in docs/reference/rules-file.md"
     raw = parse_json(content, source)
     refuse_other(raw, "rules", source)
+    for key in ("profile", "weights"):
+        if isinstance(raw, dict) and isinstance(name := raw.get(key), str):
+            refuse(source, f'{key}: expected an object, got text. Write {{"name": {json.dumps(name)}}}')
     rules = convert_json(raw, Rules, source, advice)
     require_schema(rules.schema, "rules", RULES_SCHEMA, source)
     if rules.sessions is not None and (rules.least_sessions or 0) > rules.sessions:

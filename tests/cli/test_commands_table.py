@@ -383,6 +383,7 @@ fleet run quick --launcher local --nodes 1 --network -o f | 2 | mnb: --network: 
 fleet run quick --launcher local --nodes 2 --node-folder there -o f | 2 | mnb: --node-folder there: expected a path from
 fleet run quick --launcher local --nodes 2 -o /proc/f | 2 | mnb: -o /proc/f: /proc is not writable
 fleet run quick --launcher local --nodes 1000 -o f | 2 | mnb: --nodes 1000: nodes of --launcher local share
+fleet run quick --launcher local --nodes 2 --jobs '--rules rules.json' -o f | 2 | mnb: --jobs: nodes do not work in
 fleet run quick --launcher local --nodes 2 --jobs '--repat 3' -o f | 2 | mnb jobs: unknown option --repat (did you
 fleet run quick --launcher local -o f --repeat 3 | 2 | mnb fleet run: --repeat is of mnb jobs. Try --jobs '--repeat 3'
 fleet render kubernetes | 2 | mnb fleet render: unknown command 'kubernetes'. Known: slurm, k8s

@@ -92,7 +92,7 @@ def test_each_rule_says_what_breaks_it_and_what_to_do(checkup: Checkup, seen: Co
     assert found[4].startswith("R33 this is ")
     assert len(found) == 5
     (few,) = broken(Rules(gpus=8), checkup, seen)
-    assert few.startswith("R23 found 2. Offer a node with 8")
+    assert few.startswith("R23 found 2 GPUs. Offer a node with 8")
     cut = [msgspec.structs.replace(one, kind="mig", name=f"{one.name} MIG 7g.141gb") for one in checkup.devices]
     (instances,) = broken(Rules(whole_gpus=True), msgspec.structs.replace(checkup, devices=tuple(cut)), seen)
     assert instances.startswith("R23 H200 MIG 7g.141gb, H200 MIG 7g.141gb are parts of GPUs. Run nvidia-smi -mig 0")
@@ -188,7 +188,7 @@ def test_instances_of_one_board_are_one_gpu(checkup: Checkup, seen: Conditions) 
     one = {one.title: one for one in rulings_ahead(Rules(gpus=1, ecc=True), instances, seen, None)}
     assert (one["the node has 1 GPU"].result, one["ECC is on"].result) == ("pass", "pass")
     two = {one.title: one for one in rulings_ahead(Rules(gpus=2, ecc=True), instances, changed(seen, ecc=None), None)}
-    assert [problem.partition(".")[0] for problem in two["the node has 2 GPUs"].reasons] == ["found 1"]
+    assert [problem.partition(".")[0] for problem in two["the node has 2 GPUs"].reasons] == ["found 1 GPU"]
     assert two["ECC is on"].reasons == (SILENT,)
 
 

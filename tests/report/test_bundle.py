@@ -407,6 +407,7 @@ def test_rules_for_both_suites_are_those_for_one() -> None:
             "marks_accepted: unknown word 'foreign CPU' (did you mean 'foreign CPU load'?)",
         ),
         ('{"stamps": {"delay": 3}}', "stamps: unknown key 'delay' (did you mean 'delay_s'?). The keys"),
+        ('{"profile": "quick"}', 'profile: expected an object, got text. Write {"name": "quick"}'),
         ('{"repeat": -1}', "rules.json: repeat: expected a whole number of at least 0"),
         ('{"failure_rate": 1.5}', "failure_rate: expected a number of at most 1 (80% is 0.8)"),
         ('{"margin": -0.1}', "margin: expected a number of at least 0"),
