@@ -18,21 +18,22 @@ from milabench_ng.model.batch_sizes import BATCH_SIZE
 from milabench_ng.model.profile import name_of
 from milabench_ng.model.stats import mean
 from milabench_ng.present.layouts.layout import SuiteLayout, chosen, gpu_name
-from milabench_ng.present.render.cells import Cell, number
+from milabench_ng.present.render.cells import NOT_MEASURED, Cell, number, text
 from milabench_ng.present.render.sections import Column, Section, section
 from milabench_ng.report.report import Line, Report
 
 SUITE = "lambda"
-NOTHING = "-"
 BATCH = f"option {BATCH_SIZE}"
 TASKS = (
     *("ssd", "bert_base_squad", "bert_large_squad", "gnmt", "ncf", "resnet50", "tacotron2", "transformerxlbase"),
     *("transformerxllarge", "waveglow", "maskrcnn"),
 )
-"""The original's columns."""
+"""The original's columns; further ones, such as of tests that read pictures through loaders, stand behind them."""
 MODES = ("fp32", "tf32", "amp", "bf16", "half_master")
 JOB = "_ddp"
 """How the name of a test ends that is one job over all GPUs."""
+LOADER = "_loader"
+"""How the task of a test ends that reads its pictures through loaders."""
 
 
 class _Figure(msgspec.Struct, frozen=True):
@@ -43,24 +44,22 @@ class _Figure(msgspec.Struct, frozen=True):
 
 
 def table(report: Report) -> Section:
-    """The original's columns, with a row for each precision and figure."""
-    chosen_lines = chosen(report, SUITE, lambda line: _task(line) in TASKS)
-    lines = {(_precision(line), _task(line)): line for line in chosen_lines}
+    """The original's columns and those of further tests, with a row for each precision and figure."""
+    lines = {(_precision(line), _task(line)): line for line in chosen(report, SUITE, _belongs)}
     rows = list(product(dict.fromkeys(precision for precision, _ in lines), _figures(report)))
     return section(SUITE, "NVIDIA's examples", rows, *_columns(report, lines))
 
 
 def tables(report: Report) -> tuple[Section, ...]:
-    """A table for each precision, with a row for each test, also for those that the original lacks."""
-    columns = [Column(figure.title, value=figure.of) for figure in _figures(report)]
-    lines = chosen(report, SUITE, lambda _: True)
+    """A table for each precision, with a row for each test."""
+    columns = [Column(figure.title, value=figure.of, show=_shown) for figure in _figures(report)]
+    lines = chosen(report, SUITE, _belongs)
     return tuple(
         section(
             precision,
             precision,
             [line for line in lines if _precision(line) == precision],
             Column[Line]("Test", value=lambda line: line.scored.test),
-            Column[Line]("Unit", value=lambda line: line.row.work.unit),
             *columns,
         )
         for precision in dict.fromkeys(map(_precision, lines))
@@ -125,33 +124,34 @@ def _total_of(task: str) -> Callable[[_System], Cell]:
 
 def _columns(report: Report, lines: dict[tuple[str, str], Line]) -> Iterable[Column[tuple[str, _Figure]]]:
     gpu, count = gpu_name(report), report.summary.devices
-    price = NOTHING if report.price is None else report.price.per_node
+    price = None if report.price is None else report.price.per_node
     yield Column("name_gpu", value=lambda _: gpu)
     yield Column("num_gpu", value=lambda _: count)
     yield Column("price", value=lambda _: price)
     yield Column("precision", value=lambda row: row[0])
     yield Column("figure", value=lambda row: row[1].title)
-    for task in TASKS:
+    for task in dict.fromkeys((*TASKS, *(task for _, task in lines))):
         yield Column(task, value=_cell(lines, task))
 
 
 def _cell(lines: dict[tuple[str, str], Line], task: str) -> Callable[[tuple[str, _Figure]], Cell]:
     def cell(row: tuple[str, _Figure]) -> Cell:
         line = lines.get((row[0], task))
-        return row[1].of(line) if line else NOTHING
+        return row[1].of(line) if line else None
 
     return cell
 
 
 def _figures(report: Report) -> tuple[_Figure, ...]:
-    """Batch, throughputs, and what they are relative to baselines, watts and price."""
+    """Unit, batch, throughputs, and what they are relative to baselines, watts and price."""
     price = report.price
     return (
-        _Figure("batch per GPU", lambda line: line.row.work.options.get(BATCH_SIZE, NOTHING)),
-        _Figure("throughput per GPU", lambda line: _shown(line.scored.perf)),
-        _Figure("throughput", lambda line: _shown(line.node_total)),
+        _Figure("unit", lambda line: line.row.work.unit),
+        _Figure("batch per GPU", lambda line: line.row.work.options.get(BATCH_SIZE)),
+        _Figure("throughput per GPU", lambda line: line.scored.perf),
+        _Figure("throughput", lambda line: line.node_total),
         *(_Figure(f"relative to {other.name}", _ratio_to(at, other)) for at, other in enumerate(report.comparisons)),
-        _Figure("watt per GPU", lambda line: _shown(line.row.power_w)),
+        _Figure("watt per GPU", lambda line: line.row.power_w),
         _Figure("throughput per watt", lambda line: _quotient(line.scored.perf, line.row.power_w)),
         *([_Figure("throughput per dollar", lambda line: _quotient(line.node_total, price.per_node))] if price else ()),
     )
@@ -165,31 +165,35 @@ def _ratio_to(at: int, other: Comparison) -> Callable[[Line], Cell]:
     def ratio(line: Line) -> Cell:
         compared = line.compared[at]
         if compared is None or line.scored.test in other_work:
-            return NOTHING
+            return None
         return _quotient(line.scored.perf, compared.perf_base)
 
     return ratio
 
 
+def _belongs(line: Line) -> bool:
+    return _task(line).removesuffix(LOADER) in TASKS
+
+
 def _task(line: Line) -> str:
-    """The original's name of a test: without suite and precision."""
-    name = name_of(line.scored.test).removesuffix(JOB)
-    mode = next((mode for mode in MODES if name.endswith(f"_{mode}")), "")
-    return name.removesuffix(f"_{mode}").replace("txl_", "transformerxl") if mode else ""
+    """The original's name of a test: without suite and precision; empty for a test of another kind."""
+    name = f"{name_of(line.scored.test).removesuffix(JOB)}_"
+    mode = next((mode for mode in MODES if f"_{mode}_" in name), "")
+    return name.replace(f"_{mode}_", "_").rstrip("_").replace("txl_", "transformerxl") if mode else ""
 
 
 def _precision(line: Line) -> str:
     """What ran, of one job over all GPUs apart from that of GPUs which work alone."""
     job = " in one job" if line.scored.test.endswith(JOB) else ""
-    return (" and ".join(line.row.work.precision) or NOTHING) + job
+    return (" and ".join(line.row.work.precision) or NOT_MEASURED) + job
 
 
-def _quotient(value: float | None, by: float | None) -> Cell:
-    return _shown(value / by if value is not None and by else None)
+def _quotient(value: float | None, by: float | None) -> float | None:
+    return value / by if value is not None and by else None
 
 
-def _shown(value: float | None) -> Cell:
-    """Two decimals, or four digits below 100."""
-    if value is None:
-        return NOTHING
-    return f"{value:.2f}" if value >= 100 else f"{value:.4g}"
+def _shown(cell: Cell) -> str:
+    """A rate or a ratio with two decimals, or four digits below 100."""
+    if not isinstance(cell, float):
+        return text(cell)
+    return f"{cell:.2f}" if cell >= 100 else f"{cell:.4g}"

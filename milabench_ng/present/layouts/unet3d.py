@@ -66,13 +66,13 @@ NET: Column[_Result] = Column("Inference net of the halo [MVox/s]", value=lambda
 
 
 def table(report: Report) -> Section:
-    """The original's columns."""
-    return section("unet3d", "3D-UNet", _results(report), *COLUMNS, *_known(report))
+    """The original's columns, and behind them what it lacks."""
+    return section("unet3d", "3D-UNet", _results(report), *_columns(report))
 
 
 def tables(report: Report) -> tuple[Section, ...]:
-    """A table for each precision, and the rate of inference without the halo beside the original's."""
-    kept = [column for column in (*COLUMNS[:6], NET, *COLUMNS[6:], *_known(report)) if column.title != "Precision"]
+    """The same, a table for each precision."""
+    kept = [column for column in _columns(report) if column.title != "Precision"]
     return tuple(
         section(precision, precision, list(rows), *kept)
         for precision, rows in groupby(_results(report), lambda row: row.precision)
@@ -105,9 +105,9 @@ def _results(report: Report) -> list[_Result]:
     return found
 
 
-def _known(report: Report) -> tuple[Column[_Result], ...]:
-    """The columns of iterations, if there are records to take them from."""
-    return ITERATIONS if report.folder is not None else ()
+def _columns(report: Report) -> tuple[Column[_Result], ...]:
+    """Those of iterations only if there are records to take them from."""
+    return (*COLUMNS, NET, *(ITERATIONS if report.folder is not None else ()))
 
 
 def _steps(report: Report, line: Line | None) -> Steps:
