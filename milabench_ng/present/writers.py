@@ -90,8 +90,8 @@ def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -
             as_table.write_alarms(report, stream)
             as_table.write_sections(sections, stream)
             as_table.write_isolation(report, stream)
-    left_out = [name for name, there in (("--compare", report.comparisons), ("--price", report.price)) if there]
-    if left_out and not layout.compares:
+    asked = [name for name, there in (("--compare", report.comparisons), ("--price", report.price)) if there]
+    if left_out := [name for name in asked if name not in layout.holds(report, form)]:
         without = "it is in the report without --layout"
         tell([Fact(f"--layout {suite}", f"its columns hold nothing of {' and '.join(left_out)}; {without}")])
 

@@ -117,17 +117,23 @@ def test_other_forms() -> None:
     assert "V100" in shown
 
 
-@pytest.mark.parametrize(("suite", "told"), [("unet3d", True), ("lambda", False)])
+@pytest.mark.parametrize(
+    ("suite", "form", "bundle", "other", "told"),
+    [
+        ("unet3d", "csv", "unet3d-2xH200-20261122", "unet3d-a100", True),
+        ("lambda", "csv", "lambda-1xH200-20261126", "lambda-h200", False),
+        ("interference", "table", "fence-loader-2xH100-20261125", "unfenced-loader-2xH100-20261125.tar.gz", False),
+        ("interference", "csv", "fence-loader-2xH100-20261125", "unfenced-loader-2xH100-20261125.tar.gz", True),
+        ("interference", "table", "unfenced-loader-2xH100-20261125", "fence-loader-2xH100-20261125.tar.gz", True),
+    ],
+)
 def test_options_that_the_columns_of_a_suite_leave_out_are_told(
-    suite: SuiteName, told: bool, capsys: pytest.CaptureFixture[str]
+    suite: SuiteName, form: Form, bundle: str, other: str, told: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bundle, other = {
-        "unet3d": ("unet3d-2xH200-20261122", "unet3d-a100"),
-        "lambda": ("lambda-1xH200-20261126", "lambda-h200"),
-    }[suite]
     root = Path(__file__).parents[2] / "baselines" / "bundles"
-    report = make_report(root / f"{bundle}.tar.gz", compare_to=[other])
-    write_layout(report, suite, "csv", io.StringIO())
+    baseline = str(root / other) if other.endswith(".gz") else other
+    report = make_report(root / f"{bundle}.tar.gz", compare_to=[baseline])
+    write_layout(report, suite, form, io.StringIO())
     said = f"mnb: --layout {suite}: its columns hold nothing of --compare; it is in the report without --layout\n"
     assert capsys.readouterr().err == (said if told else "")
 

@@ -21,7 +21,7 @@ from milabench_ng.model.grouping import grouped
 from milabench_ng.model.units import counted
 from milabench_ng.present.layouts.layout import SuiteLayout
 from milabench_ng.present.render.cells import Cell, figure
-from milabench_ng.present.render.sections import Column, Section, section
+from milabench_ng.present.render.sections import Column, Form, Section, section
 from milabench_ng.report.report import Report
 
 SUITE = "interference"
@@ -77,7 +77,12 @@ def file_tables(report: Report) -> tuple[Section, ...]:
     return tuple(each for each in found if each.rows)
 
 
-LAYOUT = SuiteLayout(table=table, tables=tables)
+def _holds(report: Report, form: Form) -> tuple[str, ...]:
+    """What isolation gains comes from --compare; the CSV has the slowdowns alone."""
+    return ("--compare",) if report.fence_gains and form != "csv" else ()
+
+
+LAYOUT = SuiteLayout(table=table, tables=tables, holds=_holds)
 Item = TypeVar("Item")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from milabench_ng.analysis.summary.summary import Stat
 from milabench_ng.model.errors import InputError
-from milabench_ng.present.render.sections import Section
+from milabench_ng.present.render.sections import Form, Section
 from milabench_ng.report.report import Line, Report
 
 
@@ -19,8 +19,8 @@ class SuiteLayout(msgspec.Struct, frozen=True, kw_only=True):
     """All results in one table, for CSV."""
     tables: Callable[[Report], tuple[Section, ...]]
     """The tables of its Markdown."""
-    compares: bool = False
-    """Whether its columns hold ratios to the baselines, and the price."""
+    holds: Callable[[Report, Form], Sequence[str]] = lambda _report, _form: ()
+    """Which of the options --compare and --price its tables show something of, in this form."""
 
 
 def chosen(report: Report, suite: str, belongs: Callable[[Line], bool]) -> tuple[Line, ...]:

@@ -86,7 +86,7 @@ def systems(reports: Mapping[str, Report]) -> Section:
     )
 
 
-LAYOUT = SuiteLayout(table=table, tables=tables, compares=True)
+LAYOUT = SuiteLayout(table=table, tables=tables, holds=lambda _report, _form: ("--compare", "--price"))
 
 
 class _System(msgspec.Struct, frozen=True, kw_only=True):
