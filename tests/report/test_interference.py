@@ -453,3 +453,13 @@ def test_the_fence_is_worth_the_slowdown_without_it_over_that_with_it(tmp_path: 
     swapped = make_report(tmp_path / "without", compare_to=[str(tmp_path / "with")])
     assert swapped.fence_gains == (), "an unfenced run says nothing of its own fence"
     assert as_object(swapped)["fence"] is None
+
+
+def test_the_isolation_benefit_of_few_repeats_has_no_interval_though_its_cells_have() -> None:
+    bundles = Path(__file__).parents[2] / "baselines" / "bundles"
+    fenced, unfenced = (bundles / f"{tier}-loader-2xH100-20261125.tar.gz" for tier in ("fence", "unfenced"))
+    report = make_report(fenced, compare_to=[str(unfenced)])
+    assert {gain.effect.why for gain in report.fence_gains} == {""}
+    (answer,) = [answer for answer in first_screen(report).answers if answer.name == "Isolation benefit"]
+    assert answer.parts[0] == "1.10x, no interval: fewer than 5 repeats"
+    assert "no interval over all cells: fewer than 5 repeats" in tables(report)[-1].notes

@@ -175,15 +175,16 @@ def test_a_baseline_of_another_suite_is_called_that() -> None:
     assert versus.parts == ("it is of suite modern. Shipped baselines of standard: a100, h200, rtx8000, v100",)
 
 
-def test_a_suite_without_weights_is_compared_test_by_test() -> None:
+@pytest.mark.parametrize(("against", "aside"), [("fence", ", not counted (isolation none vs. full)"), ("unfenced", "")])
+def test_a_suite_without_weights_is_compared_test_by_test(against: str, aside: str) -> None:
     fence = "-toy_lstm-2xH100-20261125"
-    report = make_report(bundle_file(f"unfenced{fence}"), compare_to=[str(bundle_file(f"fence{fence}"))])
+    report = make_report(bundle_file(f"unfenced{fence}"), compare_to=[str(bundle_file(f"{against}{fence}"))])
     [versus] = [answer for answer in first_screen(report).answers if answer.name.startswith("vs ")]
     ratios = [other.perf_ratio for other in report.comparisons[0].rows.values() if other.perf_ratio]
     [told] = versus.parts
     assert told.startswith(f"{min(ratios):.3f} (")
     assert f" to {max(ratios):.3f} (" in told
-    assert told.endswith(f", {len(ratios)} tests; without weights there is no ratio over all")
+    assert told.endswith(f", {len(ratios)} tests{aside}; without weights there is no ratio over all")
 
 
 def test_the_commands_of_the_screen_show_the_same_report() -> None:

@@ -167,7 +167,7 @@ def worth_of_fence(gains: Sequence[FenceGain]) -> MeanSlowdown | None:
         for own in grouped(gains, lambda gain: gain.victim).values()
         for side, sign in enumerate((1, -1))
     ]
-    return _mean_of([gain.value for gain in gains], parts)
+    return _mean_of([gain.value for gain in gains], parts, "repeat")
 
 
 def _both_ways(stat: LogStat | None, slowdowns: Sequence[float]) -> LogStat | None:
@@ -184,13 +184,14 @@ def stat_by_repeat(figures: Sequence[Mapping[str, float]]) -> LogStat | None:
 
 def _mean(cells: Sequence[Slowdown]) -> MeanSlowdown | None:
     """Of cells that share no launches."""
-    return _mean_of([cell.value for cell in cells], [(1 / len(cells), cell.stat) for cell in cells])
+    return _mean_of([cell.value for cell in cells], [(1 / len(cells), cell.stat) for cell in cells], PAIR)
 
 
-def _mean_of(values: Sequence[float], parts: Sequence[WeightedStat]) -> MeanSlowdown | None:
+def _mean_of(values: Sequence[float], parts: Sequence[WeightedStat], each: str) -> MeanSlowdown | None:
+    """``each``: what the statistics of ``parts`` count."""
     if not values:
         return None
-    (found,) = effects([parts], each=PAIR)
+    (found,) = effects([parts], each=each)
     return MeanSlowdown(value=math.exp(mean([math.log(value) for value in values])), cells=len(values), effect=found)
 
 

@@ -45,11 +45,15 @@ def tables(report: Report) -> tuple[Section, ...]:
     lost = (f"no slowdown computed for {lost.test}: {lost.why}" for lost in report.lost_cells)
     cost = _told(cost_of_neighbours(cells), "cost of neighbors", ALL_TENANTS)
     notes = (cost, NOTE, *_without_verdict(cells), *lost, *_other_caches(cells))
-    worth = (_told(worth_of_fence(report.fence_gains), "isolation benefit", "all cells"), GAIN_NOTE)
+    worth = worth_of_fence(report.fence_gains)
+    why = f"no interval over all cells: {worth.effect.why}" if worth and worth.effect.why else ""
+    gain = (_told(worth, "isolation benefit", "all cells"), why, GAIN_NOTE)
     matrix = section(
         "matrix", "Slowdown", victims, Column[str]("victim", value=str), *columns, notes=tuple(filter(None, notes))
     )
-    fence = section("fence-worth", "With and without isolation", report.fence_gains, *_GAINS, notes=worth)
+    fence = section(
+        "fence-worth", "With and without isolation", report.fence_gains, *_GAINS, notes=tuple(filter(None, gain))
+    )
     points = [(curve, cell) for curve in pressure_curves(cells) for cell in curve.cells]
     blame = contentiousness(cells)
     pressure = section("pressure", "Slowdown by antagonist load", points, *_PRESSURE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 from milabench_ng.analysis.scoring.comparison import Comparison
@@ -54,10 +54,18 @@ def why_no_ratio(report: Report, other: Comparison) -> str:
     if not other.of and (known := {label: row.perf_ratio for label, row in other.rows.items() if row.perf_ratio}):
         by_ratio = [f"{ratio:.3f} ({name_of_row(label)})" for label, ratio in sorted(known.items(), key=itemgetter(1))]
         ends = " to ".join(by_ratio[:: max(1, len(by_ratio) - 1)])
-        return f"{ends}, {counted(len(known), 'test')}; without weights there is no ratio over all"
+        aside = _aside([other.rows[label].set_aside for label in known])
+        return f"{ends}, {counted(len(known), 'test')}{aside}; without weights there is no ratio over all"
     lacking = Counter(other.reasons.values()).most_common(2)
     why = ", ".join(f"{_few(reason)} in {times} of {other.of} tests" for reason, times in lacking)
     return f"no weighted test can be compared{': ' if why else ''}{why}"
+
+
+def _aside(reasons: Sequence[str]) -> str:
+    """How many tests do not count, as their verdicts say; ``reasons``: of each test, empty for one that counts."""
+    given = [reason for reason in reasons if reason]
+    many = "" if len(given) == len(reasons) else f"{len(given)} "
+    return f", {many}not counted ({_few(given[0])})" if given else ""
 
 
 def _few(reason: str) -> str:
