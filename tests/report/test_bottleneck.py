@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,8 @@ import pytest
 
 from milabench_ng.analysis.launch.bottleneck import contradicts, measured_bottleneck
 from milabench_ng.analysis.summary.launches import reduce_record
+from milabench_ng.present.render.look_at import look_at
+from milabench_ng.report.reporting import make_report
 from milabench_ng.verification.opening import opened
 
 BUNDLES = Path(__file__).parents[2] / "baselines" / "bundles"
@@ -78,3 +81,11 @@ def test_where_an_option_sets_the_pace_nothing_is_said_of_the_bottleneck() -> No
     mnb = msgspec.structs.replace(read.record.mnb, paced_by="pulse_hz")
     paced = msgspec.structs.replace(read, record=msgspec.structs.replace(read.record, mnb=mnb))
     assert [reduce_record(one).bottleneck for one in (read, paced)] == ["cpu", None]
+
+
+def test_an_odd_launch_of_a_test_that_is_as_declared_is_counted_with_the_others() -> None:
+    """One of two launches of loader; the screen names tests only."""
+    report = make_report(BUNDLES / "standard-2xH100-20261126.tar.gz")
+    (told,) = [fact.text for fact in look_at(report) if fact.name == "launches"]
+    assert told.endswith("1 x another bottleneck")
+    assert sum(map(int, re.findall(r"(\d+) x ", told))) == len(report.flags)

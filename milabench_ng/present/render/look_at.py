@@ -166,15 +166,15 @@ def _shares(found: GpuComparison) -> Iterator[tuple[float, str, str]]:
 
 def _odd_launches(report: Report) -> Iterator[Fact]:
     """Other bottlenecks by test, since they change what it measures; of other odd launches the number of each kind."""
-    other = [
-        f"{name_of_row(line.scored.test)} by {line.row.bottleneck}, not {line.scored.bound}"
+    other = {
+        line.scored.test: f"{name_of_row(line.scored.test)} by {line.row.bottleneck}, not {line.scored.bound}"
         for line in report.lines
         if contradicts(line.scored.bound, line.row.bottleneck)
-    ]
+    }
     if other:
-        named = names_of(other, _NAMED)
+        named = names_of(list(other.values()), _NAMED)
         yield Fact("tests", f"bound by something else than declared: {named}", "fair")
-    others = Counter(flag.kind for _, flag in report.flags if flag.kind != "bottleneck")
+    others = Counter(flag.kind for test, flag in report.flags if flag.kind != "bottleneck" or test not in other)
     if others:
         named = ", ".join(f"{count} x {flag_word(kind)}" for kind, count in others.most_common())
         yield Fact("launches", f"anomalies (still counted): {named}", "fair")
