@@ -84,7 +84,7 @@ def test_where_an_option_sets_the_pace_nothing_is_said_of_the_bottleneck() -> No
 
 
 def test_an_odd_launch_of_a_test_that_is_as_declared_is_counted_with_the_others() -> None:
-    """One of two launches of loader; the screen names tests only."""
+    """One of two launches of convnet_fp16; the screen names tests only."""
     report = make_report(BUNDLES / "standard-2xH100-20261126.tar.gz")
     (told,) = [fact.text for fact in look_at(report) if fact.name == "launches"]
     assert told.endswith("1 x another bottleneck")
