@@ -36,8 +36,9 @@ from milabench_ng.analysis.statistics.intervals import (
 )
 from milabench_ng.analysis.summary.comparable import differences
 from milabench_ng.analysis.summary.marked import Marked, count_marks
-from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.analysis.summary.summary import Summary, name_of_row
 from milabench_ng.model.errors import InputError
+from milabench_ng.model.grouping import gathered
 from milabench_ng.model.plain import names_of
 from milabench_ng.model.units import counted
 from milabench_ng.records.work import WorkDifference
@@ -253,8 +254,8 @@ def _score(
 ) -> _Item:
     lacking = [label for label in weights if label not in promised or label not in found or label in fatal]
     if not weights or lacking:
-        without = ", ".join(lacking)
-        why = f"no ratio of scores without {without}" if lacking else "the bid planned no weighted test"
+        why = f"no ratio of scores without {_where(lacking, promised, found)}"
+        why = why if lacking else "the bid planned no weighted test"
         return _Item(name=name, why=why)
     declared = _days(promised, found, weights)
     parts = log_ratio(found, promised, list(weights), weights)
@@ -265,6 +266,15 @@ def _score(
         ratio=_as_measured(weights, promised, found),
         why=why_unknown([promised, found], list(weights), parts),
     )
+
+
+def _where(lacking: Sequence[str], promised: Mapping[str, ScoredTest], found: Mapping[str, ScoredTest]) -> str:
+    """The tests that a score lacks, by the side that lacks them: ``"vae (not in the bid); ssd (other work)"``."""
+    sides = gathered(
+        ("not in the bid" if label not in promised else "not delivered" if label not in found else "other work", label)
+        for label in lacking
+    )
+    return "; ".join(f"{names_of([*map(name_of_row, labels)], 3)} ({why})" for why, labels in sides.items())
 
 
 def _no_score(name: str, *, alone: bool) -> _Item:

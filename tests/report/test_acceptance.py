@@ -140,7 +140,7 @@ def test_other_work_is_not_compared(bid: Path, tmp_path: Path) -> None:
     made = decided(bid, other)
     vae = next(one for one in made.tests if one.name == "standard.vae")
     assert (vae.verdict, vae.why) == ("inconclusive", "other work, or not known to be the same: option batch_size")
-    assert made.score.why == "no ratio of scores without standard.vae"
+    assert made.score.why == "no ratio of scores without vae (other work)"
 
 
 def test_failures_and_missing_devices_break_it(bid: Path, tmp_path: Path) -> None:
