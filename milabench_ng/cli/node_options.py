@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -164,6 +165,9 @@ def file_of_profile(profile: Path) -> Path:
     return profile_file(profile)
 
 
+_UNIT = re.compile(r"h|hours?|mins?|minutes?|s|secs?|seconds?|days?|[KMGT]i?B", re.IGNORECASE)
+
+
 def refuse_words(flags: Sequence[str], instead: str) -> None:
     """Raise InputError for a word that is no option of a workload, nor the value of one; ``instead``: what to write."""
     if not flags or flags[0].startswith("-"):
@@ -171,6 +175,8 @@ def refuse_words(flags: Sequence[str], instead: str) -> None:
     option, given, value = flags[0].partition("=")
     if given:
         raise InputError(f"{flags[0]}: workload options begin with dashes. Write -- --{option} {value}")
+    if _UNIT.fullmatch(flags[0]):
+        instead = "Write a number and its unit as one word, such as 6h or 30min"
     raise InputError(f"{flags[0]}: unexpected word. {instead}")
 
 

@@ -100,9 +100,7 @@ def _unknown(error: UnknownOptionError, command: str) -> str:
     elif "--jobs" in known and option in _options_of("jobs"):
         value = _value(option, error)
         return f"{option} is of mnb jobs. Try --jobs {shlex.quote(_said((option, value) if value else (option,)))}"
-    elif worded := min(
-        (each for each in known if option.lstrip("-") in each.lstrip("-").split("-")), key=len, default=""
-    ):
+    elif worded := _worded(option, known):
         meant = f" (did you mean {worded!r}?)"
     elif owner := next((one for one in arguments if option.lstrip("-") in (one.get_choices() or ())), None):
         meant = f". Write {owner.name} {option.lstrip('-')}"
@@ -113,6 +111,12 @@ def _unknown(error: UnknownOptionError, command: str) -> str:
             or _elsewhere(option, command, with_flags="flags" in placed)
         )
     return f"unknown option {plain(option)}{meant or f'. See {command} --help'}"
+
+
+def _worded(option: str, known: Sequence[str]) -> str:
+    """The option that begins with ``option``, as ``--sessions`` with ``--session``, or has it as one of its words."""
+    begun = [each for each in known if each.startswith(option)]
+    return min(begun or (each for each in known if option.lstrip("-") in each.split("-")), key=len, default="")
 
 
 def _part_of(option: str, known: Sequence[str]) -> str:

@@ -306,6 +306,9 @@ jobs quick vae | 2 | mnb: vae: unexpected word. To select several tests, write -
 jobs quick -n vae | 2 | mnb jobs: unknown option -n (did you mean --name or --nonce or
 jobs quick -v | 2 | mnb jobs: unknown option -v. See mnb jobs --help
 jobs quick --name vae -- batch_size=64 | 2 | mnb: batch_size=64: workload options begin with dashes. Write --
+jobs quick --session 3 | 2 | mnb jobs: unknown option --session (did you mean '--sessions'?)
+jobs quick --reps 3 | 2 | mnb jobs: unknown option --reps (did you mean '--repeat'?)
+jobs quick --session-gap 6 hours | 2 | mnb: hours: unexpected word. Write a number and its unit as one word
 jobs quick --nam vae | 2 | mnb jobs: unknown option --nam (did you mean '--name'?)
 jobs quick --window 0 | 2 | mnb: --window: expected 0.5 to 3600 seconds, got 0
 jobs quick --window long | 2 | mnb jobs: --window: expected a number without a unit, got 'long'

@@ -39,7 +39,7 @@ def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int, environ:
     if named and not gpus:
         names = ",".join(named)
         raise InputError(
-            f"{by} {names}: this node has no GPU, or no driver that names one. Without it, tenants are CPU partitions"
+            f"{by} {names}: this node has no GPU, or no driver that names one. Without {by}, tenants are CPU partitions"
         )
     if not gpus:
         return Chosen(_partitions(tenants, cpus))
