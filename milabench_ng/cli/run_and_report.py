@@ -19,9 +19,8 @@ from milabench_ng.cli.showing import shown
 from milabench_ng.fence.choosing import enter_scope
 from milabench_ng.model.errors import InputError, MnbError
 from milabench_ng.model.files import why_unwritable
-from milabench_ng.model.plain import plain, quoted, short
+from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.signals import exit_code
-from milabench_ng.model.similar import did_you_mean
 from milabench_ng.model.units import format_seconds, utc_now
 from milabench_ng.records.names import MANIFEST, write_atomically
 from milabench_ng.records.stopping import Headline
@@ -46,13 +45,7 @@ def require_weights(weights: Path | None, request: RunRequest) -> None:
 
     file = read_weights(weights, request.profile.suite)
     load_scale(file)
-    weighed_suites(file, *suites_asked(request))
-    known = {request.profile.id_of(name) for name in request.profile.tests}
-    for label in file.labels:
-        if label not in known and label.rpartition(".")[0] not in known:  # steps have a number behind the test's name
-            raise InputError(
-                f"weights {plain(weights)}: {short(label)}: no test of the profile{did_you_mean(label, known)}"
-            )
+    weighed_suites(file, suites_asked(request), [request.profile.id_of(name) for name in request.profile.tests])
 
 
 def execute(request: RunRequest, weights: Path | None = None, rules: Rules | None = None) -> int:

@@ -60,7 +60,7 @@ def test_a_file_is_read_once_for_all_suites(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_suite_by_a_name_that_looks_like_another_is_told_apart(tmp_path: Path) -> None:
     alike = msgspec.structs.replace(BOTH, suites=("st\u0430ndard", "modern"))
-    with pytest.raises(InputError, match=r"standard\.vae: the suites are modern and st\\u0430ndard"):
+    with pytest.raises(InputError, match=r"the suites are modern and st\\u0430ndard"):
         load_scales(written(tmp_path, "standard.vae"), alike)
 
 
@@ -86,6 +86,35 @@ def test_a_file_that_weighs_tests_of_another_suite_is_refused(tmp_path: Path, la
         load_scales(file, run)
 
 
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ("vae", "w.json: vae: the suite is standard; correct its name, or leave it out (did you mean 'standard.vae'?)"),
+        ("standard.conv", "w.json: standard.conv: no such test; .* (did you mean 'standard.convnet'?)"),
+        ("standard.nope", "w.json: standard.nope: no such test; correct its name, or leave it out"),
+    ],
+)
+def test_a_test_that_the_suite_has_not_is_refused(tmp_path: Path, label: str, said: str) -> None:
+    """Not so one that this run left out."""
+    run = of_suites("standard", (), "standard.vae")
+    load_scales(written(tmp_path, "standard.vae", "standard.convnet", "standard.scaling.64"), run)
+    with pytest.raises(InputError, match=said.translate({ord("("): r"\(", ord("?"): r"\?", ord(")"): r"\)"})):
+        load_scales(written(tmp_path, "standard.vae", label), run)
+
+
+@pytest.mark.parametrize("has_plan", [True, False])
+def test_a_plan_says_what_a_suite_of_ones_own_has(tmp_path: Path, has_plan: bool) -> None:
+    """Without it, a test may have failed in every launch."""
+    run = msgspec.structs.replace(of_suites("mine", (), "mine.some"), has_plan=has_plan, omitted=("mine.other",))
+    load_scales(written(tmp_path, "mine.some", "mine.other"), run)
+    file = written(tmp_path, "mine.some", "mine.third")
+    if has_plan:
+        with pytest.raises(InputError, match=r"mine\.third: no such test"):
+            load_scales(file, run)
+    else:
+        load_scales(file, run)
+
+
 def test_each_of_several_suites_has_the_weights_of_its_own_tests(tmp_path: Path) -> None:
     found = load_scales(written(tmp_path, "modern.moe", "standard.vae", "standard.scaling.2"), BOTH)
     assert {suite: list(scale.weights or ()) for suite, scale in found.items()} == {
@@ -106,7 +135,7 @@ def test_a_run_asks_for_weights_of_the_suites_of_its_tests(tmp_path: Path, capsy
     ("label", "why"),
     [
         ("unet3d.unet3d_train_fp32", "w.json: unet3d.unet3d_train_fp32: the suite is quick; correct its name"),
-        ("quick.vea", "w.json: quick.vea: no test of the profile (did you mean 'quick.vae'?)"),
+        ("quick.vea", "w.json: quick.vea: no such test; correct its name, or leave it out (did you mean 'quick.vae'?)"),
     ],
 )
 def test_weights_of_what_a_run_has_not_are_refused_before_its_work(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,6 +18,8 @@ from milabench_ng.analysis.scoring.weights import (
     weighed_suites,
 )
 from milabench_ng.analysis.summary.summary import Summary, suite_of_row
+from milabench_ng.model.profile import read_profile
+from milabench_ng.model.shipped import find
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,13 +45,12 @@ def shipped_scale(suite: str) -> Scale:
 def files_of(path: Path | None, summary: Summary) -> dict[str, WeightsFile | None]:
     """The weights file of each suite of ``summary``: of several, ``path`` holds for those that it weighs.
 
-    None: what is shipped holds. Raises InputError if ``path`` weighs none of the suites, or tests of others.
+    None: what is shipped holds. Raises InputError if ``path`` weighs none of the suites, or tests that they have not.
     """
     if path is None:
         return dict.fromkeys(summary.known_suites)
     file = read_weights(path, min(summary.known_suites))
-    left_out = {suite_of_row(label) for label in (*summary.omitted, *summary.unplanned)}
-    weighed = weighed_suites(file, summary.known_suites, left_out)
+    weighed = weighed_suites(file, summary.known_suites, frozenset(_tests_of(summary, file)))
     return {suite: file if suite in weighed else None for suite in summary.known_suites}
 
 
@@ -63,6 +64,18 @@ def scales_of(files: Mapping[str, WeightsFile | None], summary: Summary) -> dict
 def load_scales(path: Path | None, summary: Summary) -> dict[str, Scale]:
     """The scale of each suite of ``summary``, from the weights file ``path`` or what is shipped."""
     return scales_of(files_of(path, summary), summary)
+
+
+def _tests_of(summary: Summary, file: WeightsFile) -> Iterator[str]:
+    """What the suites of ``summary`` have: by its plan and their profiles, or without either as ``file`` says."""
+    yield from (*summary.tests, *summary.omitted, *summary.unplanned)
+    for suite in summary.known_suites:
+        path = find("profiles", suite)
+        if path is not None:
+            profile = read_profile(path)
+            yield from map(profile.id_of, profile.tests)
+        elif not summary.has_plan:
+            yield from (label for label in file.labels if suite_of_row(label) == suite)
 
 
 def _own(scale: Scale, suite: str) -> Scale:

@@ -18,6 +18,7 @@ from milabench_ng.model.files import convert_json, read_json
 from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import plain, short
 from milabench_ng.model.shipped import find
+from milabench_ng.model.similar import did_you_mean
 
 Weights = Mapping[str, float]
 
@@ -90,21 +91,31 @@ def find_weights(suite: str) -> WeightsFile | None:
     return None if path is None else read_weights(path, suite)
 
 
-def weighed_suites(file: WeightsFile, suites: Collection[str], left_out: Collection[str] = ()) -> frozenset[str]:
-    """Those of the ``suites`` that ``file`` weighs tests of; it may weigh those ``left_out`` of the run.
+def weighed_suites(file: WeightsFile, suites: Collection[str], known: Collection[str]) -> frozenset[str]:
+    """Those of the ``suites`` that ``file`` weighs tests of.
 
-    Raises InputError if it weighs none of them, or tests of others.
+    ``known``: all tests that it may weigh, also of suites that a run left out; of a progression, any step is one.
+    Raises InputError if it weighs none of the suites, or another test.
     """
     where = f"weights {plain(file.path)}"
     of = {label: suite_of_row(label) for label in file.labels}
     asked = f"the suite{' is' if len(suites) == 1 else 's are'} {' and '.join(map(short, sorted(suites)))}"
-    foreign = [label for label, suite in of.items() if suite not in suites and suite not in left_out]
-    if foreign:
-        raise InputError(f"{where}: {short(foreign[0])}: {asked}; correct its name, or leave it out")
+    there = {*suites, *map(suite_of_row, known)}
+    tests = {_test_of(label) for label in known}
+    for label in file.labels:
+        why = asked if of[label] not in there else "" if _test_of(label) in tests else "no such test"
+        if why:
+            advice = f"correct its name, or leave it out{did_you_mean(label, known)}"
+            raise InputError(f"{where}: {short(label)}: {why}; {advice}")
     found = frozenset(of.values()) & frozenset(suites)
     if not found:
         raise InputError(f"{where}: {asked}, but the file has no weights for its tests. Name a file that has")
     return found
+
+
+def _test_of(label: str) -> str:
+    """The test that the row ``label`` is of."""
+    return label.rpartition(".")[0] if progression_steps([label]) else label
 
 
 def spread_unplanned(weights: Weights, devices: int) -> dict[str, float]:

@@ -126,12 +126,10 @@ def named_tests(request: RunRequest, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def suites_asked(request: RunRequest) -> tuple[set[str], set[str]]:
-    """The suites of the tests that the request selects, and those of the other tests of its profile."""
+def suites_asked(request: RunRequest) -> set[str]:
+    """The suites of the tests that the request selects."""
     profile = request.profile
-    chosen = {name for name in profile.tests if not request.names or name in request.names}
-    of = {name: suite_of(profile.id_of(name)) for name in profile.tests}
-    return {of[name] for name in chosen}, {of[name] for name in of if name not in chosen}
+    return {suite_of(profile.id_of(name)) for name in profile.tests if not request.names or name in request.names}
 
 
 def named_workloads(request: RunRequest) -> tuple[str, ...] | None:
