@@ -1,8 +1,9 @@
-"""What is generated, the command reference and the pictures, is what the commands give today."""
+"""What is generated, the command reference, tables and the pictures, is what the commands give today."""
 
 from __future__ import annotations
 
 import command_reference
+import csv_columns
 import pictures
 import pytest
 from pages import GENERATED, ROOT, headings, links
@@ -12,6 +13,10 @@ from milabench_ng.cli.command_list import FUNCTIONS
 
 def test_the_command_reference_is_that_of_the_commands() -> None:
     assert GENERATED.read_text() == command_reference.reference(), "run scripts/docs --reference"
+
+
+def test_the_headers_in_csv_are_those_of_today() -> None:
+    assert csv_columns.PAGE.read_text() == csv_columns.page(), "run scripts/docs --reference"
 
 
 def test_the_command_reference_has_every_command() -> None:

@@ -14,7 +14,7 @@ from make_records import PER_GPU, PROGRESSION
 from terminal_stream import Terminal
 
 from milabench_ng.present.render.cells import half_width
-from milabench_ng.present.render.columns import columns
+from milabench_ng.present.render.columns import all_columns
 from milabench_ng.present.render.fitting import UNLIMITED, blocks, fitting, wrapped
 from milabench_ng.present.writers import write_report
 from milabench_ng.report.reporting import make_report
@@ -79,4 +79,4 @@ def test_a_report_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, width: int,
     assert "--full shows all columns" in " ".join(" ".join(lines).split())
     assert "--full shows all columns" not in full.getvalue() + piped.getvalue()
     shown = re.sub(r"\x1b\[[0-9;]*m", "", full.getvalue()).split()
-    assert all(word in shown for column in columns(report) for word in column.title.split())
+    assert all(word in shown for column in all_columns(report) for word in column.title.split())

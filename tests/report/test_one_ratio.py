@@ -136,7 +136,7 @@ def test_every_form_prints_that_ratio_and_the_price_that_follows_from_it(run: Su
     for label in LABELS:
         assert float(cells[label]["perf_ratio"]) == found.rows[label].perf_ratio
         assert cells[label]["verdict"] == found.rows[label].effect.verdict
-    assert not any("adj" in name for name in cells[LABELS[0]] if "ratio" in name)
+        assert float(cells[label]["perf_ratio_adj"]) == found.rows[label].perf_ratio_adj
 
 
 @settings(RANDOM, max_examples=5)

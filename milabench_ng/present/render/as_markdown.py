@@ -9,7 +9,7 @@ from typing import TextIO
 from milabench_ng.model.plain import plain, plain_lines
 from milabench_ng.present.render.alarms import alarms_of_launches
 from milabench_ng.present.render.cells import Fact
-from milabench_ng.present.render.columns import section_of_tests
+from milabench_ng.present.render.columns import columns, section_of_tests
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.sections import Document, Section
 from milabench_ng.present.render.statements import details, isolation_fact
@@ -24,7 +24,7 @@ def write(report: Report, stream: TextIO) -> None:
     stream.write(f"# mnb report: {_plain(report.summary.suite)}\n\n")
     screen = first_screen(report)
     _facts((Fact("measured", screen.when), *screen.facts), stream)
-    write_section(section_of_tests(report), stream)
+    write_section(section_of_tests(report, columns(report)), stream)
     for section in other_tables(report):
         write_section(section, stream)
     _facts(details(report), stream)

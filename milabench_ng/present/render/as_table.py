@@ -8,7 +8,7 @@ from typing import TextIO
 import msgspec
 
 from milabench_ng.present.render.alarms import alarms_of_launches
-from milabench_ng.present.render.columns import section_of_tests
+from milabench_ng.present.render.columns import all_columns, columns, section_of_tests
 from milabench_ng.present.render.first_screen import DETAILS, first_screen
 from milabench_ng.present.render.screen_lines import print_alarms, print_screen
 from milabench_ng.present.render.sections import Facts, Section
@@ -32,7 +32,7 @@ def write(report: Report, stream: TextIO, further: Sequence[Section] = (), *, fu
     commands = tuple(one for one in screen.commands if not full or one.name != DETAILS)
     print_screen(msgspec.structs.replace(screen, commands=commands), console, console.width)
     console.print()
-    tests = section_of_tests(report, charged=full)
+    tests = section_of_tests(report, all_columns(report) if full else columns(report))
     print_section(_whole(tests) if full else tests, console, "--full shows all columns")
     for section in (*other_tables(report), *further):
         console.print()

@@ -15,6 +15,7 @@ from milabench_ng.analysis.summary.summary import Boundary, TestSummary
 from milabench_ng.present.render.cells import (
     Cell,
     Tone,
+    exact_ratio,
     half_width,
     number,
     one_decimal,
@@ -32,26 +33,21 @@ from milabench_ng.report.report import Line, Report
 TestColumn = Column[Line]
 
 
-def columns(report: Report, *, charged: bool = False) -> tuple[TestColumn, ...]:
-    """The columns for which this report has data: weights and baselines only if there are any.
-
-    ``charged``: also what is charged for spread and failures on either side of a comparison, and its ratio.
-    """
+def columns(report: Report) -> tuple[TestColumn, ...]:
+    """The columns for which this report has data: weights and baselines only if there are any."""
     chosen = [_test(report), _UNIT]
     if report.weighted:
         chosen.append(_WEIGHT)
     chosen += [_N, _FAIL, _PERF, _INTERVAL]
     for index, suffix in _baselines(report):
         chosen += _ratio_columns(index, suffix, report.comparisons[index].margin)
-    chosen += [_STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ]
-    for index, suffix in _baselines(report) if charged else ():
-        chosen += _adjusted_columns(index, suffix)
-    return (*chosen, _NODE, _WAIT, *_load_columns(report), _MEMORY)
+    rest = (_STD, _BETWEEN_DEVICES, _RUN_TO_RUN, _PERF_ADJ, _NODE, _WAIT, *_load_columns(report), _MEMORY)
+    return (*chosen, *rest)
 
 
-def section_of_tests(report: Report, *, charged: bool = False) -> Section:
-    """The table of the tests; those without a weight, if others have one, are grey."""
-    made = section_of("tests", "", report, columns(report, charged=charged))
+def section_of_tests(report: Report, chosen: Sequence[TestColumn]) -> Section:
+    """The table of the tests with the ``chosen`` columns; those without a weight, if others have one, are grey."""
+    made = section_of("tests", "", report, chosen)
     faint: Tone = "faint"
     tones = tuple(
         (faint,) * len(row) if report.weighted and not line.scored.weight else row
@@ -101,28 +97,35 @@ def column_groups(report: Report) -> tuple[tuple[str, tuple[TestColumn, ...]], .
     return tuple(groups)
 
 
-def file_columns(report: Report) -> tuple[TestColumn, ...]:
-    """`columns`, and those of interest only to programs."""
+def all_columns(report: Report) -> tuple[TestColumn, ...]:
+    """`columns` and what they rest on, also what is charged for spread and failures on both sides of a comparison."""
     status = {at.scored.test: part.score.status for part in report.scored for at in part.lines if part.score}
-    bounds = [
+    against = [
         column
         for index, suffix in _baselines(report)
-        for column in _bound_columns(index, suffix, report.comparisons[index].margin)
+        for column in (
+            *_bound_columns(index, suffix, report.comparisons[index].margin),
+            *_adjusted_columns(index, suffix),
+        )
     ]
     return (
         *columns(report),
         _LOW,
         _HIGH,
-        *bounds,
+        *against,
         _BOUND,
         _MEASURED_BOUND,
         _FLAGS,
-        *((_P50, _P99) if any(line.row.latency for line in report.lines) else ()),
-        *_derived_columns(report),
         *_efficiency_columns(report),
         Column("isolation", value=lambda _: report.isolation),
         Column("score status", value=lambda at: status.get(at.scored.test)),
     )
+
+
+def file_columns(report: Report) -> tuple[TestColumn, ...]:
+    """`all_columns`, and what has tables of its own for people: a file holds one."""
+    timed = (_P50, _P99) if any(line.row.latency for line in report.lines) else ()
+    return (*all_columns(report), *timed, *_derived_columns(report))
 
 
 def _test(report: Report) -> TestColumn:
@@ -254,16 +257,16 @@ def _adjusted_columns(index: int, suffix: str) -> list[TestColumn]:
 
 def _bound_columns(index: int, suffix: str, margin: float) -> list[TestColumn]:
     """Columns for the ratio's interval and what the verdict rests on."""
-    values: dict[str, tuple[str, Callable[[ComparedTest], Cell]]] = {
-        "ratio low": ("", lambda at: at.effect.ratio.low if at.effect.ratio else None),
-        "ratio high": ("", lambda at: at.effect.ratio.high if at.effect.ratio else None),
-        "p of the verdict (Holm)": ("", lambda at: at.effect.p),
-        "margin": ("%", lambda _: 100 * margin),
-        "repeats for 1 %": ("", lambda at: at.effect.repeats_needed),
-        "no verdict because": ("", lambda at: at.suppressed or at.set_aside or at.effect.why),
-    }
+    low = _of(index, lambda at: at.effect.ratio.low if at.effect.ratio else None)
+    high = _of(index, lambda at: at.effect.ratio.high if at.effect.ratio else None)
+    why = _of(index, lambda at: at.suppressed or at.set_aside or at.effect.why)
     return [
-        Column(f"{title}{suffix}", unit, text, True, value=_of(index, value)) for title, (unit, value) in values.items()
+        Column(f"ratio low{suffix}", "", exact_ratio, True, value=low),
+        Column(f"ratio high{suffix}", "", exact_ratio, True, value=high),
+        Column(f"p of the verdict (Holm){suffix}", "", number, True, value=_of(index, lambda at: at.effect.p)),
+        Column(f"margin{suffix}", "%", one_decimal, True, value=_of(index, lambda _: 100 * margin)),
+        Column(f"repeats for 1 %{suffix}", "", whole, True, value=_of(index, lambda at: at.effect.repeats_needed)),
+        Column(f"no verdict because{suffix}", words=WORDS, value=why),
     ]
 
 
