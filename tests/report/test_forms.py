@@ -26,6 +26,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain_lines
 from milabench_ng.model.shipped import find, names
 from milabench_ng.present.render.cells import one_decimal
+from milabench_ng.present.render.tables import other_tables
 from milabench_ng.present.writers import Form, write_report
 from milabench_ng.report.reporting import ReportOptions, make_report
 
@@ -301,7 +302,9 @@ def test_every_table_as_csv(quick: Path, tmp_path: Path) -> None:
     assert call(["report", str(quick), "--tables", str(tmp_path / "csv"), "-o", str(tmp_path / "x.txt")]) == 0
     found = {file.name: list(csv.reader(file.open())) for file in (tmp_path / "csv").iterdir()}
     assert {"tests.csv", "sub-scores.csv", "scaling-quick.scaling.csv"} <= found.keys()
-    assert found["scaling-quick.scaling.csv"][0][1] == "together (images/s)"
+    assert found["scaling-quick.scaling.csv"][0][1] == "all devices (images/s)"
+    headings = [heading for table in other_tables(make_report(quick)) for heading in table.headings]
+    assert [heading.name for heading in headings] == [heading.header for heading in headings]
     assert all({len(row) for row in rows} == {len(rows[0])} for rows in found.values())
     assert call(["report", str(quick), "--tables", str(tmp_path / "x.txt")]) == 2
 

@@ -115,7 +115,7 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     write_layout(report, "interference", "csv", stream)
     rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
     assert [float(row["slowdown"]) for row in rows] == pytest.approx([1.25, 2.0], rel=1e-3)
-    assert [(row["slower beyond doubt"], row["unit"]) for row in rows] == [
+    assert [(row["significantly slower"], row["unit"]) for row in rows] == [
         ("not judged: fewer than 5 pairs", "images/s"),
         ("yes", "images/s"),
     ]

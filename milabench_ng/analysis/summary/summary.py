@@ -80,12 +80,12 @@ class LaunchFlag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FLAG_WORDS = {"host pace": "CPU speed change", "backlog": "prefetched items", "bottleneck": "another bottleneck"}
-"""How people read the kinds of flags, where that is not their name in JSON and CSV."""
+"""How people read the kinds of flags, where that is not their name in JSON."""
 
 
-def flag_word(kind: object) -> str:
+def flag_word(kind: str) -> str:
     """The kind of an anomaly."""
-    return FLAG_WORDS.get(str(kind), str(kind))
+    return FLAG_WORDS.get(kind, kind)
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

@@ -103,9 +103,9 @@ def _interval(effect_of: Callable[[Item], Effect]) -> tuple[Column[Item], Column
     )
 
 
-def _next_to(beside: Cell) -> str:
+def _next_to(beside: str) -> str:
     """What a victim ran next to, for people."""
-    return ALL_TENANTS if beside == PACKED else str(beside)
+    return ALL_TENANTS if beside == PACKED else beside
 
 
 _RATES: tuple[Column[Slowdown], ...] = (
@@ -119,13 +119,12 @@ _RATES: tuple[Column[Slowdown], ...] = (
 )
 _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("victim", value=lambda cell: cell.victim),
-    Column("next to", show=_next_to, value=lambda cell: cell.beside),
+    Column("next to", value=lambda cell: _next_to(cell.beside)),
     Column("slowdown", value=lambda cell: cell.value),
     *_interval(lambda cell: cell.effect),
     Column("p", value=lambda cell: cell.effect.p),
     Column(
         "significantly slower",
-        key="slower beyond doubt",
         value=lambda cell: cell.not_judged or ("yes" if cell.sure else "no"),
     ),
     Column("pairs", value=lambda cell: cell.pairs),
@@ -158,7 +157,7 @@ _PRESSURE: tuple[Column[tuple[PressureCurve, Slowdown]], ...] = (
 )
 _GAINS: tuple[Column[FenceGain], ...] = (
     Column("victim", value=lambda gain: gain.victim),
-    Column("next to", show=_next_to, value=lambda gain: gain.beside),
+    Column("next to", value=lambda gain: _next_to(gain.beside)),
     Column("isolated", value=lambda gain: f"{gain.fenced:.2f}"),
     Column("not isolated", value=lambda gain: f"{gain.unfenced:.2f}"),
     Column("benefit", value=lambda gain: f"{gain.value:.2f}{around(gain.effect)}"),
@@ -175,17 +174,17 @@ _PRESSURE_IN_FILES: tuple[Column[tuple[PressureCurve, Slowdown]], ...] = (
     Column("victim", value=lambda point: point[0].victim),
     Column("antagonist", value=lambda point: point[0].antagonist),
     Column("busy (%)", value=lambda point: 100 * busy(point[1])),
-    Column("its rate", value=lambda point: sum(point[1].company.values())),
-    Column("its unit", value=lambda point: ", ".join(_units(point[1])) or None),
+    Column("antagonist's rate", value=lambda point: sum(point[1].company.values())),
+    Column("antagonist's unit", value=lambda point: ", ".join(_units(point[1])) or None),
     Column("slowdown", value=lambda point: point[1].value),
     *_interval(lambda point: point[1].effect),
 )
 _GAINS_IN_FILES: tuple[Column[FenceGain], ...] = (
     Column("victim", value=lambda gain: gain.victim),
-    Column("next to", show=_next_to, value=lambda gain: gain.beside),
-    Column("fenced", value=lambda gain: gain.fenced),
-    Column("unfenced", value=lambda gain: gain.unfenced),
-    Column("worth", value=lambda gain: gain.value),
+    Column("next to", value=lambda gain: _next_to(gain.beside)),
+    Column("isolated", value=lambda gain: gain.fenced),
+    Column("not isolated", value=lambda gain: gain.unfenced),
+    Column("benefit", value=lambda gain: gain.value),
     *_interval(lambda gain: gain.effect),
     Column("verdict", value=lambda gain: gain.effect.verdict),
 )
@@ -249,7 +248,7 @@ def _told(mean: MeanSlowdown | None, name: str, over: str) -> str:
 
 
 def _column(cells: Sequence[Slowdown], beside: str) -> Column[str]:
-    return Column(_next_to(beside), key=beside, value=lambda victim: _cell(cells, victim, beside))
+    return Column(_next_to(beside), value=lambda victim: _cell(cells, victim, beside))
 
 
 def _cell(cells: Sequence[Slowdown], victim: str, beside: str) -> Cell:

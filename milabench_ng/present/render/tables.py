@@ -98,13 +98,12 @@ def differing(
         f"differences-{name}",
         f"differences from {name}",
         sorted(found, key=lambda each: _USES.index(each.ratio)),
-        Column("difference", key="what", value=lambda one: one.what),
+        Column("difference", value=lambda one: one.what),
         Column(ours, value=lambda one: one.run),
         Column(theirs, value=lambda one: one.baseline),
         Column("tests", value=lambda one: _concerned(one.tests, labels)),
         Column(
             "effect on ratio",
-            key="the ratio",
             tone=toned({"suppressed": "bad", "not counted": "fair"}),
             value=lambda one: one.ratio,
         ),
@@ -223,25 +222,22 @@ def _sub_scores(report: Report, of: str) -> Section:
         f"sub-scores{of}",
         f"score{of} by group",
         (part for part in report.sub_scores if not part.left_out),
-        Column("subset", show=_subset, key="how", value=lambda part: part.name),
+        Column("subset", value=lambda part: _subset(part.name)),
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
-        Column("share of weight", "%", one_decimal, True, key="of the weights (%)", value=lambda part: part.weight_pct),
+        Column("share of weight", "%", one_decimal, True, value=lambda part: part.weight_pct),
         _per_device(report),
-        Column("95% CI", "±%", half_width, True, key="+-95 % (%)", value=lambda part: half_width_pct(part.interval)),
-        Column("why missing", key="no value or interval because", value=lambda part: part.why or None),
+        Column("95% CI", "±%", half_width, True, value=lambda part: half_width_pct(part.interval)),
+        Column("why missing", value=lambda part: part.why or None),
     )
 
 
 def _per_device(report: Report) -> Column[SubScore]:
-    unit = report.score_unit
-    return Column(
-        "per device", unit_told(unit), points, True, key=f"per device ({unit})", value=lambda part: part.per_device
-    )
+    return Column("per device", unit_told(report.score_unit), points, True, value=lambda part: part.per_device)
 
 
-def _subset(name: Cell) -> str:
+def _subset(name: str) -> str:
     """A subset for people."""
-    return str(name).replace("bound by ", "bottleneck ")
+    return name.replace("bound by ", "bottleneck ")
 
 
 def _sub_ratios(other: Comparison, of: str) -> Section:
@@ -249,12 +245,12 @@ def _sub_ratios(other: Comparison, of: str) -> Section:
         f"sub-ratios-{other.name}{of}",
         f"ratio{of} to {other.name} by group",
         (part for part in other.subsets if not part.left_out),
-        Column("subset", show=_subset, key="over", value=lambda part: part.name),
+        Column("subset", value=lambda part: _subset(part.name)),
         Column("tests", "", whole, True, value=lambda part: len(part.labels)),
         Column("ratio", "", exact_ratio, True, value=lambda part: part.ratio),
-        Column("95% CI", key="95 % interval", value=lambda part: span(part.effect.ratio)),
+        Column("95% CI", value=lambda part: span(part.effect.ratio)),
         Column("verdict", unusual(other.margin), tone=tone_of_verdict, value=lambda part: part.effect.verdict),
-        Column("why no verdict", key="no verdict because", value=lambda part: part.effect.why or None),
+        Column("why no verdict", value=lambda part: part.effect.why or None),
     )
 
 
@@ -266,7 +262,7 @@ def _leave_one_out(report: Report, of: str) -> Section:
         f"score{of} without each test (leave-one-out)",
         sorted((part for part in report.sub_scores if part.left_out), key=lambda part: places.get(part.left_out, 0)),
         Column("without", show=_name, value=lambda part: part.left_out),
-        Column("share of weight", "%", one_decimal, True, key="of the weights (%)", value=lambda part: part.weight_pct),
+        Column("share of weight", "%", one_decimal, True, value=lambda part: part.weight_pct),
         _per_device(report),
         *map(_ratio_without, report.comparisons),
     )
@@ -294,7 +290,6 @@ def _scaling(curve: ScalingCurve) -> Section:
             f"{curve.unit}/s",
             number,
             True,
-            key=f"together ({curve.unit}/s)",
             value=lambda step: step.aggregate,
         ),
         Column(
@@ -302,12 +297,11 @@ def _scaling(curve: ScalingCurve) -> Section:
             f"{curve.unit}/s",
             number,
             True,
-            key=f"each ({curve.unit}/s)",
             value=lambda step: step.per_device,
         ),
         Column("efficiency", "%", one_decimal, True, value=lambda step: percent(step.efficiency)),
         Column("slowest rank", value=lambda step: None if step.slowest is None else f"device {step.slowest}"),
-        Column("vs. mean", "%", one_decimal, True, key="against the mean (%)", value=lambda step: step.slowest_pct),
+        Column("vs. mean", "%", one_decimal, True, value=lambda step: step.slowest_pct),
         Column("chart", value=lambda step: "█" * round(_BAR * step.aggregate / best)),
         notes=(knee,),
     )
@@ -320,9 +314,9 @@ def _shared_devices(report: Report) -> Section:
         report.shared_devices,
         Column("test", show=_name, value=lambda line: line.test),
         Column("tenants", "", whole, True, value=lambda line: line.tenants),
-        Column("sharing", key="of each", value=lambda line: line.how or None),
+        Column("sharing", value=lambda line: line.how or None),
         Column("node total", "", number, True, value=lambda line: line.node_total),
-        Column("gain over fewest tenants", "", ratio_text, True, key="times the fewest", value=lambda line: line.gain),
+        Column("gain over fewest tenants", "", ratio_text, True, value=lambda line: line.gain),
         Column("each tenant", "", number, True, value=lambda line: line.each),
         Column("worst tenant", "", number, True, value=lambda line: line.worst),
         Column("unit", value=lambda line: f"{line.unit}/s"),
@@ -338,8 +332,8 @@ def _flags(report: Report) -> Section:
         "anomalies (still counted)",
         report.flags,
         Column("launch", value=lambda item: f"{item[0]} J{item[1].job_id}"),
-        Column("anomaly", show=flag_word, tone=lambda _: "fair", key="what", value=lambda item: item[1].kind),
-        Column("details", key="what is known", value=lambda item: item[1].detail),
+        Column("anomaly", tone=lambda _: "fair", value=lambda item: flag_word(item[1].kind)),
+        Column("details", value=lambda item: item[1].detail),
     )
 
 
@@ -352,5 +346,5 @@ def _failures(report: Report) -> Section:
         rows,
         Column("failed launch", value=lambda row: row[0]),
         Column("cause", tone=lambda _: "bad", value=lambda row: row[1]),
-        Column("details", key="what is known", value=lambda row: row[2].strip().partition("\n")[0]),
+        Column("details", value=lambda row: row[2].strip().partition("\n")[0]),
     )
