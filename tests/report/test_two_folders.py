@@ -22,6 +22,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Launch
 from milabench_ng.model.shipped import bundle_file
 from milabench_ng.present.render.first_screen import first_screen
+from milabench_ng.present.render.tables import other_tables
 from milabench_ng.present.writers import write_report
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, make_report
@@ -119,6 +120,14 @@ def test_matrices_by_device(tmp_path: Path) -> None:
     rows = [found.mean[0].relative, found.min[0].relative, found.max[0].relative]
     expected = [(102 / 104, 1.0), (100 / 102, 1.0), (104 / 106, 1.0)]
     assert rows == [pytest.approx(row, rel=1e-12) for row in expected]
+
+
+@pytest.mark.parametrize(("repeats", "measures"), [(1, ["mean"]), (2, ["mean", "min", "max"])])
+def test_equal_matrices_are_printed_once(tmp_path: Path, repeats: int, measures: list[str]) -> None:
+    make_records.write_run(tmp_path / "run", make_records.plan("quick", {"vae": PER_GPU}, 2, repeats))
+    tables = other_tables(make_report(tmp_path / "run", options=ReportOptions(per_gpu=True)))
+    keys = [f"gpus-{measure}" for measure in measures]
+    assert [table.key for table in tables if table.key.startswith("gpus-")] == keys
 
 
 def test_a_test_on_one_device_says_nothing_of_how_devices_differ(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.rate_curves import CurvePoint, RateCurve
 from milabench_ng.analysis.scoring.reference import unit_told
 from milabench_ng.analysis.scoring.scaling import ScalingCurve
-from milabench_ng.analysis.scoring.slow_devices import MEASURES
+from milabench_ng.analysis.scoring.slow_devices import MEASURES, GpuComparison
 from milabench_ng.analysis.scoring.subsets import SubScore
 from milabench_ng.analysis.statistics.effects import unusual
 from milabench_ng.analysis.summary.derived_rates import Sweep
@@ -74,14 +74,19 @@ def _tables(report: Report) -> Iterator[Section]:
             word = device_word(report.summary)
             yield stragglers(report.gpus, not_proven(report.summary, behind, word, report.profile) if behind else "")
         if report.show_gpus:
-            again = repeated(report.profile, report.gpus)
-            yield from (matrix(report.gpus, measure, "" if place else again) for place, measure in enumerate(MEASURES))
+            yield from _matrices(report.gpus, repeated(report.profile, report.gpus))
     if report.summary.host_pace is not None:
         yield host_pace_section(report.summary.host_pace)
     if report.flags:
         yield _flags(report)
     if report.failed or report.summary.problems:
         yield _failures(report)
+
+
+def _matrices(gpus: GpuComparison, again: str) -> Iterator[Section]:
+    """Of one repeat, all measures are the mean."""
+    yield matrix(gpus, "mean", again)
+    yield from (matrix(gpus, measure) for measure in MEASURES[1:] if gpus.rows(measure) != gpus.mean)
 
 
 def _named(report: Report) -> Iterator[tuple[str, Report]]:
