@@ -24,6 +24,7 @@ from milabench_ng.run.display.terminal import Terminal
 from milabench_ng.run.events.bus import Sink
 from milabench_ng.run.events.event_file import EventFile, last_session, replayed
 from milabench_ng.run.events.run_events import AnyRunEvent, RunEnds
+from milabench_ng.verification.opening import is_bundle
 
 
 def watch(
@@ -55,6 +56,11 @@ def watch(
     prometheus
         Keep this file up to date, for the textfile collector of node_exporter, such as mnb.prom.
     """
+    if is_bundle(folder):
+        raise InputError(
+            f"{plain(folder)}: a bundle has no events to watch or to replay. Name the result folder of a run. For what "
+            f"is in the bundle: mnb report {quoted(folder)}"
+        )
     require_folder(folder, "Name the result folder of a run: mnb jobs ... -o FOLDER")
     if is_fleet(folder):
         return _fleet(folder, {"--speed": speed, "--html": html, "--prometheus": prometheus})

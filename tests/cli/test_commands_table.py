@@ -211,6 +211,7 @@ bundle res -o res/run.json --force | 2 | mnb: --output res/run.json: files of a 
 bundle cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: a text has no closing quotation mark
 bundle ress | 2 | mnb: ress: no such folder (did you mean 'res'?). Give the result folder of a run
 fleet status ress | 2 | mnb: ress: no such folder (did you mean 'res'?). Give the folder that `mnb
+watch res.tar.gz | 2 | mnb: res.tar.gz: a bundle has no events to watch or to replay. Name the result folder
 watch ress | 2 | mnb: ress: no such folder (did you mean 'res'?). Name the result folder of a run
 bundle nowhere | 2 | mnb: nowhere: no such folder
 bundle empty | 2 | mnb: empty: no run.json in it. Give the folder that `mnb jobs` wrote
