@@ -70,7 +70,7 @@ def _infers(line: Line) -> bool:
 def _date(line: Line) -> str:
     """When the first launch started, in UTC."""
     started = line.row.started_utc
-    return started.astimezone(UTC).strftime("%d/%m/%Y %H:%M:%S") if started else NOTHING
+    return started.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") if started else NOTHING
 
 
 def _workers(line: Line) -> Cell:
