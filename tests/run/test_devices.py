@@ -19,7 +19,11 @@ GPUS = tuple(
 
 
 def chosen(
-    environ: dict[str, str], gpus: tuple[Gpu, ...] = GPUS, tenants: int | None = None, named: str = ""
+    environ: dict[str, str],
+    gpus: tuple[Gpu, ...] = GPUS,
+    tenants: int | None = None,
+    named: str = "",
+    resume: bool = False,
 ) -> Chosen:
     """On a node of four CPUs; ``named``: by ``--gpus``."""
     request = RunRequest(
@@ -28,6 +32,7 @@ def chosen(
         outdir=Path(),
         tenants=tenants,
         gpus=(named,) if named else (),
+        resume=resume,
     )
     return choose_devices(gpus, request, 4, environ)
 
@@ -90,6 +95,23 @@ def test_gpus_that_are_named_on_a_node_without_any_are_refused(environ: dict[str
     """The driver of a node may be gone: its CPUs are no answer to who named its GPUs."""
     with pytest.raises(InputError, match=why):
         chosen(environ, gpus=(), named=named)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "tenants", "named", "why"),
+    [
+        ((), None, "0", "--gpus 0: this node has no GPU"),
+        (GPUS, None, "7", "--gpus: '7' is not on this node"),
+        (GPUS, 4, "", "--tenants 4: there are only 3 GPUs"),
+        ((), 5, "", "--tenants 5: this node has only 4 CPUs"),
+    ],
+)
+def test_a_resumed_run_is_told_what_it_began_with_and_no_option(
+    gpus: tuple[Gpu, ...], tenants: int | None, named: str, why: str
+) -> None:
+    with pytest.raises(InputError, match=f"cannot resume: the run began with {why}") as refused:
+        chosen({}, gpus, tenants, named, resume=True)
+    assert str(refused.value).endswith(". Resume it on a node like its first, or start a new run")
 
 
 def test_hidden_gpus_are_no_tenants() -> None:

@@ -29,12 +29,26 @@ def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int, environ:
     """The first ``--tenants`` of the GPUs that ``--gpus`` names, else of those that a variable names, else of all.
 
     If there is none, or the variable hides all, the tenants are CPU partitions, at most ``cpus``, the node's number of
-    CPUs. Raises InputError for missing devices and for more tenants than devices.
+    CPUs. Raises InputError for missing devices and for more tenants than devices; of a resumed run, with what its
+    first session asked for, which no option changes.
     """
+    by, visible = ("--gpus", None) if request.gpus else asked_for(environ, gpus)
+    try:
+        return _chosen(gpus, request, cpus, by, visible)
+    except InputError as error:
+        if not request.resume or visible is not None:
+            raise
+        asked = str(error).partition(". ")[0]
+        raise InputError(
+            f"cannot resume: the run began with {asked}. Resume it on a node like its first, or start a new run"
+        ) from None
+
+
+def _chosen(gpus: Sequence[Gpu], request: RunRequest, cpus: int, by: str, visible: str | None) -> Chosen:
+    """``by``: the option or variable that names GPUs; ``visible``: the value of the variable."""
     tenants = request.tenants
     if tenants is not None and tenants < 1:
         raise InputError(f"--tenants: expected at least 1, got {tenants}")
-    by, visible = ("--gpus", None) if request.gpus else asked_for(environ, gpus)
     named = request.gpus or _first_names(visible)
     if named and not gpus:
         names = ",".join(named)
