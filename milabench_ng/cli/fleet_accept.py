@@ -33,7 +33,7 @@ def accept_nodes(delivered: OpenedFleet, promise: Promise, form: Form) -> int:
 
 def _document(found: Sequence[AcceptedNode], promise: Promise, source: str) -> Document:
     counts = Counter(one.decision for one in found)
-    verdict = ", ".join(f"{counts[decision]:,} {word}" for decision, word in _SHOWN.items() if counts[decision])
+    verdict = ", ".join(_counted(counts[decision], word) for decision, word in _SHOWN.items() if counts[decision])
     tone = _TONES[next((word for decision, word in _SHOWN.items() if counts[decision]), "inconclusive")]
     chance = f"each node is judged by itself: of {counted(len(found), 'node')} just at the guarantee, "
     told = (
@@ -54,6 +54,11 @@ def _document(found: Sequence[AcceptedNode], promise: Promise, source: str) -> D
     )
     whole = {"schema": 1, "guarantee": promise.guarantee, "bid": promise.bid.source, "nodes": found}
     return Document(title="mnb accept", parts=(Facts(facts=told), nodes), table=nodes, aside=told, whole=whole)
+
+
+def _counted(nodes: int, verdict: str) -> str:
+    """``1 violates``, ``2 violate``, ``2 lost``."""
+    return f"{nodes:,} {verdict if nodes == 1 else verdict.removesuffix('s')}"
 
 
 def _row(one: AcceptedNode) -> tuple[Cell, ...]:

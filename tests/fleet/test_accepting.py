@@ -66,6 +66,8 @@ def test_every_node_is_judged_by_itself(folders: Path, capsys: pytest.CaptureFix
     assert "same run as" in rows["gpu3"]["because"]
     assert "1 violates, 1 lost, 1 inconclusive, 1 meets (97% of the bid)" in told.err
     assert "up to 0.2 violate it by chance" in told.err
+    assert call([*map(str, words), "--guarantee", "80%"]) == 1
+    assert "1 lost, 1 inconclusive, 2 meet (80% of the bid)" in capsys.readouterr().err
 
 
 def test_a_bundle_of_the_fleet_is_judged_as_the_fleet(
