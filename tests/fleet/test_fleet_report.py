@@ -193,6 +193,34 @@ def test_hours_are_those_of_gpus(fleet: Path, say: Say, tmp_path: Path) -> None:
     assert "1 node, standard" in printed
 
 
+@pytest.mark.parametrize(
+    ("launcher", "retests", "step"),
+    [
+        ("ssh", 3, "retest gpu3: mnb fleet resume"),
+        ("ssh", 0, "retest gpu3: run the fleet again with --retests 3; it ran with --retests 0"),
+        ("none", 0, "retest gpu3: run the profile again there and on three others, as retest-1 and retest-2. Then "),
+    ],
+)
+def test_what_is_suspicious_and_not_retested_has_a_next_step(
+    fleet: Path, launcher: str, retests: int, step: str
+) -> None:
+    made = make_fleet_report(fleet, weights=None, price=None, groups=None, margin=None)
+    assert "next" not in {fact.name for fact in fleet_facts(made)}
+    nodes = tuple(
+        msgspec.structs.replace(one, verdict="inconclusive", why="suspicious, and not retested")
+        if one.node == "gpu3"
+        else one
+        for one in made.verdict.nodes
+    )
+    once = msgspec.structs.replace(
+        made,
+        verdict=msgspec.structs.replace(made.verdict, nodes=nodes),
+        manifest=msgspec.structs.replace(made.manifest, launcher=launcher, retests=retests),
+    )
+    (told,) = [fact.text for fact in fleet_facts(once) if fact.name == "next"]
+    assert told.startswith(step)
+
+
 def test_a_warning_that_all_nodes_have_is_told(fleet: Path) -> None:
     made = make_fleet_report(fleet, weights=None, price=None, groups=None, margin=None)
     assert made.marks == ()

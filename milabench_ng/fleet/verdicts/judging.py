@@ -40,6 +40,9 @@ class _Fleet(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     suspicions: int
 
 
+NOT_RETESTED = "suspicious, and not retested"
+
+
 class _Decided(msgspec.Struct, frozen=True, kw_only=True):
     """A suspicion after the retests."""
 
@@ -150,9 +153,7 @@ def _by_rates(fleet: _Fleet, place: int, slow: Sequence[int], retests: int) -> N
         )
     undecided = [one for one in decided if one.mean < fleet.strict.log_margin]
     if len(decided) < len(slow) or undecided:
-        why = (
-            "slower than the margin in the retests, but not certainly" if undecided else "suspicious, and not retested"
-        )
+        why = "slower than the margin in the retests, but not certainly" if undecided else NOT_RETESTED
         at = undecided[0] if undecided else None
         return NodeVerdict(
             node=node,

@@ -7,8 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from milabench_ng.analysis.scoring.reference import unit_told
 from milabench_ng.analysis.summary.summary import name_of_row
+from milabench_ng.fleet.manifest import ADOPT_AGAIN, ADOPTED
 from milabench_ng.fleet.network.judging import LINK_STATES
+from milabench_ng.fleet.nodes import NodeName, retest
 from milabench_ng.fleet.report import FleetReport, NodeLine
+from milabench_ng.fleet.verdicts.judging import NOT_RETESTED
+from milabench_ng.fleet.verdicts.limits import USUAL
 from milabench_ng.fleet.verdicts.measured import WORDS, Kind
 from milabench_ng.fleet.verdicts.verdict import VERDICTS, NodeVerdict
 from milabench_ng.model.plain import names_of, plain, short
@@ -66,6 +70,8 @@ def fleet_facts(report: FleetReport) -> Iterator[Fact]:
     if report.pending:
         name, then = ("pending", "") if report.going_on else ("cut off", ". mnb fleet resume goes on with them")
         yield Fact(name, f"{counted(len(report.pending), 'node')}: {names_of(report.pending)}{then}", "fair")
+    if (nodes := _not_retested(report)) and not report.going_on:
+        yield Fact("next", _retest(report, nodes), "strong")
     yield from (Fact("problem", problem, "bad") for problem in report.problems)
     if report.marks:
         yield Fact("warnings", f"on all nodes: {', '.join(report.marks)}", "fair")
@@ -78,6 +84,21 @@ def fleet_facts(report: FleetReport) -> Iterator[Fact]:
         yield from over_nodes_facts(report.over_nodes)
     if report.unmet and not report.going_on:
         yield Fact("not measured", f"nodes have still to meet ({', '.join(report.unmet)}): mnb fleet resume", "fair")
+
+
+def _not_retested(report: FleetReport) -> tuple[NodeName, ...]:
+    return tuple(one.node for one in report.verdict.nodes if one.why == NOT_RETESTED)
+
+
+def _retest(report: FleetReport, nodes: Sequence[NodeName]) -> str:
+    """How suspicious ``nodes`` get the retests that decide on them."""
+    told, manifest = f"retest {names_of(nodes)}", report.manifest
+    if manifest.launcher == ADOPTED:
+        sessions = " and ".join(map(retest, (1, 2)))
+        return f"{told}: run the profile again there and on three others, as {sessions}. Then {ADOPT_AGAIN}"
+    if manifest.retests:
+        return f"{told}: mnb fleet resume"
+    return f"{told}: run the fleet again with --retests {USUAL.retests}; it ran with --retests 0"
 
 
 def not_passed(report: FleetReport) -> Section:
