@@ -38,7 +38,7 @@ from milabench_ng.fleet.running import run as run_fleet
 from milabench_ng.fleet.verdicts.columns import FEWEST_NODES
 from milabench_ng.fleet.writer import require_new
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import plain, short
+from milabench_ng.model.plain import names_of, plain, short
 from milabench_ng.model.units import counted, utc_iso, utc_now
 from milabench_ng.records.manifest import ProfileText
 from milabench_ng.records.names import file_digest
@@ -114,10 +114,14 @@ def adopt(folder: Path, /, *, hosts: str | None = None) -> int:
     folder
         The folder with all results.
     hosts
-        The nodes that should be there: one without results is lost.
+        The nodes that should be there: one without results is lost. Others that have results count, too.
     """
     expected = node_set(hosts, f"--hosts {short(hosts)}") if hosts else ()
-    return print_standing(adopt_results(folder, expected, tuple(sys.argv)))
+    made = adopt_results(folder, expected, tuple(sys.argv))
+    unnamed = [node for node in made.manifest.nodes if expected and node not in expected]
+    if unnamed:
+        _tell(f"--hosts does not name {names_of(unnamed)}. Nodes with results are in the fleet all the same")
+    return print_standing(made)
 
 
 @fleet.command

@@ -162,11 +162,13 @@ def test_what_pods_leave_becomes_a_fleet(tmp_path: Path, capsys: pytest.CaptureF
     shutil.copytree(stand_in.folder / "results", folder / "nodes" / "gpu3" / "screen")
     ledger = folder / "nodes" / "gpu3" / "screen" / "ledger.jsonl"
     ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-1]))
-    assert call(("fleet", "adopt", str(folder), "--hosts", "gpu[1-4]")) == 1
-    (following,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("next"))
+    assert call(("fleet", "adopt", str(folder), "--hosts", "gpu[1,3-4]")) == 1
+    told = capsys.readouterr()
+    assert "--hosts does not name gpu2. Nodes with results are in the fleet" in told.err
+    (following,) = (line for line in told.out.splitlines() if line.startswith("next"))
     assert following.endswith("remove fleet.json and fleet.jsonl, and adopt again")
     found = FleetFolder.read(folder)
-    assert found.manifest.nodes == ("gpu1", "gpu2", "gpu3", "gpu4")
+    assert found.manifest.nodes == ("gpu1", "gpu3", "gpu4", "gpu2"), "as they are named, then the others"
     assert {node: (one.state, one.collected) for (node, _), one in found.standings.items()} == {
         "gpu1": ("ended", True),
         "gpu2": ("ended", True),
