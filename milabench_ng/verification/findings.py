@@ -15,7 +15,7 @@ Basis = Literal["recomputed", "self-reported", "witness"]
 does not show that anything was measured); self-reported: what the node said about itself, which its owner could forge;
 witness: what no file can show and a person must have seen."""
 
-RulingResult = Literal["pass", "fail", "unknown", "off"]
+RulingResult = Literal["pass", "fail", "open", "not required"]
 """unknown: the available data cannot decide it; off: not asked by the rules."""
 
 
@@ -26,7 +26,7 @@ class Finding(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
 
 
-OFF = Finding("off")
+OFF = Finding("not required")
 
 
 def judged(reasons: Iterable[str]) -> Finding:
@@ -37,7 +37,7 @@ def judged(reasons: Iterable[str]) -> Finding:
 
 def unknown(why: str) -> Finding:
     """The finding of a rule that cannot be checked, for the reason ``why``."""
-    return Finding("unknown", (plain(why),))
+    return Finding("open", (plain(why),))
 
 
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """The verdict in one line: how many rules it is of, what it leaves open, and whether anybody vouches for it."""
-        open_, off = self.having("unknown"), self.having("off")
+        open_, off = self.having("open"), self.having("not required")
         parts = (
             self._told(reasons=3),
             f"Rule set: {self.rules}" if self.rules else "",

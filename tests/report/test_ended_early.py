@@ -194,7 +194,7 @@ def test_a_tender_refuses_rules_for_stopping(tmp_path: Path) -> None:
     assert r11(cut, refused)[1][0].startswith("it was free to end early: it was to repeat")
     assert r11(cut, Rules(repeat=10, stopping=False))[1][0].endswith("6 of 10 runs have records"), "the number is first"
     assert r11(tmp_path / "whole", refused) == ("pass", ())
-    assert r11(tmp_path / "whole", Rules()) == ("off", ())
+    assert r11(tmp_path / "whole", Rules()) == ("not required", ())
 
 
 @pytest.mark.parametrize("name", ["standard", "procurement"])

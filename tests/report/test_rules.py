@@ -211,7 +211,7 @@ def test_r22_a_launch_outside_its_reference_traces(folder: Path, keys: Path, mon
     ruling = by_id(found(folder, keys))["R22"]
     assert ruling.reasons == ("standard.vae: outside the reference: loss 1.8 at step 1, expected 2 +- 0.004",)
     lenient = verify(folder, Rules())
-    assert by_id(lenient)["R22"].result == "off"
+    assert by_id(lenient)["R22"].result == "not required"
     assert tampering.told_by(lenient, "outside-traces") == ruling.reasons[0]
 
 
@@ -368,7 +368,7 @@ def test_names_in_records_do_not_steer_the_terminal(folder: Path, keys: Path) ->
 def test_witnesses(rule: str, folder: Path, keys: Path) -> None:
     nobody = msgspec.structs.replace(STRICT, witnessed={})
     verification = found(folder, keys, nobody)
-    assert by_id(verification)[rule].result == "unknown"
+    assert by_id(verification)[rule].result == "open"
     assert verification.passed
 
 
@@ -434,17 +434,17 @@ def test_a_ceiling_of_whose_tests_none_ran_cannot_be_checked(folder: Path) -> No
         rules = Rules(ceiling=Ceiling(flops_per_item=dict(flops.items())))
         return next((one.result, one.reasons) for one in verify(folder, rules).rulings if one.id == "R5")
 
-    nothing = ("unknown", ("the rules know no FLOP count of what ran",))
+    nothing = ("open", ("the rules know no FLOP count of what ran",))
     assert r5(**{"standart.vae": 1e9}) == r5() == nothing
 
 
 def test_r10_options_of_a_test_that_the_profile_has_not(folder: Path) -> None:
     """The rules may be of several profiles, unless they pin this one: nobody is accused."""
     asked = {"arguments": {"vaee": {"max_count": 0}}}
-    for pin, result in ((None, "unknown"), (Pin(sha256=PROFILE.sha256), "unknown"), (Pin(sha256="0" * 64), "pass")):
+    for pin, result in ((None, "open"), (Pin(sha256=PROFILE.sha256), "open"), (Pin(sha256="0" * 64), "pass")):
         r10 = by_id(verify(folder, Rules(profile=pin, **asked)))["R10"]
         assert r10.result == result
-        assert ("no test 'vaee' (did you mean 'vae'?)" in "".join(r10.reasons)) == (result == "unknown")
+        assert ("no test 'vaee' (did you mean 'vae'?)" in "".join(r10.reasons)) == (result == "open")
 
 
 @pytest.mark.parametrize(
@@ -463,7 +463,7 @@ def test_r6_a_shipped_profile_under_another_name(suite: str, result: str, told: 
         assert by_id(made)["R6"].result == result
         assert ("under the name standart" in "".join(by_id(made)["R6"].reasons)) == (result == "fail")
         assert made.facts["profile"].partition("; ")[2] == told
-    assert by_id(verify(tmp_path, Rules()))["R6"].result == "off"
+    assert by_id(verify(tmp_path, Rules()))["R6"].result == "not required"
 
 
 def everywhere_named(folder: Path, name: str) -> None:
@@ -481,7 +481,7 @@ def test_r20_a_disk_whose_file_was_deleted_lies_nobody_knows_where(folder: Path)
 
     tampering.manifest(deleted)(folder)
     found = {ruling.id: ruling for ruling in verify(folder, STRICT).rulings}["R20"]
-    assert (found.result, found.reasons) == ("unknown", ("it is unknown where /x (deleted) is stored",))
+    assert (found.result, found.reasons) == ("open", ("it is unknown where /x (deleted) is stored",))
 
 
 def test_a_lost_neighbour_that_the_record_marks_breaks_only_what_refuses_marks(folder: Path) -> None:
@@ -589,7 +589,7 @@ def test_the_verdict_in_every_form(folder: Path, capsys: pytest.CaptureFixture[s
         "copied-slices": "doubt",
     }
     assert [rows[row]["result"] for row in ("R2", "R3", "R5", "R28", "copied-slices")] == [
-        *("fail", "pass", "off", "unknown", "doubt")
+        *("fail", "pass", "not required", "open", "doubt")
     ]
     assert rows["copied-slices"]["reasons"] == "; ".join(whole["doubts"][0]["reasons"])
     table, markdown = printed("table").splitlines(), printed("markdown").splitlines()
@@ -621,5 +621,5 @@ def test_without_rules_only_what_needs_none_is_checked(folder: Path) -> None:
     (folder / "ledger.jsonl").unlink()
     verification = verify(folder, Rules())
     assert verification.passed
-    assert {ruling.id for ruling in verification.having("unknown")} == {"R1", "R13", "R28", "R29", "R30", "R33"}
-    assert {"R2", "R6", "R7", "R9", "R14", "R21"} <= {ruling.id for ruling in verification.having("off")}
+    assert {ruling.id for ruling in verification.having("open")} == {"R1", "R13", "R28", "R29", "R30", "R33"}
+    assert {"R2", "R6", "R7", "R9", "R14", "R21"} <= {ruling.id for ruling in verification.having("not required")}

@@ -22,10 +22,9 @@ _TITLES = {
     "recomputed": "Recomputed: checked from the raw data (does not prove that it was measured)",
     "self-reported": "Self-reported: stated by the node about itself",
     "witness": "Witnessed: confirmed by a named person",
-    "unknown": "Not checkable from these files",
+    "open": "Not checkable from these files",
 }
 _NAMES = {"ledger head": "latest ledger hash", "passed over": "ignored files", "twins": "synthetic datasets"}
-_WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "open", "off": "not required"}
 
 Row = tuple[str, ...]
 
@@ -76,7 +75,7 @@ def _session_row(one: VerifiedSession) -> Row:
     return (
         one.node,
         one.session,
-        _WORDS["pass" if one.passed else "fail"],
+        "pass" if one.passed else "FAIL",
         broken,
         doubts,
         "; ".join((*one.misstated, *ruled)),
@@ -102,7 +101,7 @@ def _parts(found: Verification) -> Iterator[Part]:
     if found.doubts:
         rows = (row for doubt in found.doubts for row in _doubt(doubt))
         yield table("Doubts: unusual, but no proof", rows, "doubt", _RESULT, "observation")
-    if off := ", ".join(ruling.id for ruling in found.having("off")):
+    if off := ", ".join(ruling.id for ruling in found.having("not required")):
         yield facts("", [("not required", off)])
 
 
@@ -119,11 +118,11 @@ _SESSION = ("node", "session", _RESULT, "broken rules", "doubts", Heading("reaso
 
 def _part(ruling: Ruling) -> str:
     """The title that it is listed under."""
-    return ruling.result if ruling.result in ("unknown", "off") else ruling.basis
+    return ruling.result if ruling.result in ("open", "not required") else ruling.basis
 
 
 def _ruling(ruling: Ruling) -> Iterator[Row]:
-    yield ruling.id, _WORDS[ruling.result], ruling.title
+    yield ruling.id, "FAIL" if ruling.result == "fail" else ruling.result, ruling.title
     yield from _reasons(ruling.reasons)
 
 
