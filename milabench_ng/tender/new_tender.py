@@ -195,10 +195,14 @@ def vendor_command(rules: Rules) -> tuple[str, ...]:
     return (*words, "-o", "results")
 
 
+_FIRST = "for now the bid of {}: name results of a node that you have, if any"
+
+
 def guide(made: NewTender) -> str:
     missing = ", ".join(one.name for one in made.vendors if one.key is None)
     keys = f"has no key of {missing} yet: complete the lines that begin with `#`" if missing else "has all their keys"
     nonce = f"The nonce is `{made.rules.nonce}`." if made.rules.nonce else _NONCE_LATER
+    reference = f"All are compared with its `reference`, {made.reference or _FIRST.format(made.vendors[0].name)}."
     verify = "\n".join(f"mnb verify {one.bundle} {DEMANDS}" for one in made.vendors)
     return f"""\
 # {made.rules.name}
@@ -221,7 +225,7 @@ and run the commands in this folder.
 {verify}
 ```
 
-2. Rank the bids. Their prices are in `{BIDS}`, which also takes power and maintenance.
+2. Rank the bids. Their prices are in `{BIDS}`, which also takes power and maintenance. {reference}
 
 ```sh
 mnb bids {BIDS} {DEMANDS}
