@@ -113,5 +113,6 @@ _SPREAD = (
 )
 _WHY_ALL_ARE_MISSED = (
     "Slow in all tests shows only against other nodes, and no repeat averages out how these and days differ. Slow in "
-    "one test shows against the node's own other tests, in which both cancel."
+    "one test shows against the node's own other tests, in which both cancel. The fewer nodes are tested, the larger "
+    "is the gap that chance explains."
 )
