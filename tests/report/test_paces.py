@@ -203,7 +203,7 @@ def test_json_and_csv_have_it(tmp_path: Path) -> None:
     assert json.loads(json.dumps(msgspec.to_builtins(as_json.as_object(report)["host_pace"])))["run"]["median"] == 79.5
     as_csv.write_all(report, tmp_path / "tables")
     rows = (tmp_path / "tables" / "host-pace.csv").read_text().splitlines()
-    assert rows[0].startswith("cores of,batches,median (MB/s per CPU),")
+    assert rows[0].startswith("cores of,launch groups,median (MB/s per CPU),")
     assert [row.split(",")[:3] for row in rows[1:]] == [
         ["all", "3", "79.5"],
         ["device 0", "3", "80.0"],
