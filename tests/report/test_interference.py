@@ -102,7 +102,7 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     ]
     assert [cell.value for cell in found] == pytest.approx([1.25, 2.0], rel=1e-3)
     assert [(cell.pairs, cell.stat.n) for cell in found] == [(3, 3), (6, 6)], "packed launches share their moment"
-    assert [cell.effect.verdict for cell in found] == ["not judged", "better"]
+    assert [cell.effect.verdict for cell in found] == ["not judged", "worse"], "more is worse"
     assert next_step(report).endswith(f": mnb report {tmp_path} --layout interference")
     matrix, blame, pressed = tables(report)
     assert matrix.notes[0].startswith("cost of neighbors: 1.25, the geometric mean of 1 test")
@@ -115,6 +115,12 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     write_layout(report, "interference", "csv", stream)
     rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
     assert [float(row["slowdown"]) for row in rows] == pytest.approx([1.25, 2.0], rel=1e-3)
+    assert [row["verdict"] for row in rows] == ["not judged", "worse"]
+    means = as_object(report)["neighbours"]
+    assert {mean.effect.verdict for mean in (means["cost"], *means["by_antagonist"].values())} == {
+        "not judged",
+        "worse",
+    }
     assert [(row["significantly slower"], row["unit"]) for row in rows] == [
         ("not judged: fewer than 5 pairs", "images/s"),
         ("yes", "images/s"),

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from milabench_ng.analysis.statistics.effects import Effect, effects
+from milabench_ng.analysis.statistics.effects import Effect, effects, of_a_cost
 from milabench_ng.analysis.statistics.intervals import LogStat, WeightedStat, log_stat, stat_of_logs
 from milabench_ng.analysis.summary.summary import Pressing, TestSummary, name_of_row
 from milabench_ng.model.grouping import grouped
@@ -74,7 +74,7 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sure(self) -> bool:
         """Whether it is slower beyond doubt, and by more than the margin."""
-        return self.effect.verdict == "better"
+        return self.effect.verdict == "worse"
 
     @property
     def not_judged(self) -> str:
@@ -113,7 +113,7 @@ def slowdowns(tests: Mapping[str, TestSummary]) -> tuple[Slowdown, ...]:
         (name, tests[name], label, tests[label], stat) for (name, label), stat in cell_stats(tests).items() if stat
     ]
     found = effects([[(1.0, stat)] for *_, stat in cells], each=PAIR)
-    return tuple(_slowdown(*cell, one) for cell, one in zip(cells, found, strict=True))
+    return tuple(_slowdown(*cell, of_a_cost(one)) for cell, one in zip(cells, found, strict=True))
 
 
 def cell_stats(tests: Mapping[str, TestSummary]) -> dict[tuple[str, str], LogStat | None]:
@@ -184,7 +184,8 @@ def stat_by_repeat(figures: Sequence[Mapping[str, float]]) -> LogStat | None:
 
 def _mean(cells: Sequence[Slowdown]) -> MeanSlowdown | None:
     """Of cells that share no launches."""
-    return _mean_of([cell.value for cell in cells], [(1 / len(cells), cell.stat) for cell in cells], PAIR)
+    found = _mean_of([cell.value for cell in cells], [(1 / len(cells), cell.stat) for cell in cells], PAIR)
+    return msgspec.structs.replace(found, effect=of_a_cost(found.effect)) if found else None
 
 
 def _mean_of(values: Sequence[float], parts: Sequence[WeightedStat], each: str) -> MeanSlowdown | None:

@@ -53,7 +53,10 @@ _SIGNIFICANCE = 1 - LEVEL
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """A ratio of throughputs (geometric means over the repeats, no penalty for spread or failures) and its verdict."""
+    """A ratio (of geometric means over the repeats, no penalty for spread or failures) and its verdict.
+
+    More is better, as of throughputs; see `of_a_cost` for other ratios.
+    """
 
     ratio: Interval | None
     """None if there is no interval, for the reason in ``why``."""
@@ -75,6 +78,12 @@ def of_these_sessions(found: Effect) -> Effect:
     """The same with no stronger verdict than that of these sessions."""
     weaker: dict[Verdict, Verdict] = {"better": DIFFERS, "worse": DIFFERS, "equivalent": ALIKE}
     return msgspec.structs.replace(found, verdict=weaker.get(found.verdict, found.verdict))
+
+
+def of_a_cost(found: Effect) -> Effect:
+    """The same for a ratio of which less is better, such as a slowdown."""
+    turned: dict[Verdict, Verdict] = {"better": "worse", "worse": "better"}
+    return msgspec.structs.replace(found, verdict=turned.get(found.verdict, found.verdict))
 
 
 def effects(

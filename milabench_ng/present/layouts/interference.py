@@ -122,7 +122,8 @@ _COLUMNS: tuple[Column[Slowdown], ...] = (
     Column("next to", value=lambda cell: _next_to(cell.beside)),
     Column("slowdown", value=lambda cell: cell.value),
     *_interval(lambda cell: cell.effect),
-    Column("p", value=lambda cell: cell.effect.p),
+    Column("verdict", value=lambda cell: cell.effect.verdict),
+    Column("p of the verdict (Holm)", value=lambda cell: cell.effect.p),
     Column(
         "significantly slower",
         value=lambda cell: cell.not_judged or ("yes" if cell.sure else "no"),
