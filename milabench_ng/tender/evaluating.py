@@ -157,6 +157,7 @@ def _row(
         hardware=report.summary.provenance.hardware,
         devices=report.summary.devices,
         score_status=score.status if score else "none",
+        fit=not why_unfit(report),
         isolation=report.isolation,
         failure_rate=report.failure_rate.rate,
         price=bid.price,

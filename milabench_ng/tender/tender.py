@@ -20,6 +20,8 @@ class BidRow(msgspec.Struct, frozen=True, kw_only=True):
     hardware: str
     devices: int
     score_status: str
+    fit: bool
+    """Whether it has a complete score and fails no more often than it may: only such bids are ranked."""
     isolation: str
     failure_rate: float | None
     price: float

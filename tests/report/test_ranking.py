@@ -307,6 +307,14 @@ def test_what_is_next_is_what_is_in_the_way(tmp_path: Path) -> None:
     file = tmp_path / "bids.json"
     bids = json.loads(file.read_text())
     assert compare_bids(replaced(file, bids | {"reference": "a.json"})).tests
+    weightless = [
+        msgspec.structs.replace(at, score_status="none", fit=False, rank=None) for at in compare_bids(file).rows
+    ]
+    assert said_next(msgspec.structs.replace(compare_bids(file), rows=tuple(weightless))).startswith('name "weights"')
+    failing = with_tests(alike["b"], failures=5)
+    assert said_next(tender(tmp_path, {"base": other} | alike | {"b": failing}, EQUAL)).startswith(
+        "ask b for a new run"
+    )
     (tmp_path / "b.json").write_text("cut")
     assert said_next(compare_bids(file)).startswith("have b mend what is refused")
 

@@ -115,11 +115,17 @@ def _ranks(tender: Tender) -> Fact:
 
 
 def _step(tender: Tender) -> str:
-    """The first thing that is in the way of a ranking: a refused bid, the reference, or the measurements."""
+    """The first thing that is in the way of a ranking, whatever else is mended: a refused bid, bids that cannot be
+    ranked, the reference, or the measurements."""
     if tender.ranked:
         return "once the winner has delivered: mnb accept BUNDLE FOLDER, with the results of the delivered node"
     if tender.refused and len(tender.rows) < 2:
         return f"have {' and '.join(tender.refused)} mend what is refused, and run this again"
+    if all(row.score_status == "none" for row in tender.rows):
+        return f'name "weights" in the bids file, a file of weights for the tests of {tender.suite}'
+    unfit = [row.name for row in tender.rows if not row.fit]
+    if 1 < len(tender.rows) < len(unfit) + 2:
+        return f"ask {' and '.join(unfit)} for a new run: mnb jobs {tender.profile} --repeat {RANKED_FROM}"
     if not tender.tests and tender.not_in_reference:
         return (
             'name another "reference" in the bids file: results of the same work as the bids, such as those of '
