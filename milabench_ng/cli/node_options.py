@@ -71,7 +71,7 @@ class NodeOptions:
     classic_data
         Read the noise images of milabench 2020 (512 x 512) instead of ImageNet. Results get a comparability warning.
     output
-        Result folder (for `mnb run` also FILE.json, for the record alone). Default: a new results-DATE in $MNB_OUTROOT
+        Result folder, or FILE.json for one record (`mnb run`). Default: a new results-DATE in $MNB_OUTROOT
         or here.
     window
         Average over this many seconds instead of 9. Shorter windows are not comparable.
