@@ -92,7 +92,7 @@ def whole_content(path: Path, sha256: str, largest: int = LARGE) -> bytes | None
 
 def instead_of(folder: Path, usual: str) -> str:
     """What to name instead of a folder that is no run itself: the runs in it or, if there are none, the ``usual``."""
-    below = [str(path.parent) for path in sorted(folder.glob(f"*/{MANIFEST}"))]
+    below = [str(path.parent) for path in sorted(folder.glob(f"*/{MANIFEST}"))] if os.path.isdir(folder) else []
     return f"Name a run in it: {names_of(below)}" if below else usual
 
 

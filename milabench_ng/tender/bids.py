@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +70,7 @@ FORM = '{"reference": "v100", "bids": {"acme": {"results": "acme/", "price": 250
 def read_bids(path: Path) -> Bids:
     """Read and validate a bids file. Raises InputError with file and position."""
     inside = path / "bids.json"
-    require_file(path, f"Give {plain(inside)}" if inside.is_file() else "Write one with mnb tender init")
+    require_file(path, f"Give {plain(inside)}" if os.path.isfile(inside) else "Write one with mnb tender init")
     if is_bundle(path):
         refuse(path, "a bundle, not a bids file. Name it as results in a file that mnb tender init writes")
     return decode_bids(read_content(path), str(path))

@@ -329,7 +329,7 @@ jobs quick --ram-total 512 | 2 | mnb: --ram-total: 512 without a unit is 512 B. 
 doctor --ram-total 64 | 2 | mnb: --ram-total: 64 without a unit is 64 B. Did you mean 64GiB?
 jobs quick --io-read 100/s | 2 | mnb: --io-read: 100 without a unit is 100 B. Did you mean 100MiB/s?
 jobs quick --ram-total much | 2 | mnb: --ram-total: expected a size, got 'much'. Try 512MiB or 256GiB
-jobs quick --dataroot /proc/none | 2 | mnb: the datasets of vae, loader, convnet must be made in
+jobs quick --dry-run --dataroot /proc/none | 2 | mnb: the datasets of vae, loader, convnet must be made in
 jobs quick --dataroot notes.txt | 2 | mnb: data root
 jobs quick --nonce x --order file | 2 | mnb: --nonce: must not be empty, and needs --order random
 jobs quick --target-ci 2% | 2 | mnb: --target-ci needs more than 6 repeats, and --repeat 1 is the
