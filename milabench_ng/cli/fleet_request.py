@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import MissingArgumentError, Parameter
 
 from milabench_ng.cli.doctor import doctor
 from milabench_ng.cli.node_options import NodeOptions, file_of_profile
@@ -188,7 +188,13 @@ def _given_to_jobs(profile: Path, words: Sequence[str]) -> Mapping[str, Any]:
     """The options of --jobs by name. Raises what `mnb jobs` would, and InputError for those that the fleet decides."""
     from milabench_ng.cli import app
 
-    _, bound, _ = app.parse_args(["jobs", str(profile), *words], exit_on_error=False, print_error=False)
+    try:
+        _, bound, _ = app.parse_args(["jobs", str(profile), *words], exit_on_error=False, print_error=False)
+    except MissingArgumentError:
+        if len(words) > 1:
+            raise
+        told = f"--jobs {plain(words[0])}: value missing. Quote all options of mnb jobs together"
+        raise InputError(f"{told}: --jobs '{plain(words[0])} ...'") from None
     given = bound.arguments
     if given.get("resume"):
         raise InputError(OWN_OUTPUT.format("--resume"))

@@ -74,6 +74,8 @@ def sign(content: bytes, key: Path) -> bytes:
         mine = private.stat().st_uid == os.geteuid()
         advice = f"Run this, then sign again: chmod 600 {quoted(private)}" if mine else "Sign as the user who owns it"
         raise InputError(f"--sign {plain(key)}: {whose} permissions do not let you read it. {advice}")
+    if done.returncode != 0 and not read_content(private).startswith(b"-----BEGIN"):
+        raise InputError(f"--sign {plain(key)}: not a private key. Make one with ssh-keygen -t ed25519 -f KEY")
     if done.returncode != 0:
         raise InputError(f"--sign {plain(key)}: ssh-keygen does not sign with it: {_message(done)}")
     return done.stdout
@@ -132,7 +134,7 @@ def check(content: bytes, signature: bytes | None, allowed: Path | None, namespa
         verified = {name: _ssh_keygen([*command, name], content) for name in names}
     may = tuple(name for name, done in verified.items() if done.returncode == 0)
     if not may:
-        problem = f"none of its allowed signers has signed this bundle{''.join(map(_why, verified.values()))}"
+        problem = f"none of the allowed signers has signed it{''.join(map(_why, verified.values()))}"
         return Signer(present=True, asked=True, problem=problem)
     return Signer(present=True, asked=True, principals=may)
 

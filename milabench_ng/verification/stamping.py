@@ -21,7 +21,7 @@ from types import ModuleType
 import msgspec
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, read_content, read_text, require_file
+from milabench_ng.model.files import LARGE, read_content, read_text, require_file, require_folder
 from milabench_ng.model.known_files import named
 from milabench_ng.model.plain import plain, short
 from milabench_ng.model.units import utc_iso, utc_now
@@ -55,8 +55,11 @@ def _last_line(folder: Path) -> bytes:
     """
     if os.path.isfile(folder):
         raise InputError(f"{plain(folder)}: this is {named(folder) or 'a file'}. Give the folder that `mnb jobs` wrote")
+    require_folder(folder, "Give the folder that `mnb jobs` wrote")
     if not os.path.isfile(folder / LEDGER):
         raise InputError(f"{folder}: no ledger.jsonl. Give the folder that `mnb jobs` wrote")
+    if not os.path.getsize(folder / LEDGER):
+        raise InputError(f"{folder}: no launch group has begun, so its ledger.jsonl is empty. Ask again in a minute")
     chain = read_ledger(folder)
     if chain.problems or not chain.entries:
         raise InputError(f"{folder}: {(*chain.problems, 'its ledger.jsonl has no entry: no run has begun in it')[0]}")

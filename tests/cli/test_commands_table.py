@@ -220,6 +220,7 @@ verify around | 2 | mnb: around: no run.json in it. Name a run in it: around/res
 resume around | 2 | mnb: around/run.json: no such file. Name a run in it: around/res
 bundle res.tar.gz | 2 | mnb: res.tar.gz: a bundle already. To check it, run mnb verify res.tar.gz
 bundle base.json | 2 | mnb: base.json: a file, not a folder. Give the result folder of a run
+bundle res --sign notes.txt | 2 | mnb: --sign notes.txt: not a private key. Make one with
 bundle res --sign nowhere | 2 | mnb: --sign nowhere: no such file. Make a key with ssh-keygen -t ed25519
 verify res | 0 | verdict PASS: all 16
 verify res.tar.gz | 0 | verdict PASS: all 17
@@ -388,6 +389,7 @@ fleet run quick --launcher local --nodes 2 --node-folder there -o f | 2 | mnb: -
 fleet run quick --launcher local --nodes 2 -o /proc/f | 2 | mnb: -o /proc/f: /proc is not writable
 fleet run quick --launcher local --nodes 1000 -o f | 2 | mnb: --nodes 1000: nodes of --launcher local share
 fleet run quick --launcher local --nodes 2 --jobs '--rules rules.json' -o f | 2 | mnb: --jobs: nodes do not work in
+fleet run quick --launcher local --nodes 2 --jobs --repeat 3 -o f | 2 | mnb: --jobs --repeat: value missing. Quote all
 fleet run quick --launcher local --nodes 2 --jobs '--repat 3' -o f | 2 | mnb jobs: unknown option --repat (did you
 fleet run quick --launcher local -o f --repeat 3 | 2 | mnb fleet run: --repeat is of mnb jobs. Try --jobs '--repeat 3'
 fleet render kubernetes | 2 | mnb fleet render: unknown command 'kubernetes'. Known: slurm, k8s
@@ -434,7 +436,7 @@ prepare quick --data-scale big | 2 | mnb prepare: --data-scale: expected a numbe
 list quik | 2 | mnb: quik: no such file, and no shipped profile has that name (did
 list notes.txt | 2 | mnb: notes.txt: not JSON: expected a value (line 1, column 1)
 list nowhere.json | 2 | mnb: nowhere.json: no such file, and no shipped profile has that
-stamp request nowhere | 2 | mnb: nowhere: no ledger.jsonl. Give the folder
+stamp request nowhere | 2 | mnb: nowhere: no such folder. Give the folder
 stamp add res nowhere | 2 | mnb: nowhere: no such file
 list res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report
 jobs res.tar.gz --dry-run | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report

@@ -117,7 +117,7 @@ BUNDLES: dict[str, tuple[str, BundleTamper, str]] = {
     "packing list changed after signing": (
         "R2",
         in_bundle(more_claimed),
-        "none of its allowed signers has signed this bundle",
+        "none of the allowed signers has signed it",
     ),
     "signature taken away": ("R2", in_bundle(unsigned), "unsigned"),
     "signed by a stranger": ("R2", signed_by("stranger"), "the key of the signature is not in"),

@@ -318,6 +318,9 @@ def test_answers_to_nothing_are_refused(folder: Path, keys: Keys, tmp_path: Path
             add_stamp(folder, answer)
     with pytest.raises(InputError, match="no ledger"):
         request_stamp(tmp_path)
+    (tmp_path / "ledger.jsonl").touch()  # as before the first launch group
+    with pytest.raises(InputError, match="no launch group has begun.* Ask again in a minute"):
+        request_stamp(tmp_path)
 
 
 def test_a_reply_is_of_one_head_and_one_authority(folder: Path, keys: Keys) -> None:

@@ -100,7 +100,7 @@ def _risk(cell: Cell) -> str:
     """A probability in percent; very small ones as such."""
     if not isinstance(cell, float):
         return NOT_MEASURED
-    return "<0.01%" if cell < 1e-4 else f"{100 * cell:.2g}%" if cell < 0.1 else f"{100 * cell:.0f}%"
+    return "<0.01%" if cell < 1e-4 else f"{100 * cell:.3g}%" if cell < 0.1 else f"{100 * cell:.0f}%"
 
 
 def _hours(cell: Cell) -> str:
