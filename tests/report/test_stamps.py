@@ -319,7 +319,7 @@ def test_answers_to_nothing_are_refused(folder: Path, keys: Keys, tmp_path: Path
     with pytest.raises(InputError, match="no ledger"):
         request_stamp(tmp_path)
     (tmp_path / "ledger.jsonl").touch()  # as before the first launch group
-    with pytest.raises(InputError, match="no launch group has begun.* Ask again in a minute"):
+    with pytest.raises(InputError, match=r"no launch group has begun.* Ask again in a minute"):
         request_stamp(tmp_path)
 
 
