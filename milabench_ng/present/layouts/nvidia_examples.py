@@ -159,7 +159,7 @@ def _figures(report: Report) -> tuple[_Figure, ...]:
 
 def _ratio_to(at: int, other: Comparison) -> Callable[[Line], Cell]:
     """The throughput of a GPU over that of baseline number ``at``, if nothing but the batch differs in the work."""
-    differing = [each for each in other.differences if each.ratio == "suppressed" and each.what != BATCH]
+    differing = [each for each in other.differences if each.ratio != "counted" and each.what != BATCH]
     other_work = {test for each in differing for test in each.tests}
 
     def ratio(line: Line) -> Cell:
