@@ -313,9 +313,10 @@ def with_suites(whole: Report, suites: Sequence[Report]) -> Report:
 
 
 def _unfenced(summary: Summary, baselines: Sequence[Summary]) -> tuple[Slowdown, ...]:
-    """The slowdowns of the first baseline that had no fence, for a run that had one."""
+    """The slowdowns of the baselines that had no fence, for a run that had one; of a cell, the first comes last."""
     without = [other for other in baselines if other.isolation == "none" and other.suite == summary.suite]
-    return slowdowns(without[0].tests) if without and summary.isolation == "full" else ()
+    fenced = summary.isolation == "full"
+    return tuple(cell for other in reversed(without) for cell in slowdowns(other.tests)) if fenced else ()
 
 
 def _line(scored: ScoredTest, row: TestSummary, comparisons: Sequence[Comparison], peaks: Mapping[str, float]) -> Line:

@@ -461,6 +461,16 @@ def test_the_fence_is_worth_the_slowdown_without_it_over_that_with_it(tmp_path: 
     assert as_object(swapped)["fence"] is None
 
 
+def test_each_baseline_without_isolation_is_that_of_its_victims() -> None:
+    bundles = Path(__file__).parents[2] / "baselines" / "bundles"
+    fenced, unfenced = (
+        [bundles / f"{tier}-{victim}-2xH100-20261125.tar.gz" for victim in ("loader", "toy_lstm")]
+        for tier in ("fence", "unfenced")
+    )
+    gains = make_study(fenced, [*map(str, unfenced)]).fence_gains
+    assert [round(gain.value, 2) for gain in gains] == [0.96, 0.97, 1.44, 1.02, 0.98, 1.22]
+
+
 def test_the_isolation_benefit_of_few_repeats_has_no_interval_though_its_cells_have() -> None:
     bundles = Path(__file__).parents[2] / "baselines" / "bundles"
     fenced, unfenced = (bundles / f"{tier}-loader-2xH100-20261125.tar.gz" for tier in ("fence", "unfenced"))
