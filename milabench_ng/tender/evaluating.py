@@ -165,7 +165,7 @@ def _row(
         ratio_interval=known,
         why=why_unfit(report) or _why(other),
         per_reference=_per_reference(price, known) if ratio is not None else None,
-        price_per_point=price.rpp if score and score.status == "complete" else None,
+        price_per_point=price.rpp,
         owned=owned,
         owned_per_reference=owned.total / ratio if owned and ratio else None,
         owned_interval=known.scaled(1 / owned.total).inverse if owned and known else None,

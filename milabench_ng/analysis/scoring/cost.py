@@ -39,7 +39,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     per: PricePer
     per_node: float
     rpp: float | None
-    """Price of a node or a device over its score; None without a score above 0."""
+    """Price of a node or a device over its score; None without a complete score above 0."""
     interval: Interval | None = None
     """The interval of ``rpp``; None if the score has none."""
     per_reference: tuple[PerReference, ...] = ()
@@ -55,7 +55,7 @@ def cost(
     """
     if not (amount > 0 and math.isfinite(amount)):
         raise InputError(f"--price: expected an amount above 0, got {amount:g}")
-    each = score.per_device if score is not None else None
+    each = score.per_device if score is not None and score.status == "complete" else None
     value = each * (score.devices / (1 if per == "node" else devices)) if score is not None and each else None
     per_node = amount if per == "node" else amount * devices
     known = score.interval if score is not None and value else None

@@ -246,11 +246,11 @@ def _price(report: Report) -> Answer:
     amount = f"${money(price.amount)} per {'GPU' if price.per == 'gpu' else 'node'}"
     known_as = {other.name: brief(other) for other in report.comparisons}
     worths = tuple(_worth(each, known_as[each.name]) for each in price.per_reference)
-    if price.rpp is None or report.score is None:
-        return Answer(name="Price", parts=(amount, "no price per point: there is no score above 0"), tone="bad")
-    if report.score.status != "complete":
+    if report.score is not None and report.score.status == "partial":
         why = f"no price per point: {_why_partial(report.score)}"
         return Answer(name="Price", parts=(amount, *(worths or (why,))))
+    if price.rpp is None:
+        return Answer(name="Price", parts=(amount, "no price per point: there is no score above 0"), tone="bad")
     unit = unit_told(report.score_unit).removesuffix("s")
     width = f" [{four_digits(price.interval.low)}, {four_digits(price.interval.high)}]" if price.interval else ""
     return Answer(name="Price", parts=(amount, f"${four_digits(price.rpp)} per {unit}{width}", *worths))
