@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -48,6 +48,7 @@ _ASIDE = re.compile(SESSION.removesuffix(r"\Z") + r"\.aside-[1-9][0-9]*")
 UNWATCHED = "it may still work: mnb fleet resume continues it"
 GONE = "it ended with the command that started it: mnb fleet resume continues it"
 """What is known of a node whose command ended before it had told its end."""
+NOT_HERE = "its results were collected, and are gone from this folder"
 
 
 class NodeSession(msgspec.Struct, frozen=True):
@@ -115,12 +116,16 @@ class FleetFolder(msgspec.Struct, frozen=True, kw_only=True):
         found = {**asked, **standings(self.ledger.entries)}
         if self.going_on:
             return found
-        return {
-            (node, session): msgspec.structs.replace(one, state="cut off", reason=self._unwatched(node))
-            if one.state == "running"
-            else one
-            for (node, session), one in found.items()
-        }
+        here = {(one.node, one.session) for one in self.sessions}
+        return {key: self._at_rest(key, one, here) for key, one in found.items()}
+
+    def _at_rest(self, key: Key, told: Standing, here: Collection[Key]) -> Standing:
+        """How it stands with a session on which nobody works, and whose results may be gone from ``here``."""
+        if told.state == "running":
+            return msgspec.structs.replace(told, state="cut off", reason=self._unwatched(key[0]))
+        if told.collected and key not in here:
+            return msgspec.structs.replace(told, collected=False, reason=NOT_HERE)
+        return told
 
     def _unwatched(self, node: NodeName) -> str:
         """What is known of a node that nobody looks at: one of this machine holds its lock as long as it works."""

@@ -45,6 +45,8 @@ class SessionOfNode(msgspec.Struct, frozen=True, kw_only=True):
     """Profile, hardware, software and settings, in words."""
     other_profile: str
     """Why its rates cannot be compared with the fleet's; empty if they can."""
+    runs: tuple[str, ...] = ()
+    """The ids of its runs, which no two sessions share."""
     marks: tuple[str, ...]
     """The kinds of its comparability warnings."""
     per_node: float | None
@@ -130,6 +132,7 @@ def _reduced(node: NodeName, session: str, summary: Summary, scale: Scale, asked
         tests={label: _test(row) for label, row in summary.tests.items()},
         traits=_traits(summary),
         other_profile=other,
+        runs=summary.runs,
         marks=tuple(dict.fromkeys(mark.kind for row in summary.tests.values() for mark in row.marks)),
         per_node=scored.per_node if scored and scored.status == "complete" else None,
         unit=scored.unit if scored else "",

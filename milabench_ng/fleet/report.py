@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -70,7 +70,7 @@ class FleetScore(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total_per_point(self) -> float | None:
-        """What a point costs over all nodes, those without a score included."""
+        """What a point costs over all nodes: those without a score cost as much as the others."""
         return None if self.price_per_node is None else self.price_per_node * self.of / self.total
 
 
@@ -159,6 +159,7 @@ def build_fleet_report(source: str, folder: FleetFolder, results: FleetResults, 
         problems=(
             *(f"fleet.jsonl: {one}" for one in folder.ledger.problems),
             *results.problems,
+            *_copied(results.sessions),
             *unread,
             *unread_launches,
         ),
@@ -167,6 +168,16 @@ def build_fleet_report(source: str, folder: FleetFolder, results: FleetResults, 
         over_nodes=over_nodes,
         unmet=meetings_left(folder),
     )
+
+
+def _copied(sessions: Iterable[SessionOfNode]) -> Iterator[str]:
+    """Sessions whose results are of one run; `mnb verify` also finds copies that have another id."""
+    owners: dict[str, str] = {}
+    for one in sessions:
+        name = f"{one.node} {one.session}"
+        for other in dict.fromkeys(owners.setdefault(run, name) for run in one.runs):
+            if other != name:
+                yield f"{name} is a copy of {other}: both have one run id. To see all that is wrong: mnb verify"
 
 
 def _hours_by_node(sessions: Iterable[SessionOfNode]) -> dict[NodeName, float]:
