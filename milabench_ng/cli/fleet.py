@@ -143,14 +143,14 @@ def resume(folder: Path, /) -> int:
     require_same_variables(found.manifest, os.environ)
     left = nodes_left(found)
     if not left:
-        _tell("nothing left to do: the results of all nodes are here")
+        _tell("the results of all nodes are here: nothing to run")
         return _judged(found)
     if found.manifest.launcher == "slurm" and not in_allocation():
         command = (*own_command(), "fleet", "resume", str(folder.absolute()))
         options = (*found.manifest.engine, f"--nodelist={','.join(left)}")
         log = f"{folder.absolute()}-%j.log"
         return submit(slurm_script(len(left), command, options, log, found.manifest.variables))
-    return _judged(go_on(found, _reached(found.manifest), tuple(sys.argv), _tell))
+    return _judged(go_on(found, _reached(found), tuple(sys.argv), _tell))
 
 
 @fleet.command
@@ -167,7 +167,7 @@ def collect(folder: Path, /) -> int:
         A fleet folder.
     """
     found = FleetFolder.read(folder)
-    return print_standing(pull_results(found, _reached(found.manifest), tuple(sys.argv), _tell))
+    return print_standing(pull_results(found, _reached(found), tuple(sys.argv), _tell))
 
 
 @fleet.command
@@ -213,10 +213,13 @@ def _manifest(asked: FleetRequest, reached: Launcher, launcher: str, engine: tup
     )
 
 
-def _reached(manifest: FleetManifest) -> Launcher:
+def _reached(found: FleetFolder) -> Launcher:
     """The launcher of a fleet that goes on. Raises InputError if nobody started its nodes through one."""
+    manifest = found.manifest
     if manifest.launcher == ADOPTED:
-        raise InputError(f"made by `mnb fleet adopt`, so mnb cannot reach its nodes. To go on, {ADOPT_AGAIN}")
+        raise InputError(
+            f"{plain(found.path)}: `mnb fleet adopt` cannot reach the nodes of a fleet. To go on, {ADOPT_AGAIN}"
+        )
     return registry.make(manifest.launcher, Asked(known=manifest.nodes, engine=manifest.engine))
 
 

@@ -240,7 +240,8 @@ def _scores(report: FleetReport) -> Iterator[Fact]:
     yield Fact("score per node", f"{worst}, median {four_digits(made.median)} {unit_told(made.unit)}{covered}")
     yield Fact("score of all", f"{four_digits(made.total)} {unit_told(made.unit)}{covered}")
     prices = {"worst node": made.per_point(made.worst), "median": made.per_point(made.median)}
-    prices["sum over all nodes"] = made.total_per_point
+    without = made.of - made.nodes
+    prices[f"sum over all nodes{f' ({without:,} without a score)' if without else ''}"] = made.total_per_point
     if told := ", ".join(f"by the {of} {money(price)}" for of, price in prices.items() if price is not None):
         yield Fact("price / score", told)
 
