@@ -111,11 +111,13 @@ def plan(wanted: Wanted) -> FleetPlan:
     """What the choices are."""
     efforts = tuple(_effort(wanted, repeats, retests) for repeats in REPEATS for retests in RETESTS)
     enough = [one for one in efforts if max(one.missed, one.missed_in_one) <= wanted.risk]
+    cheapest = min(enough, key=lambda one: one.node_hours) if enough else None
+    retests = cheapest.retests if cheapest else wanted.strict.retests
     return FleetPlan(
         wanted=wanted,
         efforts=efforts,
-        samples=tuple(_sampled(wanted, tested) for tested in _sizes(wanted.nodes)),
-        cheapest=min(enough, key=lambda one: one.node_hours) if enough else None,
+        samples=tuple(_sampled(wanted, tested, retests) for tested in _sizes(wanted.nodes)),
+        cheapest=cheapest,
         smallest=smallest_found(wanted),
         more_nodes=more_nodes(wanted),
     )
@@ -155,8 +157,7 @@ def _effort(wanted: Wanted, repeats: int, retests: int) -> Effort:
     )
 
 
-def _sampled(wanted: Wanted, tested: int) -> Sampled:
-    retests = wanted.strict.retests
+def _sampled(wanted: Wanted, tested: int, retests: int) -> Sampled:
     accepted = {}
     for repeats in REPEATS:
         missed = _missed(_limits(wanted, tested, repeats, retests), wanted.kind, "all", wanted.slow)
