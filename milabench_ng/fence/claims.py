@@ -84,12 +84,15 @@ class Claim:
 
 def _refusal(shared: tuple[str, ...]) -> str:
     """Why a run may not begin beside another, and what to do."""
-    runs = [f"run {match[2]} (pid {match[1]})" for match in _RUN.finditer(host_text("net/unix"))]
+    runs = [f"{match[2]} (pid {match[1]})" for match in _RUN.finditer(host_text("net/unix"))]
+    one, several = f"run {''.join(runs[:1])} uses", f"runs {', '.join(runs)} use"
+    whose = several if len(runs) > 1 else one if runs else "another run that is starting uses"
     cpus = [int(name.removeprefix("cpu")) for name in shared if _CPU.fullmatch(name)]
     gpus = [name for name in shared if not _CPU.fullmatch(name)]
     named = ", ".join((*((f"CPUs {format_ids(cpus)}",) if cpus else ()), *gpus[:4]))
     more = f" and {len(gpus) - 4} more" if len(gpus) > 4 else ""
+    wait = f"Wait for {'them' if len(runs) > 1 else 'it'} to end"
     return (
-        f"isolation: {' and '.join(runs) or 'another run that is starting'} uses {named}{more}. Wait for it "
-        "to end. A run begun with --allow-concurrent need not wait (results get a warning)."
+        f"isolation: {whose} {named}{more}. {wait}. A run begun with --allow-concurrent need not wait (results get a "
+        "warning)."
     )

@@ -222,7 +222,7 @@ def _living(directory: Path) -> str:
     pid = f" (pid {owner.pid})" if owner.pid else ""
     return (
         f"isolation: run {directory.name} holds {holds}{pid}. Wait for it to end. A run begun with "
-        "--allow-concurrent need not wait, but use that only with other GPUs."
+        "--allow-concurrent need not wait, but use that only for other devices."
     )
 
 
