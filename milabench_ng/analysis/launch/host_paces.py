@@ -95,6 +95,12 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
         return f"CPU speed changed by more than {100 * PACE_LIMIT:.0f}% in {self.changed} of {groups}"
 
     @property
+    def disturbed(self) -> str:
+        """What else used the cores while they were checked; empty if nothing that matters did."""
+        used = 1 - self.on_cpu
+        return f"other programs used {100 * used:.0f}% of the cores" if used > _FOREIGN else ""
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """What its numbers alone do not say."""
         said = [f"computed by {self.library}"]
@@ -105,8 +111,8 @@ class Paces(msgspec.Struct, frozen=True, kw_only=True):
             said.append(f"slow cores: {named}")
         if self.changed:
             said.append(self.changes)
-        if 1 - self.on_cpu > _FOREIGN:
-            said.append(f"other programs used {100 * (1 - self.on_cpu):.0f}% of the cores during these checks")
+        if self.disturbed:
+            said.append(f"{self.disturbed} during these checks")
         return tuple(said)
 
 

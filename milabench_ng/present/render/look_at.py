@@ -184,7 +184,8 @@ def _processors(found: Paces, word: str) -> Iterator[Fact]:
     """The cores of a share that are slower than the others', or that changed their speed."""
     for device, change in found.slow.items():
         text = f"the CPU cores of {word} {device} are slower than the others ({100 * change:+.1f}%)"
-        yield Fact("cores", text, "bad")
+        meanwhile = found.disturbed and f", while {found.disturbed}"
+        yield Fact("cores", f"{text}{meanwhile}", "fair" if meanwhile else "bad")
     if found.uneven and not found.slow:
         pace = f"{found.run.min:.1f} to {found.run.max:.1f} {PACE_UNIT}"
         varied = f"CPU speed varied during the run ({pace} in the zlib check)"
