@@ -16,7 +16,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import require_folder
 from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.units import counted
-from milabench_ng.records.names import instead_of
+from milabench_ng.records.names import MANIFEST, instead_of
 from milabench_ng.records.reading import is_going_on
 from milabench_ng.run.display.lines import PlainLines
 from milabench_ng.run.display.run_view import RunView, seen
@@ -100,7 +100,9 @@ def _fleet(folder: Path, of_runs: Mapping[str, object]) -> int:
 
 def _nothing_to_watch(folder: Path) -> str:
     """Why there is nothing to wait for, and what to name instead."""
-    advice = instead_of(folder, "Start mnb jobs ... -o FOLDER first")
+    ended = (folder / MANIFEST).is_file()  # as in a bundle that was unpacked
+    usual = f"To read its results: mnb report {quoted(folder)}" if ended else "Start mnb jobs ... -o FOLDER first"
+    advice = instead_of(folder, usual)
     return f"{plain(folder)}: no run is active here, and none has left events. {advice}"
 
 

@@ -17,9 +17,10 @@ from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.plain import plain
 from milabench_ng.model.plan import Device, Launch, hardware
 from milabench_ng.model.profile import Scheme, Test, name_of, parse_profile, suite_of
-from milabench_ng.model.shipped import find
+from milabench_ng.model.shipped import find, to_run
 from milabench_ng.records.names import MANIFEST
 from milabench_ng.records.reading import Problem, ReadRecord, read_record
+from milabench_ng.records.record import Mnb
 
 _WANTED = "Give a file of a result folder, such as results/standard.vae.J0.0.*.json"
 
@@ -45,7 +46,7 @@ def profile_of(record: Path) -> Again:
     """The profile that repeats the launch of ``record``. A launch over K devices again uses K devices."""
     folder, what = (record, "a folder") if os.path.isdir(record) else (record.parent, "the manifest of a run")
     if os.path.isdir(record) or (record.name == MANIFEST and os.path.exists(record)):
-        known = next((path for path in sorted(folder.glob("*.J*.json"))), None)
+        known = next((path for path in sorted(folder.glob("*.J*.json")) if _ran_alone(path)), None)
         instead = f"Give a record in {plain(folder)}, such as {plain(known)}" if known else _WANTED
         raise InputError(f"{plain(record)}: this is {what}, not a record. {instead}")
     require_file(record, _WANTED)
@@ -58,10 +59,10 @@ def profile_of(record: Path) -> Again:
         raise InputError(f"{plain(record)}: not a record of a launch. {_WANTED}")
     ours = found.record.mnb
     launch = ours.launch
-    if launch.slots is not msgspec.UNSET or ours.neighbours.who is not msgspec.UNSET:
+    if _beside_others(ours):
         raise InputError(
             f"{plain(record)}: this launch ran on a part of a device or next to other tests, which rerun "
-            "cannot repeat. Run the profile in its run.json"
+            f"cannot repeat. Run its whole profile: mnb jobs {to_run(suite_of(launch.test))}"
         )
     test = name_of(launch.test)
     several = launch.scheme.spreads
@@ -87,6 +88,17 @@ def profile_of(record: Path) -> Again:
         classic_data=classic,
         cache_shares=divided,
     )
+
+
+def _beside_others(ours: Mnb) -> bool:
+    """Whether a launch had a part of a device, or other tests beside it."""
+    return ours.launch.slots is not msgspec.UNSET or ours.neighbours.who is not msgspec.UNSET
+
+
+def _ran_alone(record: Path) -> bool:
+    """Whether a file is a record of a launch that can be repeated."""
+    found = read_record(read_content(record, LARGE), str(record))
+    return isinstance(found, ReadRecord) and not _beside_others(found.record.mnb)
 
 
 def _among_others(suite: str, test: str, definition: object, launch: Launch) -> str:
