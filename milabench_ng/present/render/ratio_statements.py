@@ -56,9 +56,13 @@ def why_no_ratio(report: Report, other: Comparison) -> str:
         ends = " to ".join(by_ratio[:: max(1, len(by_ratio) - 1)])
         aside = _aside([other.rows[label].set_aside for label in known])
         return f"{ends}, {counted(len(known), 'test')}{aside}; without weights there is no ratio over all"
+    if not other.of:
+        return "no test has a rate on both sides"
     lacking = Counter(other.reasons.values()).most_common(2)
     why = ", ".join(f"{_few(reason)} in {times} of {other.of} tests" for reason, times in lacking)
-    return f"no weighted test can be compared{': ' if why else ''}{why}"
+    rest = other.of - sum(times for _, times in lacking)
+    others = f", other reasons in {rest}" if why and rest else ""
+    return f"no weighted test can be compared{': ' if why else ''}{why}{others}"
 
 
 def _aside(reasons: Sequence[str]) -> str:
