@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from milabench_ng.analysis.scoring.choices import unshipped_profiles
 from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, HOST_DAY_STD
 from milabench_ng.analysis.scoring.scale import load_scales
 from milabench_ng.analysis.statistics.intervals import SESSIONS_FROM
@@ -109,7 +110,8 @@ def accept(
     scales = load_scales(weights, promised)
     with computing_from(f"{bid} and {delivered}"):
         made = decide(promised, found, {suite: scale.weights for suite, scale in scales.items()}, guarantee)
-    again = profile_to_run(asked.rules, promised.suite)
+    changed = not asked.rules.profile and unshipped_profiles(promised)
+    again = "PROFILE-OF-THE-BID" if changed else profile_to_run(asked.rules, promised.suite)
     write(_document(made, sides, again, explain=explain), form, sys.stdout)
     return EXIT_CODES[made.verdict]
 

@@ -368,7 +368,7 @@ def test_an_inconclusive_verdict_names_the_command_that_would_decide(
         assert call(["accept", str(bid), str(delivered), *options]) == 4
         return " ".join(capsys.readouterr().out.split())
 
-    run = "mnb jobs standard --repeat 5 --sessions 3 --session-gap 6h"
+    run = "mnb jobs PROFILE-OF-THE-BID --repeat 5 --sessions 3 --session-gap 6h"
     few = told(folder(tmp_path / "few", DELIVERED[:4]))
     assert f"next measure the delivered node again (the least for a verdict): {run}" in few
     assert few.count("fewer than 5 repeats") == 1, "said once, above the table"
@@ -383,7 +383,7 @@ def test_an_inconclusive_verdict_names_the_command_that_would_decide(
         tmp_path / "part.json"
     )
     open_yet = told(folder(tmp_path / "open", DELIVERED, vae=0.993, toy_reg=0.993), "0.988")
-    (sessions,) = re.findall(r"mnb jobs standard --repeat 5 --sessions (\d+) --session-gap 6h", open_yet)
+    (sessions,) = re.findall(r"mnb jobs PROFILE-OF-THE-BID --repeat 5 --sessions (\d+) --session-gap 6h", open_yet)
     assert 3 < int(sessions) <= 20
     shortened = marked(folder(tmp_path / "marked", DELIVERED), "standard.vae", SHORTENED)
     short = told(shortened, "0.9")

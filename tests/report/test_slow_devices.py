@@ -247,7 +247,7 @@ def test_what_is_not_proven_is_not_cleared(tmp_path: Path) -> None:
     weights.write_text(json.dumps({f"quick.{test}": {"weight": 1} for test in SUITE}))
     scored = make_report(tmp_path / "run", weights=weights)
     bid = msgspec.structs.replace(scored, summary=msgspec.structs.replace(scored.summary, suite="standard"))
-    assert next_step(bid) == f"for a verdict: mnb jobs standard --repeat {behind.repeats_needed}"
+    assert next_step(bid) == f"for a verdict, with today's standard: mnb jobs standard --repeat {behind.repeats_needed}"
     assert "no GPU is slow" not in printed(report)
     full = printed(msgspec.structs.replace(report, show_gpus=True), "markdown")
     assert f"| 1 | all | {behind.effect_pct:.1f} |" in full

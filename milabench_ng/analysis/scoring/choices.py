@@ -34,14 +34,15 @@ def choices(summary: Summary, scales: Mapping[str, Scale], file: Path | None, pa
     foreign = file is not None and any(_unlike(scale, shipped_scale(suite)) for suite, scale in scales.items())
     used = {suite: scale.file and read_content(scale.file) for suite, scale in scales.items()}
     others = tuple(suite for suite, path in packed.items() if read_content(path) != used[suite])
-    return Choices(weights=plain(file) if foreign else "", packed=others, profiles=_unshipped(summary))
+    return Choices(weights=plain(file) if foreign else "", packed=others, profiles=unshipped_profiles(summary))
 
 
 def _unlike(scale: Scale, shipped: Scale) -> bool:
     return (scale.weights, scale.reference) != (shipped.weights, shipped.reference)
 
 
-def _unshipped(summary: Summary) -> tuple[str, ...]:
+def unshipped_profiles(summary: Summary) -> tuple[str, ...]:
+    """The SHA-256 of profiles that ran under a shipped one's name and differ from it; empty for another name."""
     shipped = find("profiles", summary.suite)
     if shipped is None:
         return ()

@@ -60,7 +60,8 @@ def next_step(report: Report) -> str:
     if suite in _TRIALS:
         return f"for a score that bids can be ranked by: mnb {TENDER}"
     if ranked_later:
-        return f"for a verdict: mnb jobs {suite} --repeat {_repeats(report)}"
+        todays = f", with today's {suite}" if report.choices.profiles else ""
+        return f"for a verdict{todays}: mnb jobs {suite} --repeat {_repeats(report)}"
     if report.neighbours and not report.comparisons:
         return f"for the cost to each victim of each neighbor: mnb report {source} --layout interference"
     if report.comparisons:
