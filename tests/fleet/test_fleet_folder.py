@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from milabench_ng.fleet.folder import GONE, UNWATCHED, FleetFolder, is_fleet, status_of
+from milabench_ng.fleet.folder import GONE, NOT_HERE, UNWATCHED, FleetFolder, is_fleet, status_of
 from milabench_ng.fleet.ledger import (
     FLEET_LEDGER,
     AnyFleetEvent,
@@ -91,11 +91,17 @@ def test_how_it_stands_with_a_node_is_the_last_that_happened(tmp_path: Path) -> 
         (6, "ended", False),
         (7, "ended", True),
     ):
-        fleet = FleetFolder.read(write_fleet(tmp_path / str(length), *events[:length]))
+        folder = write_fleet(tmp_path / str(length), *events[:length])
+        (folder / "nodes" / "gpu2").mkdir(parents=True)
+        (folder / "nodes" / "gpu2" / "screen.tar.gz").touch()
+        fleet = FleetFolder.read(folder)
         standing = fleet.standings["gpu2", "screen"]
         assert (standing.state, standing.collected) == (state, collected)
         assert standing.reason == ("no route" if state == "lost" else "")
         assert fleet.standings["gpu10", "screen"] == Standing()
+    (folder / "nodes" / "gpu2" / "screen.tar.gz").unlink()
+    gone = FleetFolder.read(folder).standings["gpu2", "screen"]
+    assert (gone.state, gone.collected, gone.reason) == ("ended", False, NOT_HERE)
     gone = FleetFolder.read(write_fleet(tmp_path / "killed", *events[:2])).standings["gpu2", "screen"]
     assert (gone.state, gone.reason) == ("cut off", UNWATCHED), "its processes are those of another host"
     fleet = FleetFolder.read(write_fleet(tmp_path / "whole", *events))

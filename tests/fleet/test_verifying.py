@@ -65,6 +65,7 @@ def test_a_node_that_is_a_copy_of_another_is_found(fleet: Path, say: Say) -> Non
     assert "gpu3 screen is a copy of gpu1 screen" in printed
     assert "4 sessions of nodes pass, and the fleet as a whole does not: " in printed
     assert "gpu3 screen: its ledger is not the one that was collected" in printed
+    assert "gpu3 screen is a copy of gpu1 screen: both have one run id" in " ".join(say("report", fleet)[1].split())
 
 
 def test_what_the_fleets_ledger_does_not_say_is_a_problem(fleet: Path, say: Say) -> None:
