@@ -218,7 +218,7 @@ def test_a_whole_fleet_of_slurm_is_resumed_anywhere(
     folder = write_fleet(tmp_path / "fleet", ["gpu1", "gpu2"])
     of_slurm(folder)
     assert call(("fleet", "resume", str(folder))) == 3
-    assert "nothing left to do" in capsys.readouterr().err
+    assert "nothing to run" in capsys.readouterr().err
     assert submitted == []
 
 

@@ -30,6 +30,14 @@ DONE = (
 )
 
 
+def collected(path: Path, *events: AnyFleetEvent) -> Path:
+    """A fleet with these events, and the results of gpu2."""
+    folder = write_fleet(path, *events)
+    (folder / "nodes" / "gpu2").mkdir(parents=True)
+    (folder / "nodes" / "gpu2" / "screen.tar.gz").touch()
+    return folder
+
+
 @contextmanager
 def at_work(folder: Path) -> Iterator[int]:
     """Somebody works on this fleet, until the lock is given back."""
@@ -55,7 +63,7 @@ def played(folder: Path, held: int, *steps: tuple[AnyFleetEvent, ...]) -> Iterat
 
 
 def test_each_change_is_seen_once_and_the_end(tmp_path: Path) -> None:
-    folder = write_fleet(tmp_path / "fleet", *STARTED)
+    folder = collected(tmp_path / "fleet", *STARTED)
     with at_work(folder) as held:
         found = list(played(folder, held, STARTED, (*STARTED, LOST), (*STARTED, LOST, *DONE)))
     assert [one.going_on for one in found] == [True, True, True, False]
@@ -68,7 +76,7 @@ def test_each_change_is_seen_once_and_the_end(tmp_path: Path) -> None:
 
 
 def test_what_needs_attention_stands_first_and_nothing_is_wider_or_higher_than_the_terminal(tmp_path: Path) -> None:
-    found = FleetFolder.read(write_fleet(tmp_path / "fleet", *STARTED, LOST, *DONE))
+    found = FleetFolder.read(collected(tmp_path / "fleet", *STARTED, LOST, *DONE))
     assert live_lines(found, 80, 24) == [
         "2 nodes: 1 of 2 sessions done, 1 lost",
         "gpu10  screen  lost since 16:00:00 UTC: no answer for 60 s",
@@ -78,7 +86,7 @@ def test_what_needs_attention_stands_first_and_nothing_is_wider_or_higher_than_t
 
 
 def test_a_terminal_ends_with_how_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_fleet(tmp_path / "fleet", *STARTED)
+    folder = collected(tmp_path / "fleet", *STARTED)
     with at_work(folder) as held:
         monkeypatch.setattr(
             fleet_standing, "follow", lambda _: played(folder, held, (*STARTED, LOST), (*STARTED, LOST, *DONE))
@@ -98,7 +106,7 @@ def test_a_terminal_ends_with_how_it_stands(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_fleet_that_nobody_works_on_is_shown_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = str(write_fleet(tmp_path / "fleet", *STARTED, LOST, *DONE))
+    folder = str(collected(tmp_path / "fleet", *STARTED, LOST, *DONE))
     assert call(["watch", folder]) == 1
     watched = capsys.readouterr().out
     assert call(["fleet", "status", folder]) == 1
