@@ -217,9 +217,8 @@ def _reached(found: FleetFolder) -> Launcher:
     """The launcher of a fleet that goes on. Raises InputError if nobody started its nodes through one."""
     manifest = found.manifest
     if manifest.launcher == ADOPTED:
-        raise InputError(
-            f"{plain(found.path)}: `mnb fleet adopt` cannot reach the nodes of a fleet. To go on, {ADOPT_AGAIN}"
-        )
+        told = f"{plain(found.path)}: made by `mnb fleet adopt`, so its nodes cannot be reached from here"
+        raise InputError(f"{told}. To go on, {ADOPT_AGAIN}")
     return registry.make(manifest.launcher, Asked(known=manifest.nodes, engine=manifest.engine))
 
 

@@ -180,7 +180,7 @@ def test_what_pods_leave_becomes_a_fleet(tmp_path: Path, capsys: pytest.CaptureF
     assert call(("report", str(folder))) == 1, "lost nodes do not pass"
     capsys.readouterr()
     assert call(("fleet", "resume", str(folder))) == 2
-    assert "cannot reach the nodes of a fleet" in capsys.readouterr().err
+    assert "its nodes cannot be reached from here" in capsys.readouterr().err
     assert call(("fleet", "adopt", str(folder))) == 2
     assert "it is a fleet folder already" in capsys.readouterr().err
     assert call(("fleet", "adopt", str(tmp_path / "mnb"))) == 2
