@@ -354,8 +354,8 @@ def _reasons(bid: Summary, delivered: Summary) -> tuple[str, ...]:
     reasons = []
     found, promised = delivered.distinct_devices, bid.distinct_devices
     if found < promised:
-        reasons.append(f"bid with {counted(promised, 'device')}, delivered with {found}")
+        reasons.append(f"the bid has {counted(promised, 'device')}, the delivered node has {found}")
     excess = failure_rate(delivered).excess
     if excess:
-        reasons.append(f"{excess}, on the delivered node")
+        reasons.append(f"{excess} on the delivered node")
     return tuple(reasons)

@@ -89,7 +89,7 @@ def health(found: Summary, baseline: Summary | None, least: float | None = None)
     lost = baseline is not None and found.distinct_devices < baseline.distinct_devices
     if lost and baseline:
         devices = counted(baseline.distinct_devices, "device")
-        why = f"{found.distinct_devices} of the {devices} of the baseline are there"
+        why = f"the baseline has {devices}, this node has {found.distinct_devices}"
         return msgspec.structs.replace(told, verdict="faulty", reasons=(why,))
     if _kinds(found) & DISTURBED:
         return told

@@ -200,7 +200,7 @@ _FIRST = "for now the bid of {}: name results of a node that you have, if any"
 
 def guide(made: NewTender) -> str:
     missing = ", ".join(one.name for one in made.vendors if one.key is None)
-    keys = f"has no key of {missing} yet: complete the lines that begin with `#`" if missing else "has all their keys"
+    keys = f"has no key for {missing} yet. Complete the lines that begin with `#`" if missing else "has all their keys"
     nonce = f"The nonce is `{made.rules.nonce}`." if made.rules.nonce else _NONCE_LATER
     reference = f"All are compared with its `reference`, {made.reference or _FIRST.format(made.vendors[0].name)}."
     verify = "\n".join(f"mnb verify {one.bundle} {DEMANDS}" for one in made.vendors)

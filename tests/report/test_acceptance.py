@@ -145,7 +145,7 @@ def test_other_work_is_not_compared(bid: Path, tmp_path: Path) -> None:
 
 def test_failures_and_missing_devices_break_it(bid: Path, tmp_path: Path) -> None:
     fewer = decided(bid, folder(tmp_path / "fewer", DELIVERED, vae=1.2, toy_reg=1.2, devices=1))
-    assert (fewer.verdict, fewer.reasons) == ("breaks", ("bid with 2 devices, delivered with 1",))
+    assert (fewer.verdict, fewer.reasons) == ("breaks", ("the bid has 2 devices, the delivered node has 1",))
     failing = folder(tmp_path / "failing", DELIVERED)
     for path in failing.glob("standard.vae.*"):
         content = json.loads(path.read_bytes())

@@ -173,7 +173,7 @@ def test_without_a_baseline_nothing_is_decided(rng: np.random.Generator) -> None
 def test_launches_that_fail_are_a_fault_beyond_chance(rng: np.random.Generator) -> None:
     broken = health(failing(node(rng), *(f"{run}.6" for run in range(REPEATS))), node(rng))
     assert (broken.verdict, broken.devices, broken.tests) == ("faulty", ("6",), ("check.decode",))
-    assert broken.reasons == ("5 of 120 launches failed, the limit is 1%",)
+    assert broken.reasons == ("5 of 120 launches failed (limit 1%)",)
     once = health(failing(node(rng), "2.6"), node(rng))
     assert (once.verdict, once.reasons) == ("not decided", ("check.decode failed on device 6",))
     assert health(failing(node(rng), *(f"{run}.6" for run in range(REPEATS))), None).verdict == "faulty"
@@ -181,7 +181,7 @@ def test_launches_that_fail_are_a_fault_beyond_chance(rng: np.random.Generator) 
 
 def test_a_lost_gpu_is_a_fault(rng: np.random.Generator) -> None:
     made = health(node(rng, devices=7), node(rng))
-    assert (made.verdict, made.reasons) == ("faulty", ("7 of the 8 devices of the baseline are there",))
+    assert (made.verdict, made.reasons) == ("faulty", ("the baseline has 8 devices, this node has 7",))
 
 
 def test_what_others_do_meanwhile_decides_nothing(rng: np.random.Generator) -> None:

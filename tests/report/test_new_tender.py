@@ -70,7 +70,9 @@ def test_every_command_of_the_rehearsal_does_what_its_readme_says(
     assert said["bids.json"].count("ran in file order") == 1, "the verdict and the mark say it once"
     assert "bids, in the order of their file" in said["bids.json"]
     first, following = said["acme.bundle.tar.gz"].split("\n")[:2]
-    assert first == "verdict     the delivered node does not meet the bid: bid with 2 devices, delivered with 1"
+    assert (
+        first == "verdict     the delivered node does not meet the bid: the bid has 2 devices, the delivered node has 1"
+    )
     assert following.startswith("next        have the vendor mend or replace the node")
     assert (
         "measure it again (mnb jobs PROFILE-OF-THE-TENDER --repeat 5 --sessions 3 --session-gap 6h), then run this"

@@ -72,11 +72,11 @@ def test_a_bid_that_fails_beyond_the_limit_has_no_rank(tmp_path: Path) -> None:
     made = tender(tmp_path, {"healthy": healthy, "other": node(90.0, 90.0), "failing": failing}, EQUAL)
     assert ranks(made)["failing"] is None
     row = next(at for at in made.rows if at.name == "failing")
-    assert (row.ratio, row.pareto, row.why) == (None, False, "10 of 20 launches failed, the limit is 1%")
+    assert (row.ratio, row.pareto, row.why) == (None, False, "10 of 20 launches failed (limit 1%)")
     assert made.exit_code == 1
     stream = io.StringIO()
     write(tender_document(made), "table", stream)
-    assert "10 of 20 launches failed, the limit is 1%" in " ".join(stream.getvalue().split())
+    assert "10 of 20 launches failed (limit 1%)" in " ".join(stream.getvalue().split())
 
 
 def test_no_bid_ranks_behind_one_that_costs_more(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_node_that_fails_beyond_the_limit_is_not_called_better(fail: int, verd
     for found, verdict in ((up, verdicts[0]), (down, verdicts[1])):
         assert {found.effect.verdict, *(each.effect.verdict for each in found.rows.values())} == {verdict}
     if fail:
-        assert up.effect.why == "the run: 2 of 10 launches failed, the limit is 1%"
+        assert up.effect.why == "the run: 2 of 10 launches failed (limit 1%)"
         assert down.effect.why.startswith("the baseline: 2 of 10")
 
 

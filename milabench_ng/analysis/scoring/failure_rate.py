@@ -56,7 +56,7 @@ class FailureRate(msgspec.Struct, frozen=True, kw_only=True):
         if self.left:
             return f"{self.left} of {self.n + self.left} launches have not run yet"
         return (
-            f"{self.fail} of {self.n} launches failed, the limit is {100 * FAILURE_LIMIT:g}%"
+            f"{self.fail} of {self.n} launches failed (limit {100 * FAILURE_LIMIT:g}%)"
             if self.exceeds(FAILURE_LIMIT)
             else ""
         )
