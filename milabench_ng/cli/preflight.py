@@ -343,7 +343,7 @@ def _ecc(checkup: Checkup, seen: Conditions) -> Iterator[str]:
     for uuid in dict.fromkeys(gpu.board for gpu in checkup.inventory.gpus):
         settings = told.get(uuid)
         if settings is None or settings.ecc is None:
-            yield f"{uuid} does not report it. Ask the buyer for rules without it"
+            yield f"{uuid} does not report ECC. Ask the buyer for rules that do not require it"
         elif settings.ecc is False or settings.ecc_pending is False:
             yield f"off on {uuid}. Run nvidia-smi -i {uuid} -e 1, then reset the GPU"
 

@@ -90,7 +90,7 @@ def decode_bids(content: bytes, source: str) -> Bids:
         refuse(source, "both nodes and budget are given. Give one of them")
     for name, bid in made.bids.items():
         if bid.watts_load is not None and bid.watts_idle is None and made.utilization < 1:
-            reason = f"watts_load without watts_idle, and utilization is {made.utilization:g}. Give both"
+            reason = f"utilization is {made.utilization:g}, so watts_load needs watts_idle. Give both"
             refuse(_place(source, name), reason)
         if bid.watts_load is not None and (bid.watts_idle or 0) > bid.watts_load:
             refuse(_place(source, name), "watts_idle is above watts_load. Give the power without and with load")

@@ -46,10 +46,12 @@ def read_reply(content: bytes) -> tuple[str, datetime]:
                 f"it stamps a digest of type {digest}, not SHA-256. Send the request of mnb stamp again"
             )
         if status is not PKIStatus.GRANTED:
-            raise UnfitReplyError(f"it was not granted, but answered with {status.name}")
+            raise UnfitReplyError(f"the authority did not grant the request: {status.name}")
         return imprint.message.hex(), reply.tst_info.gen_time.astimezone(UTC)
     except _UNFIT:
-        raise UnfitReplyError("not a reply of a time-stamping authority. Give its .tsr file, or a .sig") from None
+        raise UnfitReplyError(
+            "not a reply from a time-stamping authority. Give its .tsr file, or a .sig file"
+        ) from None
 
 
 def check_reply(content: bytes, head: str, authorities: list[x509.Certificate]) -> datetime:

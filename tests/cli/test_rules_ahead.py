@@ -179,7 +179,7 @@ def test_without_a_gpu_the_rules_on_gpus_stay_open(checkup: Checkup, seen: Condi
     ]
 
 
-SILENT = "GPU-0 does not report it. Ask the buyer for rules without it"
+SILENT = "GPU-0 does not report ECC. Ask the buyer for rules that do not require it"
 
 
 def test_instances_of_one_board_are_one_gpu(checkup: Checkup, seen: Conditions) -> None:

@@ -118,10 +118,10 @@ def test_marks_of_the_baseline_are_told() -> None:
     assert (told.tests, told.ratio, found.status) == (("standard.convnet",), "counted", "complete")
     assert found.indicative == (
         (
-            "mark of the baseline: GPU clocks throttled (hw_thermal) for 40% of the time (limit 0.5%) (at worst; "
-            "1 of 2 tests; device 0)"
+            "comparability warning of the baseline: GPU clocks throttled (hw_thermal) for 40% of the time "
+            "(limit 0.5%) (at worst; 1 of 2 tests; device 0)"
         ),
-        "mark of the baseline: averaging window shortened to 1 s (at worst; 1 of 2 tests)",
+        "comparability warning of the baseline: averaging window shortened to 1 s (at worst; 1 of 2 tests)",
     )
 
 
@@ -129,7 +129,7 @@ def test_a_mark_that_both_have_leaves_the_ratio_an_indication() -> None:
     partial = (Mark(kind="partly isolated"),)
     found = against(changed(marks=partial), marks=partial)
     assert found.differences == ()
-    assert found.indicative == ("mark of the baseline: isolation partial (1 of 2 tests)",)
+    assert found.indicative == ("comparability warning of the baseline: isolation partial (1 of 2 tests)",)
 
 
 def test_parts_of_caches_on_one_side_are_another_isolation() -> None:

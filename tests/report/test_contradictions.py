@@ -47,7 +47,7 @@ def changed(summary: Summary, change: Change) -> bytes:
 REFUSED: dict[str, tuple[Change, str]] = {
     "estimated, with rates": (
         lambda row: row.update(origin={"kind": "estimated", "source": "h200 times 1.7"}),
-        "quick.vae: it is an estimate, but it has measured rates",
+        "quick.vae: it is called an estimate, but it has measured rates",
     ),
     "another mean": (lambda row: row["log_perf"].update(mean=3.9), "its log_perf is 3.900000 of 3"),
     "more repeats": (lambda row: row["log_perf"].update(n=50), "its log_perf is 4.605170 of 50"),
@@ -58,8 +58,8 @@ REFUSED: dict[str, tuple[Change, str]] = {
         "impossible rate: 1e-320 items/s",
     ),
     "no repeats": (lambda row: row["log_perf"].update(n=0), "at least 1."),
-    "one repeat that spreads": (lambda row: row["log_perf"].update(n=1), "1 repeats with a standard deviation"),
-    "no spread of three": (lambda row: row["log_perf"].update(std=None), "3 repeats with no standard deviation"),
+    "one repeat that spreads": (lambda row: row["log_perf"].update(n=1), "n is 1, but std is given"),
+    "no spread of three": (lambda row: row["log_perf"].update(std=None), "n is 3, but std is missing"),
     "a mean beyond all rates": (lambda row: row["log_perf"].update(mean=800.0), "at most 35"),
     "a mean below all rates": (lambda row: row["log_perf"].update(mean=-800.0), "at least -35"),
     "a spread beyond all rates": (lambda row: row["log_perf"].update(std=1e300), "at most 50"),

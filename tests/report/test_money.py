@@ -404,7 +404,7 @@ def test_a_score_that_does_not_count_has_its_reason(tender_file: Path) -> None:
     assert any(note.startswith("no price per score of a partial score") for note in scores.notes)
     lacking = rebid(tender_file, fast=msgspec.structs.replace(partial, tests=kept))
     assert next(at.why for at in lacking.rows if at.name == "fast") == (
-        "the score is invalid: 1 test without all records (convnet)"
+        "the score is invalid: records are missing in 1 test (convnet)"
     )
 
 
@@ -486,7 +486,10 @@ OFFER = {"results": "fast.json", "price": 1}
         ({"bids": {"a": OFFER | {"watts_idle": 5, "watts_load": 4}}}, "bid 'a': watts_idle is above watts_load"),
         ({"bids": {"a": OFFER | {"watts_idle": 5}}}, "bid 'a': watts_idle without watts_load. Give both"),
         ({"years": "5"}, r"years: expected a number, got text \(write it without quotes\)"),
-        ({"bids": {"a": OFFER | {"watts_load": 5}}, "utilization": 0.5}, "bid 'a': watts_load without watts_idle"),
+        (
+            {"bids": {"a": OFFER | {"watts_load": 5}}, "utilization": 0.5},
+            "bid 'a': utilization is 0.5, so watts_load needs watts_idle",
+        ),
     ],
 )
 def test_bad_files_of_bids(tender_file: Path, values: dict[str, Any], message: str) -> None:

@@ -77,7 +77,7 @@ def test_a_test_that_always_failed_is_zero_and_never_one() -> None:
 def test_a_missing_test_makes_the_score_invalid(lacking: dict[str, TestSummary]) -> None:
     made = score(summary({"s.a": row(100.0), **lacking}), {"s.a": 1, "s.b": 1})
     assert (made.status, made.per_device, made.per_node, made.missing) == ("invalid", None, None, ("s.b",))
-    assert made.reasons == ("1 test without all records",)
+    assert made.reasons == ("records are missing in 1 test",)
 
 
 def test_a_missing_test_without_weight_makes_it_invalid_too() -> None:

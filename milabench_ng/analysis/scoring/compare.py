@@ -184,7 +184,7 @@ def _indicative(run: Summary, baseline: Summary, labels: Sequence[str]) -> tuple
         if rows:
             found.append(f"{len(rows)} of {len(labels)} rows of the baseline are {kind}")
     marks = count_marks({label: baseline.tests[label] for label in labels})
-    found += [f"mark of the baseline: {mark.counted(len(labels))}" for mark in marks]
+    found += [f"comparability warning of the baseline: {mark.counted(len(labels))}" for mark in marks]
     foreign = other_generation(run.provenance.software, baseline.provenance.software)
     return (*found, *(f"{name}: {ours} vs. {theirs}" for name, ours, theirs in foreign))
 

@@ -219,7 +219,7 @@ def launches_left(summary: Summary, label: str) -> str:
 def _reasons(summary: Summary, missing: tuple[str, ...], omitted: tuple[str, ...], of: int) -> tuple[str, ...]:
     reasons = []
     if missing:
-        reasons.append(f"{counted(len(missing), 'test')} without all records")
+        reasons.append(f"records are missing in {counted(len(missing), 'test')}")
     if omitted:
         reasons.append(f"{len(omitted)} of {of} weighted tests were not selected")
     if not summary.has_plan and summary.units == "true":

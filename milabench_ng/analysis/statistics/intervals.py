@@ -57,7 +57,7 @@ class LogStat(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if (self.n == 1) != (self.std is None):
-            raise ValueError(f"{self.n} repeats with {'no' if self.std is None else 'a'} standard deviation")
+            raise ValueError(f"n is {self.n}, but std is {'missing' if self.std is None else 'given'}")
 
     def shifted(self, factor: float) -> LogStat:
         """The same for rates that are ``factor`` times as large."""

@@ -35,7 +35,7 @@ def _as_if_measured(origin: OriginKind, row: TestSummary) -> str:
     """An estimate has a value with a band, not measured rates."""
     if origin != "estimated" or (row.train is None and row.log_perf is None):
         return ""
-    return "it is an estimate, but it has measured rates (train, log_perf) and no estimate"
+    return "it is called an estimate, but it has measured rates (train, log_perf)"
 
 
 def _of_other_repeats(row: TestSummary) -> str:

@@ -100,7 +100,7 @@ def span_of_money(interval: Interval) -> str:
 def _levels(other: Comparison, ratio: float, unit: str) -> str:
     """Both scores over the tests that the ratio is over, and which these are."""
     names = ", ".join(map(name_of_row, other.counted))
-    which = "the same tests" if other.status == "complete" else f"over {covered(other)}: {names}"
+    which = "over the same tests" if other.status == "complete" else f"over {covered(other)}: {names}"
     ours, theirs = four_digits(other.run_score or 0.0), four_digits(other.score or 0.0)
     return (
         f"{ours} vs. {theirs}{unit} per device, ratio {ratio:.3f}; both with penalties for variance and "

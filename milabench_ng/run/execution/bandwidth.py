@@ -35,7 +35,7 @@ async def probe_all(
             seen |= await _probe("read", reads, groups, seen, descriptor)
             return seen | await _probe("write", writes, groups, seen, descriptor)
     except OSError as error:
-        problem = f"no file for direct I/O can be made in {dataroot}: {error.strerror}"
+        problem = f"cannot create a file for direct I/O in {dataroot}: {error.strerror}"
         return seen | {key: msgspec.structs.replace(seen[key], problem=problem) for key in groups}
 
 
