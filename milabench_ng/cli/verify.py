@@ -38,7 +38,7 @@ def verify(
     """Verify a bundle, a result folder or a fleet folder: recompute every number and check the rules.
 
     The rules are numbered as in docs/reference/rules.md. Findings are grouped into recomputed, self-reported (by the
-    node) and not checkable. Needs neither torch nor a GPU.
+    node), witnessed and not checkable. Needs neither torch nor a GPU.
 
     Exit code: 0 if no rule is broken, 1 if a rule is broken or a refused doubt is raised, 2 for bad input.
 
