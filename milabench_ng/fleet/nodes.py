@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Annotated
 
@@ -72,3 +72,9 @@ def nodes_by_value(values: Mapping[NodeName, str]) -> dict[str, tuple[NodeName, 
 def retest(number: int) -> SessionName:
     """The name of the ``number``-th retest, from 1."""
     return f"retest-{number}"
+
+
+def shared_with(name: str, traits: Iterable[str], owners: dict[str, str]) -> tuple[str, ...]:
+    """Which other sessions have one of the ``traits``, which no two runs share; notes its own in ``owners``."""
+    others = (owners[trait] for trait in traits if owners.setdefault(trait, name) != name)
+    return tuple(dict.fromkeys(others))

@@ -14,7 +14,7 @@ from milabench_ng.fleet.measuring import FleetResults, SessionOfNode
 from milabench_ng.fleet.network.launches import OverNodesReport, read_over_nodes
 from milabench_ng.fleet.network.meetings import MeetingName, meetings_left
 from milabench_ng.fleet.network.report import NetworkReport, read_network, with_network
-from milabench_ng.fleet.nodes import SCREEN, NodeName, nodes_by_value
+from milabench_ng.fleet.nodes import SCREEN, NodeName, nodes_by_value, shared_with
 from milabench_ng.fleet.verdicts.judging import judge
 from milabench_ng.fleet.verdicts.limits import USUAL, Strictness
 from milabench_ng.fleet.verdicts.measured import Kind, Measured, average, middle
@@ -175,9 +175,8 @@ def _copied(sessions: Iterable[SessionOfNode]) -> Iterator[str]:
     owners: dict[str, str] = {}
     for one in sessions:
         name = f"{one.node} {one.session}"
-        for other in dict.fromkeys(owners.setdefault(run, name) for run in one.runs):
-            if other != name:
-                yield f"{name} is a copy of {other}: both have one run id. To see all that is wrong: mnb verify"
+        for other in shared_with(name, one.runs, owners):
+            yield f"{name} is a copy of {other}: both have one run id. To see all that is wrong: mnb verify"
 
 
 def _hours_by_node(sessions: Iterable[SessionOfNode]) -> dict[NodeName, float]:

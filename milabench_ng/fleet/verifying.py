@@ -15,7 +15,7 @@ from milabench_ng.fleet.bundling import OpenedFleet
 from milabench_ng.fleet.folder import NODES, PACKED, FleetFolder, NodeSession
 from milabench_ng.fleet.ledger import Collected, digest_of
 from milabench_ng.fleet.network.meetings import MEETINGS, last_held, meeting_digest
-from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName
+from milabench_ng.fleet.nodes import SCREEN, NodeName, SessionName, shared_with
 from milabench_ng.fleet.ran_profile import RanProfile
 from milabench_ng.fleet.stated_summary import unlike_its_records
 from milabench_ng.fleet.summaries import kept_content, workers
@@ -138,8 +138,8 @@ def _other_than_collected(session: NodeSession, collected: Collected | None, sta
 
 
 def copies(name: str, traits: Iterable[str], owners: dict[str, str]) -> Iterator[str]:
-    """Which other sessions it has something in common with that no two runs have; notes its own in ``owners``."""
-    others = {owners[trait] for trait in traits if owners.setdefault(trait, name) != name}
+    """Of which other sessions it is a copy; see `shared_with`."""
+    others = shared_with(name, traits, owners)
     yield from (f"{name} is a copy of {other}: they have slices of the same lengths, or one run id" for other in others)
 
 
