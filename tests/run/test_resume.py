@@ -40,7 +40,7 @@ from milabench_ng.records.ledger import (
 )
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.report.reporting import make_report
-from milabench_ng.run.events.run_events import AnyRunEvent, LaunchState, Slices, Stage
+from milabench_ng.run.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.run.execution.interruption import SAME_S
 from milabench_ng.run.persistence.resuming import SessionDifference, check_plan, check_same, differences
 from milabench_ng.verification.bundle import pack
@@ -160,16 +160,17 @@ def test_rules_that_no_resume_can_keep_are_told_before_it(
     assert (folder / "ledger.jsonl").read_bytes() == before
 
 
-def test_resuming_a_finished_run_says_so_before_anything_starts(run_profile, resume_run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    stages: list[str] = []
-
-    def stop_the_last_check(event: AnyRunEvent) -> None:
-        if isinstance(event, Stage):
-            stages.append(event.text)
-            if stages.count(event.text) == 2:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    finished = run_profile(STEADY, stop_the_last_check, tenants=1)
+def test_resuming_a_finished_run_says_so_before_anything_starts(
+    run_profile, resume_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # type: ignore[no-untyped-def]
+    calls, git = tmp_path / "calls", tmp_path / "git"
+    git.write_text(
+        f"#!/bin/sh\necho >> {calls}\n"
+        f'if [ "$(wc -l < {calls})" -eq 2 ]; then kill -TERM $PPID; exec sleep 5; fi\nexec {shutil.which("git")} "$@"\n'
+    )
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    finished = run_profile(STEADY, tenants=1)
     assert (
         f"code and data were not checked after the work. To check them: mnb resume {finished.folder}" in finished.notes
     )
