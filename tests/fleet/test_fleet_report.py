@@ -157,6 +157,9 @@ def test_scores_and_prices_are_by_the_worst_the_median_and_the_sum(say: Say, tmp
     assert score["total"] / score["median"] == pytest.approx(3.5, abs=0.1)
     _, printed, _ = say("report", fleet, "--weights", weights, "--price", 1000)
     assert "price / score   by the worst node" in printed
+    weights.write_text('{"standard.convmet": {"weight": 1}}')
+    code, _, told = say("report", fleet, "--weights", weights)
+    assert (code, "standard.convmet: no such test" in told) == (2, True)
 
 
 def test_the_score_of_some_tests_is_none(fleet: Path, say: Say) -> None:
