@@ -113,8 +113,9 @@ def test_only_a_comparison_that_can_be_made_is_suggested() -> None:
     older = make_report(BASELINES / "bundles" / "cv-1xH200-20261122.tar.gz")
     screen = first_screen(older)
     assert [fact.text for fact in screen.step] == ["for a score, with the shipped profile: mnb jobs cv"]
-    (why,) = (fact.text for fact in screen.alarms if fact.name == "NO SCORE")
-    assert why.startswith("19 of 38 weighted tests not in the profile of this run")
+    why = {fact.name: fact.text for fact in screen.alarms}
+    assert why["NO SCORE"].startswith("19 of 38 weighted tests not in the profile of this run")
+    assert (why["NO SCORE"].endswith(" and 15 more"), why["weights"].endswith(" and 38 more")) == (True, True)
     compared = make_report(BASELINES / "bundles" / "cv-1xH200-20261122.tar.gz", compare_to=["cv-h100"])
     (versus,) = (answer.fact.text for answer in first_screen(compared).answers if answer.name.startswith("vs"))
     assert "option autotune True vs. False (and 1 more) in 8 of 38 tests" in versus

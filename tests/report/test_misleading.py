@@ -154,7 +154,7 @@ def test_a_run_that_ended_early_says_how_to_go_on(tmp_path: Path, whole: Plan) -
     screen = first_screen(make_report(tmp_path))
     assert [(fact.name, fact.text) for fact in screen.facts[:2]] == [
         ("INTERRUPTED", "2 of 12 launches have not run yet"),
-        ("NO SCORE", "1 of 7 weighted tests missing: quick.convnet"),
+        ("NO SCORE", "1 of 7 weighted tests missing: convnet"),
     ]
     (valid,) = [answer.parts for answer in screen.answers if answer.name == "Valid"]
     assert valid[:2] == ("10 of 12 launches", "0 failed")
@@ -175,8 +175,8 @@ def test_missing_tests_are_counted_among_all_weighted_ones(tmp_path: Path) -> No
         for report in (make_report(tmp_path / "run"), make_report(tmp_path / "run", weights=weights))
     ]
     assert told == [
-        "1 of 7 weighted tests missing: quick.vae; 5 not selected",
-        "1 planned test without weight missing: quick.vae; 1 not selected",
+        "1 of 7 weighted tests missing: vae; 5 not selected",
+        "1 planned test without weight missing: vae; 1 not selected",
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.failure_rate import FAILURE_LIMIT
@@ -24,7 +24,7 @@ _NO_PLAN = (
     "result folder"
 )
 _NAMED = 4
-"""How many launches with wrong results are named; the rest are counted."""
+"""How many tests, or launches with wrong results, are named; the rest are counted."""
 
 
 def alarms(report: Report) -> tuple[Fact, ...]:
@@ -169,17 +169,21 @@ def _why_invalid(report: Report, score: Score) -> str:
     of, found = counted(score.of, "weighted test"), []
     if gone:
         other = f"not in the profile of this run, which differs from the shipped {report.summary.suite}"
-        found.append(f"{len(gone)} of {of} {other}: {', '.join(gone)}")
+        found.append(f"{len(gone)} of {of} {other}: {_rows(gone)}")
     if absent:
-        found.append(f"{len(absent)} of {of} missing: {', '.join(absent)}")
+        found.append(f"{len(absent)} of {of} missing: {_rows(absent)}")
     if left:
-        told = ", ".join(f"{label} ({why} missing)" for label, why in left.items())
+        told = names_of([f"{name_of_row(label)} ({why} missing)" for label, why in left.items()], _NAMED)
         found.append(f"{len(left)} of {of} incomplete: {told}")
     if others:
-        found.append(f"{counted(len(others), 'planned test')} without weight missing: {', '.join(others)}")
+        found.append(f"{counted(len(others), 'planned test')} without weight missing: {_rows(others)}")
     if score.omitted:
         found.append(f"{len(score.omitted)} not selected")
     return "; ".join(found)
+
+
+def _rows(labels: Sequence[str]) -> str:
+    return names_of([name_of_row(label) for label in labels], _NAMED)
 
 
 def _other_size(summary: Summary, devices: int) -> str:
