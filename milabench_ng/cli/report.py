@@ -130,7 +130,7 @@ def report(
     penalize_variance
         Apply the variance penalty to each test.
     full
-        Print all columns and rows of all tables.
+        Print all tables, with all columns and rows.
     layout
         Print the columns of a public suite.
     tables

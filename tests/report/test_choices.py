@@ -60,7 +60,7 @@ def facts(report: Report) -> dict[str, str]:
 
 def printed(report: Report, form: Any) -> str:
     stream = io.StringIO()
-    write_report(report, form, stream)
+    write_report(report, form, stream, full=True)
     return stream.getvalue().replace("\\_", "_")
 
 
@@ -74,7 +74,7 @@ def test_nothing_is_told_where_all_is_as_shipped(run: Path) -> None:
     assert not {"profile", "order", "weights"} & facts(report).keys()
     assert "devices" not in facts(report)
     assert facts(report)["Node"].startswith("2 x Test GPU")
-    assert "margin" not in printed(report, "table")
+    assert "margin 2%" not in printed(report, "table")
     assert as_object(report)["choices"] == {
         "weights": None,
         "without_weight": (),

@@ -48,7 +48,7 @@ def note(folder: Path, pattern: str, latency: list[list[int]]) -> None:
 
 def printed(folder: Path, form: Any) -> str:
     stream = io.StringIO()
-    write_report(make_report(folder), form, stream)
+    write_report(make_report(folder), form, stream, full=True)
     return stream.getvalue()
 
 

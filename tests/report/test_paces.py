@@ -105,7 +105,7 @@ def test_the_share_with_slow_cores_is_named(tmp_path: Path) -> None:
     (cores,) = [each for each in first_screen(report).look if each.name == "cores"]
     assert cores.text == "the CPU cores of GPU 2 are slower than the others (-12.5%)"
     stream = io.StringIO()
-    as_table.write(report, stream)
+    as_table.write(report, stream, full=True)
     row = next(line for line in stream.getvalue().splitlines() if line.startswith("device 2 "))
     assert row.split() == ["device", "2", "2", "70.0", "70.0", "70.0", "-12.5"]
 

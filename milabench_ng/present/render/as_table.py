@@ -8,6 +8,7 @@ from typing import TextIO
 import msgspec
 
 from milabench_ng.present.render.alarms import alarms_of_launches
+from milabench_ng.present.render.cells import Fact
 from milabench_ng.present.render.columns import all_columns, columns, section_of_tests
 from milabench_ng.present.render.first_screen import DETAILS, first_screen
 from milabench_ng.present.render.screen_lines import print_alarms, print_screen
@@ -34,12 +35,19 @@ def write(report: Report, stream: TextIO, further: Sequence[Section] = (), *, fu
     console.print()
     tests = section_of_tests(report, all_columns(report) if full else columns(report))
     print_section(_whole(tests) if full else tests, console, "--full shows all columns")
-    for section in (*other_tables(report), *further):
+    others = (*other_tables(report), *further)
+    for section in others:
+        if full or not section.detail:
+            console.print()
+            print_section(_whole(section) if full else _brief(section), console)
+    facts = [fact for fact in details(report, charged=full) if full or fact.tone != "plain"]
+    if facts:
         console.print()
-        print_section(_whole(section) if full else _brief(section), console)
-    if facts := details(report, charged=full):
+        write_parts([Facts(title="Basis and caveats" if full else "Caveats", facts=tuple(facts))], stream)
+    left_out = [section.title for section in others if section.detail]
+    if left_out and not full:
         console.print()
-        write_parts([Facts(title="Basis and caveats", facts=tuple(facts))], stream)
+        write_parts([Facts(facts=(Fact("--full", f"also prints {', '.join(left_out)}", "faint"),))], stream)
     write_isolation(report, stream)
 
 

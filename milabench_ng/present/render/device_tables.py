@@ -89,4 +89,5 @@ def host_pace_section(found: Paces) -> Section:
             value=lambda row: 100 * (row[1].median / found.run.median - 1),
         ),
         notes=found.remarks,
+        detail=True,
     )

@@ -66,6 +66,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     sparse: bool = False
     """Whether a terminal leaves out the columns in which no row has a value."""
+    detail: bool = False
+    """Whether it only explains what is printed above it: a terminal leaves it out unless it is to print everything."""
 
     @property
     def toned(self) -> tuple[tuple[Tone, ...], ...]:
@@ -132,7 +134,9 @@ def table(
     return Section(title=title, headings=heads, rows=tuple(rows), notes=notes, sparse=True)
 
 
-def section(key: str, title: str, items: Iterable[T], *columns: Column[T], notes: tuple[str, ...] = ()) -> Section:
+def section(
+    key: str, title: str, items: Iterable[T], *columns: Column[T], notes: tuple[str, ...] = (), detail: bool = False
+) -> Section:
     listed = tuple(items)
     return Section(
         key=key,
@@ -141,4 +145,5 @@ def section(key: str, title: str, items: Iterable[T], *columns: Column[T], notes
         rows=tuple(tuple(column.value(item) for column in columns) for item in listed),
         tones=tuple(tuple(column.tone_of(item) for column in columns) for item in listed),
         notes=notes,
+        detail=detail,
     )

@@ -154,7 +154,8 @@ def _suite_units(report: Report) -> Section:
         Column("test", show=_name, value=lambda item: item[0].scored.test),
         Column("unit", value=lambda item: item[1].unit),
         Column("perf", "", number, True, value=lambda item: item[1].value),
-        Column("formula", "rate: items/s", spare=1, value=lambda item: item[1].formula),
+        Column("formula", "rate: items/s", value=lambda item: item[1].formula),
+        detail=True,
     )
 
 
@@ -168,6 +169,7 @@ def _latency(report: Report) -> Section:
         Column("p50", "ms", number, True, value=lambda item: item[1].p50_ms),
         Column("p99", "ms", number, True, value=lambda item: item[1].p99_ms),
         notes=("measured from the call until the outputs are on the host, over the averaging windows of all launches",),
+        detail=True,
     )
 
 
@@ -182,6 +184,7 @@ def _item_latency(report: Report) -> Section:
         Column("p50", "ms", number, True, value=lambda item: item[2].p50_ms),
         Column("p99", "ms", number, True, value=lambda item: item[2].p99_ms),
         notes=("over the averaging windows of all launches",),
+        detail=True,
     )
 
 
@@ -209,6 +212,7 @@ def _sweep(test: str, sweep: Sweep) -> Section:
             Column(unit, "", number, True, value=lambda point, unit=unit: point.values.get(unit))  # type: ignore[misc]
             for unit in sweep.units
         ),
+        detail=True,
     )
 
 
@@ -233,6 +237,7 @@ def _sub_scores(report: Report, of: str) -> Section:
         _per_device(report),
         Column("95% CI", "±%", half_width, True, value=lambda part: half_width_pct(part.interval)),
         Column("why missing", value=lambda part: part.why or None),
+        detail=True,
     )
 
 
@@ -256,6 +261,7 @@ def _sub_ratios(other: Comparison, of: str) -> Section:
         Column("95% CI", value=lambda part: span(part.effect.ratio)),
         Column("verdict", unusual(other.margin), tone=tone_of_verdict, value=lambda part: part.effect.verdict),
         Column("why no verdict", value=lambda part: part.effect.why or None),
+        detail=True,
     )
 
 
@@ -270,6 +276,7 @@ def _leave_one_out(report: Report, of: str) -> Section:
         Column("share of weight", "%", one_decimal, True, value=lambda part: part.weight_pct),
         _per_device(report),
         *map(_ratio_without, report.comparisons),
+        detail=True,
     )
 
 
@@ -339,6 +346,7 @@ def _flags(report: Report) -> Section:
         Column("launch", value=lambda item: f"{item[0]} J{item[1].job_id}"),
         Column("anomaly", tone=lambda _: "fair", value=lambda item: flag_word(item[1].kind)),
         Column("details", value=lambda item: item[1].detail),
+        detail=True,
     )
 
 
