@@ -105,11 +105,7 @@ def _unknown(error: UnknownOptionError, command: str) -> str:
     elif owner := next((one for one in arguments if option.lstrip("-") in (one.get_choices() or ())), None):
         meant = f". Write {owner.name} {option.lstrip('-')}"
     else:
-        meant = (
-            did_you_mean(option, known)
-            or _part_of(option, known)
-            or _elsewhere(option, command, with_flags="flags" in placed)
-        )
+        meant = did_you_mean(option, known) or _elsewhere(option, command, with_flags="flags" in placed)
     return f"unknown option {plain(option)}{meant or f'. See {command} --help'}"
 
 
@@ -117,17 +113,6 @@ def _worded(option: str, known: Sequence[str]) -> str:
     """The option that begins with ``option``, as ``--sessions`` with ``--session``, or has it as one of its words."""
     begun = [each for each in known if each.startswith(option)]
     return min(begun or (each for each in known if option.lstrip("-") in each.split("-")), key=len, default="")
-
-
-def _part_of(option: str, known: Sequence[str]) -> str:
-    """The option that an unknown one is a part of, such as ``--allowed-signers`` for ``--signers``."""
-    part = option.lstrip("-")
-    found = min((each for each in known if part in each and len(part) >= _TELLING), key=len, default="")
-    return f" (did you mean {found!r}?)" if found else ""
-
-
-_TELLING = 4
-"""So many letters of an option tell which one is meant."""
 
 
 def _elsewhere(option: str, command: str, *, with_flags: bool) -> str:

@@ -16,12 +16,13 @@ _TELLING = 3
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``" (did you mean 'quick'?)"`` for ``"quik"``; empty if no known word is like it.
 
-    First comes the shortest name that holds the word, then one of the same letters, then the most similar one.
+    First comes the shortest name that holds the word, without the dashes of an option, then one of the same letters,
+    then the most similar one.
     """
     names = sorted(known, key=len)
-    asked = word.lower()
+    asked, part = word.lower(), word.lower().lstrip("-")
     close = (
-        *(name for name in names if asked in name.lower() and len(word) >= _TELLING),
+        *(name for name in names if part in name.lower() and len(part) >= _TELLING),
         *(name for name in names if sorted(asked) == sorted(name.lower())),
         *_likest(word, names),
     )

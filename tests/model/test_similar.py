@@ -6,7 +6,17 @@ import pytest
 
 from milabench_ng.model.similar import did_you_mean
 
-NAMES = ("vae", "loader", "v100", "lambda-v100", "lambda-h100", "lambda-h100-pcie", "quick", "interference-quick")
+NAMES = (
+    "vae",
+    "loader",
+    "v100",
+    "lambda-v100",
+    "lambda-h100",
+    "lambda-h100-pcie",
+    "quick",
+    "interference-quick",
+    "--per-gpu",
+)
 
 
 @pytest.mark.parametrize(
@@ -15,6 +25,7 @@ NAMES = ("vae", "loader", "v100", "lambda-v100", "lambda-h100", "lambda-h100-pci
         ("quik", "quick"),
         ("h100", "lambda-h100"),  # the shortest name that holds it
         ("V100", "v100"),
+        ("--gpu", "--per-gpu"),
         ("vea", "vae"),  # too short to be similar, but of the same letters
         ("laoder", "loader"),
         ("k", ""),  # too little to tell
