@@ -174,7 +174,7 @@ def _resumed(evidence: Evidence) -> Evidence:
     """The same after one more session that tries a launch, as far as sessions are counted."""
     summary = msgspec.structs.replace(evidence.summary, starts=evidence.summary.starts + 1)
     chain = evidence.ledger
-    if chain is not None and not summary.between_sessions:
+    if evidence.has_ledger and not summary.between_sessions:
         chain, _ = extend(chain, "", [Resumed(missing=evidence.failures.left)])
     return msgspec.structs.replace(evidence, summary=summary, ledger=chain)
 

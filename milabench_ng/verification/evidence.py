@@ -69,8 +69,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[ReadRecord, ...]
     series: Mapping[str, str]
     """SHA-256 of the files of telemetry, by name."""
-    ledger: Chain | None
-    """None if there is none."""
+    ledger: Chain
+    """Empty if there is none."""
     unreadable: tuple[Problem, ...]
     summary: Summary
     claim: Claim
@@ -83,6 +83,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What this installation's workloads declare, by name."""
     version: str
     """The version of this installation."""
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether there is one, sound or not: even an empty file is no empty chain, but a problem."""
+        return self.ledger != Chain()
 
     @property
     def same_version(self) -> bool:
@@ -108,7 +113,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     def asked(self) -> Plan:
         """The part of the plan that the run's rule for stopping asked for, by the ledger: all of it without one."""
         plan = self.manifest.plan
-        return plan if self.manifest.stopping is None or self.ledger is None else asked(plan, self.ledger.events)
+        return plan if self.manifest.stopping is None else asked(plan, self.ledger.events)
 
     @property
     def measured(self) -> tuple[ReadRecord, ...]:

@@ -40,7 +40,7 @@ def facts(evidence: Evidence) -> dict[str, str]:
         "gaps": gaps_fact(evidence),
         "libraries": libraries_fact(evidence),
         "twins": twins_fact(evidence),
-        "ledger head": evidence.ledger.head if evidence.ledger else "none",
+        "ledger head": evidence.ledger.head if evidence.has_ledger else "none",
         "signed by": evidence.signer.principal or f"({evidence.signer.problem or 'unsigned'})",
         "score": _each({suite: _score(one, evidence.weights.get(suite)) for suite, one in claim.scores.items()}),
     }

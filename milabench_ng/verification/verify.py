@@ -24,6 +24,7 @@ from milabench_ng.model.shipped import find, profile_file
 from milabench_ng.model.shipped import names as shipped_names
 from milabench_ng.model.sources import package_digests
 from milabench_ng.records.folder import Folder
+from milabench_ng.records.ledger import Chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, SERIES_NAME, instead_of
 from milabench_ng.records.reading import Problem, ReadRecord, problem
@@ -129,7 +130,7 @@ def gather(
         known=_known(summary),
         records=kept,
         series={name: sha256_of(there.place / name) for name in there.names if SERIES_NAME.fullmatch(name)},
-        ledger=folder.ledger if LEDGER in there.names else None,
+        ledger=folder.ledger if LEDGER in there.names else Chain(),
         unreadable=unreadable,
         summary=summary,
         claim=make_claim(summary, scales),

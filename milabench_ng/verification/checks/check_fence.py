@@ -213,7 +213,7 @@ def _was_gone(record: Record, stop_s: float) -> bool:
 
 def _apart(evidence: Evidence) -> Iterator[str]:
     """Batches begun twice without a retry (which takes the others as company), or not started and stopped together."""
-    events = evidence.ledger.events if evidence.ledger else ()
+    events = evidence.ledger.events
     measured = {
         (batch.number, launch.label, launch.job_id)
         for batch in evidence.manifest.plan.batches

@@ -54,7 +54,7 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
         yield f"{label} J{job_id}: it was planned{_as(role)} and has no record"
     for label, job_id, role, _ in sorted(there.keys() - planned.keys()):
         yield f"{label} J{job_id}: it has a record{_as(role)} and was not planned"
-    tried = attempts(evidence.ledger.events) if evidence.ledger else Counter()
+    tried = attempts(evidence.ledger.events)
     for (label, job_id, role, _), count in sorted(there.items()):
         if role == "measured" and count > max(1, tried[label, job_id]):
             of = counted(max(1, tried[label, job_id]), "attempt")
@@ -85,7 +85,7 @@ def _unread_by_the_report(evidence: Evidence) -> Iterator[str]:
 def ledger(evidence: Evidence) -> Finding:
     """The chain of the ledger is sound, and every attempt in it has the record that it names."""
     chain = evidence.ledger
-    if chain is None:
+    if not evidence.has_ledger:
         missing = "there is no ledger.jsonl: attempts that left no record cannot be seen"
         written = evidence.same_version
         if written:
@@ -153,7 +153,7 @@ def caps(evidence: Evidence) -> Finding:
     reasons = []
     if rules.failure_rate is not None and rate.exceeds(rules.failure_rate):
         reasons.append(f"{rate.text}, but the rules allow {100 * rules.failure_rate:g}%")
-    if evidence.ledger is not None:
+    if evidence.has_ledger:
         events = evidence.ledger.events
         counted = (
             ("retries", rules.retries, sum(count - 1 for count in attempts(events).values())),
@@ -172,7 +172,7 @@ def caps(evidence: Evidence) -> Finding:
 
 def attempts_fact(evidence: Evidence) -> str:
     """The ledger in one line; what failed is counted as in the failure rate, and the rest without a result is not."""
-    if evidence.ledger is None:
+    if not evidence.has_ledger:
         return "not recorded"
     events = evidence.ledger.events
     tried = attempts(events)

@@ -253,9 +253,8 @@ def _other_nodes(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: it was made with mnb {record.mnb.version}, the run with {manifest.version}"
         if any(devices.get(device.index) != device for device in record.mnb.devices):
             yield f"{name}: its devices differ from the plan"
-    if evidence.ledger is not None:
-        names = {session.hostname for session in evidence.ledger.sessions} - {manifest.inventory.hostname}
-        yield from (f"a session was on {name!r}" for name in sorted(names))
-        for event in evidence.ledger.events:
-            if isinstance(event, Resumed):
-                yield from (f"it was resumed with another {text}" for text in event.accepted)
+    names = {session.hostname for session in evidence.ledger.sessions} - {manifest.inventory.hostname}
+    yield from (f"a session was on {name!r}" for name in sorted(names))
+    for event in evidence.ledger.events:
+        if isinstance(event, Resumed):
+            yield from (f"it was resumed with another {text}" for text in event.accepted)

@@ -244,7 +244,7 @@ def _out_of_order(evidence: Evidence) -> Iterator[str]:
 
 def _sessions(evidence: Evidence) -> Mapping[str, set[int]]:
     """The separate sessions in which each test has good records, by the ledger's clock."""
-    entries = evidence.ledger.entries if evidence.ledger else ()
+    entries = evidence.ledger.entries
     events = [entry.what for entry in entries]
     good = {(one.label, one.job_id, one.number) for one in events if isinstance(one, Recorded) and one.cause is None}
     begun = [

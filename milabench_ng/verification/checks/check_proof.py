@@ -55,7 +55,7 @@ def proofs_of(chain: Chain) -> tuple[SessionProofs, ...]:
 
 def unproven_code(evidence: Evidence) -> Iterator[str]:
     """Why the code that ran is not that of this version with its wheels as they were published."""
-    sessions = proofs_of(evidence.ledger or Chain())
+    sessions = proofs_of(evidence.ledger)
     if not sessions:
         yield "no session says which code it ran"
         return
@@ -77,7 +77,7 @@ def unproven_code(evidence: Evidence) -> Iterator[str]:
 
 def ran_commit(evidence: Evidence) -> str | None:
     """The commit that the last session says it had checked out; None if it names none."""
-    codes = [code for session in proofs_of(evidence.ledger or Chain()) for code in session.code.values()]
+    codes = [code for session in proofs_of(evidence.ledger) for code in session.code.values()]
     return codes[-1].commit or None if codes else None
 
 
@@ -93,7 +93,7 @@ def with_what(evidence: Evidence) -> str:
 
 def other_commit(evidence: Evidence) -> tuple[str, ...]:
     """The rooms of mnb in which a session of its version ran other code than is here, and that no release tells."""
-    codes = (code for session in proofs_of(evidence.ledger or Chain()) for code in session.code.values())
+    codes = (code for session in proofs_of(evidence.ledger) for code in session.code.values())
     return tuple(sorted({room for code in codes for room in _other_rooms(evidence, code)}))
 
 
@@ -142,7 +142,7 @@ def _exchanged(code: CodeProof, sums: dict[str, str]) -> Iterator[str]:
 
 def uncompared(evidence: Evidence) -> str:
     """What computed and could not be compared, as an installer other than pip leaves it; empty if all was."""
-    codes = [session.code["after"] for session in proofs_of(evidence.ledger or Chain()) if "after" in session.code]
+    codes = [session.code["after"] for session in proofs_of(evidence.ledger) if "after" in session.code]
     bare = sorted({name for code in codes for name in (*code.wheels, *_TOLD) if code.wheels.get(name) is None})
     return (
         f"{names_of(bare, _NAMED)}: no RECORD to compare with (packages of Linux distributions keep none)"
@@ -153,7 +153,7 @@ def uncompared(evidence: Evidence) -> str:
 
 def libraries_fact(evidence: Evidence) -> str:
     """What the last session computed with: no list has all wheels, but results of one version can be compared."""
-    sessions = proofs_of(evidence.ledger or Chain())
+    sessions = proofs_of(evidence.ledger)
     code = sessions[-1].code.get("after") if sessions else None
     known = {name: one.version for name, one in code.wheels.items() if one} if code else {}
     versions = [f"{name} {known[name]}" for name in _TOLD if name in known]
@@ -164,7 +164,7 @@ def unproven_data(evidence: Evidence) -> Iterator[str]:
     """Why the data that was read is not what the records say. Only ``closed`` asks a run that could not say it."""
     if not evidence.same_version or not (evidence.rules.closed or _could_say(evidence)):
         return
-    sessions = proofs_of(evidence.ledger or Chain())
+    sessions = proofs_of(evidence.ledger)
     trusted = {mark.what for one in evidence.records for mark in one.record.mnb.marks if mark.kind == _TRUSTED}
     first: dict[SetKey, str] = {}
     for key in _read_sets(evidence):
@@ -192,7 +192,7 @@ def _impossible(evidence: Evidence) -> Iterator[str]:
     """Data that was said to be read and cannot have been: without files, changed later, a twin that nothing made."""
     twins = {one.name for one in _all_sets(evidence) if one.kind == "twin"}
     session = 0
-    for entry in evidence.ledger.entries if evidence.ledger else ():
+    for entry in evidence.ledger.entries:
         session += isinstance(entry.what, Session)
         if not isinstance(entry.what, DataSeen):
             continue
@@ -208,7 +208,7 @@ def _impossible(evidence: Evidence) -> Iterator[str]:
 
 def _could_say(evidence: Evidence) -> bool:
     """Whether the ledger is of a version that enters what was read."""
-    events = evidence.ledger.events if evidence.ledger else ()
+    events = evidence.ledger.events
     return any(isinstance(event, Started) and event.schema >= SAYS_WHAT_WAS_READ for event in events)
 
 
@@ -253,7 +253,7 @@ def twins_fact(evidence: Evidence) -> str:
     """The twins that were compared with none that this version knows, and why: made-up versions make them unknown."""
     twins = {(one.name, one.scale) for one in _all_sets(evidence) if one.kind == "twin"}
     read: dict[SetKey, list[DataProof]] = {key: [] for key in _read_sets(evidence) if key in twins}
-    for session in proofs_of(evidence.ledger or Chain()):
+    for session in proofs_of(evidence.ledger):
         for (_, key), proof in session.data.items():
             if key in read:
                 read[key].append(proof)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
 from milabench_ng.node.drivers.visibility import visible
-from milabench_ng.records.ledger import Chain, CodeSeen
+from milabench_ng.records.ledger import CodeSeen
 from milabench_ng.records.record import Record
 from milabench_ng.records.worker_variables import STORAGE_VARIABLE, listed
 from milabench_ng.verification.evidence import Evidence
@@ -28,7 +28,7 @@ def settings(evidence: Evidence) -> Finding:
 
 
 def _environment(evidence: Evidence) -> Iterator[str]:
-    own, told = evidence.rules.listed, any(isinstance(event, CodeSeen) for event in (evidence.ledger or Chain()).events)
+    own, told = evidence.rules.listed, any(isinstance(event, CodeSeen) for event in evidence.ledger.events)
     for one in evidence.good:
         mnb = one.record.mnb
         for name, value in mnb.environment.items():

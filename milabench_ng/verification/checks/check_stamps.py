@@ -30,7 +30,7 @@ _CHANCE = 1e-4
 
 def stamps(evidence: Evidence) -> Finding:
     """The ledger was stamped soon after the start, after each repeat and after the end; no stamp contradicts it."""
-    chain = evidence.ledger or Chain()
+    chain = evidence.ledger
     places = {head: place for place, head in enumerate(heads(chain))}
     found = tuple(_of_others(evidence))
     wrong, rule = [*_contradicting(found, chain, places), *_drifting(found, chain, places)], evidence.rules.stamps

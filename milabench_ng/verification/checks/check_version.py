@@ -40,12 +40,11 @@ def _newer(evidence: Evidence) -> Iterator[str]:
         yield f"made with mnb {made}, this is {evidence.version}: verify with {other}"
 
 
-def older(made: str, ledger: Chain | None) -> str | None:
+def older(made: str, ledger: Chain) -> str | None:
     """Why a run of version ``made`` may lack what this version writes; None if it may not."""
     if release(made) < release(__version__):
         return f"made with mnb {made}, this is {__version__}"
-    events = ledger.events if ledger else ()
-    schema = next((event.schema for event in events if isinstance(event, Started)), LEDGER_SCHEMA)
+    schema = next((event.schema for event in ledger.events if isinstance(event, Started)), LEDGER_SCHEMA)
     if schema < LEDGER_SCHEMA:
         return f"its ledger is of schema {schema}, that of mnb {__version__} of {LEDGER_SCHEMA}"
     return None

@@ -86,8 +86,9 @@ def idle_times(evidence: Evidence, limit_s: float) -> Iterator[str]:
 
 def undated(evidence: Evidence) -> Iterator[str]:
     """Lines of the ledger, and records, without a date in UTC."""
-    entries = evidence.ledger.entries if evidence.ledger else ()
-    yield from (f"ledger, line {one.number + 1}: it has no date in UTC" for one in entries if moment(one.utc) is None)
+    for line in evidence.ledger.entries:
+        if moment(line.utc) is None:
+            yield f"ledger, line {line.number + 1}: it has no date in UTC"
     for name, record in evidence.named():
         if any(moment(edge.utc) is None for edge in record.mnb.conditions.values()):
             yield f"{name}: it has no date in UTC"
@@ -95,8 +96,6 @@ def undated(evidence: Evidence) -> Iterator[str]:
 
 def boots(evidence: Evidence) -> Iterator[str]:
     """Sessions whose boots the ledger does not explain."""
-    if evidence.ledger is None:
-        return
     sessions = evidence.ledger.sessions
     first = evidence.manifest.inventory.boot_id
     if sessions and first is not None and sessions[0].boot_id != first:

@@ -9,7 +9,6 @@ from milabench_ng.records.borders import date_of, narrow, spent
 from milabench_ng.records.ledger import (
     AnyLedgerEvent,
     Attempt,
-    Chain,
     LaunchKey,
     LedgerLine,
     Recorded,
@@ -25,7 +24,7 @@ _DECIDING_S = 60.0
 
 def wrongly_ended(evidence: Evidence) -> Iterator[str]:
     """What is wrong with the end of the run, by its rule, its records and its ledger."""
-    rule, entries = evidence.manifest.stopping, (evidence.ledger or Chain()).entries
+    rule, entries = evidence.manifest.stopping, evidence.ledger.entries
     ends = [place for place, entry in enumerate(entries) if isinstance(entry.what, StoppedEarly)]
     if rule is None:
         yield from [f"the ledger ends the run by a rule for stopping, and {MANIFEST} has none"] if ends else []
