@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from milabench_ng.cli.named_files import CertificatesFile, RulesFile, SignersFile
-from milabench_ng.cli.options import Force, FormOption, Html, Output
+from milabench_ng.cli.options import FileForm, Force, Html, Output, form_for
 from milabench_ng.present.layouts.nvidia_examples import systems
 from milabench_ng.present.render.sections import Document, Facts
 from milabench_ng.present.render.tender_facts import tender_facts
@@ -27,7 +27,7 @@ def bids(
     rules: RulesFile = None,
     allowed_signers: SignersFile = None,
     tsa_certs: CertificatesFile = None,
-    form: FormOption = "table",
+    form: FileForm = None,
     html: Html = None,
     output: Output = None,
     layout: Literal["lambda"] | None = None,
@@ -63,7 +63,7 @@ def bids(
     if html is not None:
         write_tender_page(made, html, force=force)
     with open_output(output, sys.stdout, force=force) as stream:
-        write(tender_document(made) if layout is None else _systems(file, made), form, stream)
+        write(tender_document(made) if layout is None else _systems(file, made), form_for(form, output), stream)
     return made.exit_code if layout is None else int(bool(made.refused))
 
 

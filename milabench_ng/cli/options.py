@@ -121,6 +121,13 @@ Output = Annotated[
 Force = Annotated[bool, Parameter(negative=(), help="Overwrite existing files. Evidence is never overwritten.")]
 Html = Annotated[Path | None, Writes(), Parameter(help="Also write an HTML page with charts. It opens offline.")]
 FormOption = Annotated[Form, Parameter(name="--format", help="Output format: table, json, csv or markdown.")]
+FileForm = Annotated[
+    Form | None,
+    Parameter(
+        name="--format",
+        help="Output format: table, json, csv or markdown. Default: what the ending of --output says, or table.",
+    ),
+]
 WeightsOption = Annotated[
     WeightsPath,
     Parameter(help="A JSON file of weights by test. Default: the shipped file of the suite."),
@@ -155,3 +162,12 @@ DataRoot = Annotated[
         help="Folder of the datasets. Default: $MNB_DATAROOT, or ~/.cache/milabench_ng if unset.",
     ),
 ]
+
+
+def form_for(form: Form | None, output: Path | None) -> Form:
+    """The format that was asked for, or the one that the name of the file ends in."""
+    ending = output.suffix.lower() if output else ""
+    return form or _BY_ENDING.get(ending, "table")
+
+
+_BY_ENDING: dict[str, Form] = {".csv": "csv", ".json": "json", ".md": "markdown"}

@@ -18,8 +18,8 @@ from milabench_ng.cli.options import (
     FILES,
     RATIOS,
     RULES,
+    FileForm,
     Force,
-    FormOption,
     Fraction,
     Html,
     Money,
@@ -27,6 +27,7 @@ from milabench_ng.cli.options import (
     PerKwh,
     Switch,
     WeightsOption,
+    form_for,
 )
 from milabench_ng.fleet.bundling import is_fleet_source
 from milabench_ng.fleet.folder import listed_sessions
@@ -74,7 +75,7 @@ def report(
     rules: RulesFile = None,
     weights: WeightsOption = None,
     full: Switch = False,
-    form: FormOption = "table",
+    form: FileForm = None,
     html: Html = None,
     output: Output = None,
     nonce: Annotated[str | None, RULES] = None,
@@ -139,6 +140,7 @@ def report(
         Of a fleet: racks or switches, a file with lines such as "rack1: gpu[001-016]".
     """
     folders, baselines = _sides(folders, compare, layout)
+    written = form_for(form, output)
     if len(folders) == 1 and is_fleet_source(folders[0]):
         from milabench_ng.cli.fleet_report import make_fleet_report, print_fleet_report  # numpy
 
@@ -148,14 +150,14 @@ def report(
         switches |= {"--no-penalize-variance": not penalize_variance, "--tariff": tariff is not None}
         _refuse_of_fleet(folders[0], [option for option, value in (*given.items(), *switches.items()) if value])
         of_fleet = make_fleet_report(folders[0], weights=weights, price=price, groups=groups, margin=margin)
-        return print_fleet_report(of_fleet, form=form, html=html, output=output, force=force)
+        return print_fleet_report(of_fleet, form=written, html=html, output=output, force=force)
     if groups is not None:
         raise InputError(
             f"--groups {plain(groups)}: {plain(folders[0])} is no fleet folder, and has one node. Leave --groups out"
         )
     if price_per is not None and price is None:
         raise InputError("--price-per needs a price. Add --price")
-    refuse_json(layout, form)
+    refuse_json(layout, written)
     for each in folders:
         _refuse_baseline(each)
     options = ReportOptions(
@@ -189,12 +191,12 @@ def report(
         write_page(made, html, force=force)
     with open_output(output, sys.stdout, force=force) as stream:
         if layout is None:
-            write_report(made, form, stream, full=full)
+            write_report(made, written, stream, full=full)
         else:
-            write_layout(made, layout, form, stream)
+            write_layout(made, layout, written, stream)
     if per_gpu and made.gpus is None:
         tell([Fact("--per-gpu", "no test ran on two devices or more, each by itself, so none can be compared")])
-    if form == "csv":  # which has no place for them
+    if written == "csv":  # which has no place for them
         tell(alarms_of_launches(made) if layout else alarms(made))
     return made.exit_code_of_launches if layout else made.exit_code  # a layout has no score
 

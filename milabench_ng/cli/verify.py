@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from milabench_ng.cli.named_files import CertificatesFile, ProfilePath, RulesFile, SignersFile, WeightsPath
-from milabench_ng.cli.options import Count, Force, FormOption, Output
+from milabench_ng.cli.options import Count, FileForm, Force, Output, form_for
 from milabench_ng.fleet.bundling import is_fleet_source, opened_fleet
 from milabench_ng.fleet.verifying import verify_fleet
 from milabench_ng.model.errors import InputError
@@ -31,7 +31,7 @@ def verify(
     nonce: str | None = None,
     allowed_signers: SignersFile = None,
     tsa_certs: CertificatesFile = None,
-    form: FormOption = "table",
+    form: FileForm = None,
     output: Output = None,
     force: Force = False,
 ) -> int:
@@ -73,7 +73,7 @@ def verify(
         with opened_fleet(folder) as there:
             of_fleet = verify_fleet(there, demands)
         with open_output(output, sys.stdout, force=force) as stream:
-            write(fleet_verification_document(of_fleet), form, stream)
+            write(fleet_verification_document(of_fleet), form_for(form, output), stream)
         return int(not of_fleet.passed)
     found = find_out(
         folder,
@@ -84,5 +84,5 @@ def verify(
         authorities=tsa_certs,
     )
     with open_output(output, sys.stdout, force=force) as stream:
-        write(verification_document(found), form, stream)
+        write(verification_document(found), form_for(form, output), stream)
     return int(not found.passed)

@@ -190,6 +190,24 @@ def test_a_partial_score_is_never_called_the_score(tmp_path: Path) -> None:
     assert "points per" not in text
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "begins"),
+    [
+        ("it.csv", (), "test,unit,"),
+        ("it.JSON", (), "{"),
+        ("it.md", (), "# mnb report"),
+        ("it.txt", (), "mnb"),
+        ("it", (), "mnb"),
+        ("it.csv", ("--format", "json"), "{"),
+    ],
+)
+def test_the_ending_of_a_file_says_its_format(
+    quick: Path, tmp_path: Path, name: str, given: tuple[str, ...], begins: str
+) -> None:
+    assert call(["report", str(quick), "-o", str(tmp_path / name), *given]) == 0
+    assert (tmp_path / name).read_text().startswith(begins)
+
+
 def test_json_has_the_promised_form(quick: Path) -> None:
     found = json.loads(printed(quick, "json", options=PRICED, compare_to=["v100"]))
     assert found["schema"] == 3
