@@ -188,7 +188,7 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     try:
         with contextlib.suppress(Interrupted):  # the runner sees it too, and the launches get their records
             await context.interrupted.unless(_probe_io(runner, context))
-        timeline = await runner.run()
+        await runner.run()
         after = context.sampler.with_energy(await context.node.conditions(context.own_pids))
         around_after = _surroundings(shares, context)
     finally:
@@ -201,7 +201,6 @@ async def run_batch(work: BatchWork, context: RunContext, bus: Bus) -> dict[str,
     observed = BatchObservation(
         work=work,
         runner=runner,
-        timeline=timeline,
         started=started,
         requested_s=requested_s,
         conditions=(before, after),

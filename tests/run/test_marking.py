@@ -25,7 +25,7 @@ from milabench_ng.records.marks import Mark
 from milabench_ng.records.record import Data, Neighbour, Neighbours, SamplingSpan
 from milabench_ng.records.surroundings import CpuLimit, Surroundings
 from milabench_ng.records.window import WindowRule
-from milabench_ng.run.execution.batch import GroupEvidence, Timeline
+from milabench_ng.run.execution.batch import GroupEvidence
 from milabench_ng.run.execution.tenant import RankLog
 from milabench_ng.run.outcome.marking import marks
 from milabench_ng.run.outcome.observation import Observation, SessionFacts
@@ -100,7 +100,8 @@ def seen(*devices: int, held: Mapping[str, float] = {}, ran: str = "fp32", **cha
         requested_s=0.0,
         ready_s=1.0,
         ended_s=100.0,
-        timeline=Timeline(start_s=2.0, stop_s=99.0),
+        start_s=2.0,
+        stop_s=99.0,
         window=None,
         ranks=[
             RankLog(ready=Ready(time_s=1.0, precision="fp32", ran=ran, matmul_error=0.0, parameters=1)) for _ in devices

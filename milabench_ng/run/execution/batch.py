@@ -39,13 +39,6 @@ INTERRUPTED_S = 10.0
 """How long tenants may take to end after an interruption."""
 
 
-class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Times of a batch (monotonic); None for what it did not reach."""
-
-    start_s: float | None
-    stop_s: float | None
-
-
 class BatchRunner:
     """Runs the tenants of one batch, from request to exit."""
 
@@ -76,12 +69,13 @@ class BatchRunner:
         """When each launch was killed (monotonic)."""
         self._lookouts = Lookouts()
         self.start_s: float | None = None
+        """When its tenants began to work (monotonic), like the next; None for what it did not reach."""
         self.stop_s: float | None = None
         for tenant in tenants:
             for slot, group in tenant.groups.items():
                 self._read(tenant, slot, group.events, "before")
 
-    async def run(self) -> Timeline:
+    async def run(self) -> None:
         """All of it; returns when no process of the batch is left, even if a task of this runner fails."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
@@ -95,7 +89,6 @@ class BatchRunner:
             await self._give_up()
         finally:
             self._collect()
-        return Timeline(start_s=self.start_s, stop_s=self.stop_s)
 
     def note(self, job_id: str, slot: str, **seen: object) -> None:
         """Add to the evidence of a launch's group what was seen of it."""
@@ -304,10 +297,6 @@ class BatchRunner:
         self.note(job_id, slot, rescheduled=told)
         self.accuse(job_id, slot, lost)
 
-    def _unreadable(self, tenant: Tenant, slot: str, error: OSError) -> None:
-        """End a tenant whose group cannot be read: it holds nothing."""
-        self._lose(tenant, slot, f"its cgroup is no longer readable: {error}")
-
     def _lose(self, tenant: Tenant, slot: str, why: str) -> None:
         """End a tenant of which nobody can say that it is held to its share."""
         self.accuse(tenant.launch.job_id, slot, why)
@@ -354,7 +343,7 @@ class BatchRunner:
         try:
             seen = read()
         except OSError as error:
-            self._unreadable(tenant, slot, error)
+            self._lose(tenant, slot, f"its cgroup is no longer readable: {error}")
         except NotOursError as error:  # the fence was to kill it, by itself
             self._lose(tenant, slot, str(error))
         else:

@@ -143,7 +143,7 @@ def _of_devices(facts: SessionFacts, seen: Observation) -> Iterator[Mark]:
             yield Mark(
                 kind="precision", device=slot, what=f"{requested} requested, the model's layers computed in {layer}"
             )
-        steps = skipped(rank, seen.timeline.start_s, facts.planned.rule)
+        steps = skipped(rank, seen.start_s, facts.planned.rule)
         share = steps.too_many if steps else None
         if share is not None:
             yield Mark(kind="steps skipped", device=slot, value=share, limit=SKIPPED_LIMIT)

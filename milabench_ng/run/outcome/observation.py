@@ -18,7 +18,6 @@ from milabench_ng.records.isolation import Isolation, Share
 from milabench_ng.records.record import Data, Failure, Gauge, Gauge2020, Neighbours, SamplingSpan
 from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import Window
-from milabench_ng.run.execution.batch import Timeline
 from milabench_ng.run.execution.group_evidence import GroupEvidence
 from milabench_ng.run.execution.tenant import RankLog
 from milabench_ng.run.persistence.sessions import LedgerSession
@@ -51,7 +50,9 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     requested_s: float
     ready_s: float | None
     ended_s: float
-    timeline: Timeline
+    start_s: float | None
+    """When it began to work, with its batch (monotonic); None if that did not, like the next."""
+    stop_s: float | None
     window: Window | None
     ranks: Sequence[RankLog]
     exit_status: int | None

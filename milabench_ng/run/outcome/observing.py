@@ -22,7 +22,7 @@ from milabench_ng.records.record import ConcurrentLaunch, Data, Failure, Neighbo
 from milabench_ng.records.series import BatchSeries
 from milabench_ng.records.surroundings import Surroundings
 from milabench_ng.records.window import Window, settled_window
-from milabench_ng.run.execution.batch import BatchRunner, Timeline
+from milabench_ng.run.execution.batch import BatchRunner
 from milabench_ng.run.execution.group_evidence import GroupEvidence
 from milabench_ng.run.execution.interruption import SAME_S, Interruption
 from milabench_ng.run.execution.sampling import INTERVAL_S
@@ -41,7 +41,6 @@ class BatchObservation(msgspec.Struct, frozen=True, kw_only=True):
 
     work: BatchWork
     runner: BatchRunner
-    timeline: Timeline
     started: datetime
     """When it was requested (UTC), at ``requested_s``."""
     requested_s: float
@@ -113,7 +112,7 @@ def _note_readers(tenant: Tenant, runner: BatchRunner) -> None:
 
 
 def _window(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Window | None:
-    start_s, stop_s = observed.timeline.start_s, observed.timeline.stop_s
+    start_s, stop_s = observed.runner.start_s, observed.runner.stop_s
     if start_s is None or stop_s is None:
         return None
     return settled_window([rank.slices for rank in tenant.ranks], stop_s, context.facts.planned.rule, start_s)
@@ -132,7 +131,7 @@ def _failure(tenant: Tenant, observed: BatchObservation, context: RunContext) ->
         broken_protocol=tenant.broken_protocol,
         failures=tenant.failures,
         device_names=[_device_in_words(slot, context) for slot in tenant.launch.slot_ids],
-        start_s=observed.timeline.start_s,
+        start_s=observed.runner.start_s,
     )
     limits = {slot: context.facts.planned.shares[slot].memory_bytes for slot in tenant.launch.slot_ids}
     found = judge(outcome, tenant.ranks, observed.runner.evidence[tenant.launch.job_id], limits)
@@ -168,8 +167,9 @@ def _seen(
     launch = tenant.launch
     failure = failures[launch.job_id]
     ended_s = tenant.ended_s if tenant.ended_s is not None else time.monotonic()
-    stop_s = observed.timeline.stop_s if observed.timeline.stop_s is not None else ended_s
-    start_s = observed.timeline.start_s if observed.timeline.start_s is not None else stop_s
+    runner = observed.runner
+    stop_s = runner.stop_s if runner.stop_s is not None else ended_s
+    start_s = runner.start_s if runner.start_s is not None else stop_s
     devices = [context.facts.planned.devices[slot] for slot in launch.slot_ids]
     uuids = {str(device.index): device.uuid for device in devices}
     keys: list[tuple[SourceName, str]] = [
@@ -180,7 +180,7 @@ def _seen(
     window = _window(tenant, observed, context) if failure is None else None
     over = window or Window(start_s=start_s, end_s=stop_s)
     recorder = context.sampler.recorder
-    evidence = observed.runner.evidence
+    evidence = runner.evidence
     cpus = [one.effective.cpus for groups in evidence.values() for one in groups.values() if one.effective]
     return Observation(
         launch=launch,
@@ -190,7 +190,8 @@ def _seen(
         requested_s=observed.requested_s,
         ready_s=tenant.ready_s,
         ended_s=ended_s,
-        timeline=observed.timeline,
+        start_s=runner.start_s,
+        stop_s=runner.stop_s,
         window=window,
         ranks=tenant.ranks,
         exit_status=tenant.ended.result(),
@@ -200,7 +201,7 @@ def _seen(
         evidence=evidence[launch.job_id],
         disjoint=disjoint(one for one in cpus if one is not None) if cpus else None,
         batch_search=observed.searches.get(launch.test),
-        neighbours=_neighbours(tenant, observed.runner.tenants, failures, stop_s),
+        neighbours=_neighbours(tenant, runner.tenants, failures, stop_s),
         data=observed.data.get(launch.test),
         environment=tenant.task.environment,
         conditions=observed.conditions,
@@ -220,17 +221,17 @@ def _seen(
         ),
         endurance=_endurance(tenant, observed, context),
         sampler_problem=context.sampler.problem,
-        foreign_cpu=_foreign_cpu(observed.runner.tenants, recorder, window) if window else None,
-        paused_s=sum(pause.length_s for pause in observed.runner.pauses),
+        foreign_cpu=_foreign_cpu(runner.tenants, recorder, window) if window else None,
+        paused_s=sum(pause.length_s for pause in runner.pauses),
     )
 
 
 def _endurance(tenant: Tenant, observed: BatchObservation, context: RunContext) -> Endurance | None:
     """Both ends of the launch, if it was to work for long."""
-    timeline, planned = observed.timeline, context.facts.planned
-    if timeline.start_s is None or timeline.stop_s is None:
+    runner, planned = observed.runner, context.facts.planned
+    if runner.start_s is None or runner.stop_s is None:
         return None
-    ends = parts_of(timeline.start_s, timeline.stop_s, planned.rule)
+    ends = parts_of(runner.start_s, runner.stop_s, planned.rule)
     uuids = [planned.devices[slot].uuid for slot in tenant.launch.slot_ids]
     keys: list[tuple[SourceName, str]] = [("gpu", uuid) for uuid in uuids if uuid]
     recorder, slices = context.sampler.recorder, [rank.slices for rank in tenant.ranks]
@@ -256,8 +257,8 @@ def series_of(observed: BatchObservation, context: RunContext) -> BatchSeries:
         batch=observed.work.batch.number,
         labels=tuple(dict.fromkeys(launch.label for launch in launches)),
         requested_s=observed.requested_s,
-        start_s=observed.timeline.start_s,
-        stop_s=observed.timeline.stop_s,
+        start_s=observed.runner.start_s,
+        stop_s=observed.runner.stop_s,
         telemetry=context.sampler.recorder.series(keys, observed.requested_s, time.monotonic()),
     )
 
