@@ -13,7 +13,7 @@ import pytest
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.choosing import open_fence
 from milabench_ng.fence.interface import Fence, Group
-from milabench_ng.fence.kernel.cgroupfs import Cpuset1, Group1, Group2
+from milabench_ng.fence.kernel.cgroupfs import Cpuset1, Group2
 from milabench_ng.fence.kernel.procview import read_process
 from milabench_ng.fence.killing import OwnGroup, sweep
 from milabench_ng.fence.probing.probe import probe
@@ -34,7 +34,7 @@ def capabilities() -> Iterator[Capabilities]:
     for directory in directories:
         directory.mkdir()
         if found.mode != "v2" and directory.parent == Path(found.controllers["cpuset"].parent):
-            above, own = Group1(directory.parent, Cpuset1).files, Group1(directory, Cpuset1).files
+            above, own = Cpuset1(directory.parent), Cpuset1(directory)
             own.cpus, own.mems = above.effective_cpus, above.effective_mems
     made = [OwnGroup.noted(str(directory)) for directory in directories]
     yield probe(name)

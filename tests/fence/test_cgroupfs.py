@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench_ng.fence.kernel.cgroupfs import Cpuset1, Group1, Group2, Memory1, Memory2, Pids2
+from milabench_ng.fence.kernel.cgroupfs import Group2, Memory1, Memory2, Pids2
 from milabench_ng.node.cgroup_files import Limit, format_ids, parse_ids
 
 
@@ -80,21 +80,13 @@ def test_v1_no_limit_is_a_huge_number(tmp_path: Path) -> None:
     write(
         tmp_path, memory__limit_in_bytes="9223372036854771712\n", memory__oom_control="oom_kill_disable 0\noom_kill 1\n"
     )
-    group = Group1(tmp_path, Memory1)
-    assert group.files.limit is None
-    group.files.limit = None
+    memory = Memory1(tmp_path)
+    assert memory.limit is None
+    memory.limit = None
     assert (tmp_path / "memory.limit_in_bytes").read_text() == "-1"
-    assert group.files.oom_control["oom_kill"] == 1
+    assert memory.oom_control["oom_kill"] == 1
     write(tmp_path, memory__limit_in_bytes="9223372036854710272\n")  # with pages of 64 KiB
-    assert group.files.limit is None
-
-
-def test_an_existing_group_is_not_adopted(tmp_path: Path) -> None:
-    child = Group1(tmp_path, Cpuset1).create_cgroup("t0")
-    assert child.directory == tmp_path / "t0"
-    assert isinstance(child.files, Cpuset1)
-    with pytest.raises(FileExistsError):
-        Group1(tmp_path, Cpuset1).create_cgroup("t0")
+    assert memory.limit is None
 
 
 def test_missing_and_read_only_files_raise(tmp_path: Path) -> None:
@@ -109,4 +101,3 @@ def test_missing_and_read_only_files_raise(tmp_path: Path) -> None:
 def test_the_class_shows_its_descriptors() -> None:
     assert isinstance(Memory2.max, Limit)
     assert isinstance(Pids2.max, Limit)
-    assert len({Group2("/a"), Group2("/a"), Group2("/b")}) == 2

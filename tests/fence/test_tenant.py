@@ -13,6 +13,7 @@ from fence_waiting import process_of, wait_for
 
 from milabench_ng.fence import isolation_check
 from milabench_ng.fence.interface import Fence, Group, IsolationMismatch
+from milabench_ng.model.errors import IsolationError
 from milabench_ng.model.units import MIB
 from milabench_ng.records.isolation import Death, Share
 
@@ -42,6 +43,12 @@ def test_a_tenant_is_where_it_should_be(fence: Fence, make_share: MakeShare, sta
     assert group.pids() == (process.pid,)
     nproc = start(group, ["nproc"])
     assert nproc.communicate()[0] == "1\n"
+
+
+def test_a_group_that_exists_is_not_adopted(fence: Fence, make_share: MakeShare) -> None:
+    fence.create("t0", make_share())
+    with pytest.raises(IsolationError, match="cannot make the group of t0: File exists"):
+        fence.create("t0", make_share())
 
 
 def test_affinity_cannot_be_widened(fence: Fence, make_share: MakeShare, start: Start) -> None:

@@ -14,7 +14,7 @@ from milabench_ng.fence.backends.kernel_group import KernelGroup
 from milabench_ng.fence.cache_groups import CacheGroup, make_cache_group
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.interface import CounterFiles
-from milabench_ng.fence.kernel.cgroupfs import Cpuset1, Group1
+from milabench_ng.fence.kernel.cgroupfs import Cpuset1
 from milabench_ng.fence.kernel.counters1 import Counters1, memory_limits
 from milabench_ng.fence.kernel.mounts import CgroupMount, find, parse_mountinfo
 from milabench_ng.fence.kernel.readings import host_text, refusals
@@ -39,7 +39,7 @@ def bounds(capabilities: Capabilities) -> Bounds:
     cpus = mems = None
     limits: tuple[MemoryLimit, ...] = ()
     if capabilities.ok("cpuset"):
-        cpuset = Group1(capabilities.controllers["cpuset"].parent, Cpuset1).files
+        cpuset = Cpuset1(capabilities.controllers["cpuset"].parent)
         cpus, mems = cpuset.effective_cpus, cpuset.effective_mems
     if capabilities.ok("memory"):
         limits = memory_limits(Path(capabilities.controllers["memory"].parent))
@@ -144,7 +144,7 @@ class Cgroup1Fence:
     def _prepare(self, directory: Path) -> None:
         """Give a new cpuset what its parent has: it is empty, and groups below it could get nothing."""
         if self._cpuset and directory.is_relative_to(self._cpuset):
-            parent, own = Group1(directory.parent, Cpuset1).files, Group1(directory, Cpuset1).files
+            parent, own = Cpuset1(directory.parent), Cpuset1(directory)
             own.cpus, own.mems = parent.effective_cpus, parent.effective_mems
 
 

@@ -103,13 +103,13 @@ class Cgroup2Fence:
         with refusals(f"enable {' '.join(sorted(self._controllers))} in {self.parent}"):
             self._enabled = self._enable_top()
         self._run = RunGroups((self.parent,), run_id, holds, self._prepare)
-        self._node = Group2(self._run.directories[self.parent])
         mount = find(parse_mountinfo(host_text("self/mountinfo")), "")
-        self._group = mount.group(self._node.directory) if mount else ""
+        self._group = mount.group(self._run.directories[self.parent]) if mount else ""
 
     def create(self, name: str, share: Share) -> Cgroup2Group:
+        node = Group2(self._run.directories[self.parent] / name)
         with refusals(f"make the group of {name}"):
-            node = self._node.create_cgroup(name)
+            node.directory.mkdir()
         cache = make_cache_group(self._run, name, share)
         return Cgroup2Group(name, share, node, f"{self._group}/{name}", self._controllers, self._shm, cache)
 
@@ -117,7 +117,7 @@ class Cgroup2Fence:
         left = self._run.close()
         with contextlib.suppress(OSError):  # another process uses the controllers below the parent by now
             self._top.disable(self._enabled)
-            leaf = self._top.child(LEAF)
+            leaf = Group2(self._top.directory / LEAF)
             for pid in leaf.core.procs:
                 self._top.core.procs = (pid,)
             leaf.directory.rmdir()

@@ -1,8 +1,7 @@
-"""Cgroup directories as objects: the files of cgroup v1 and v2 that the fence needs, on cgroupspy's classes.
+"""The files of cgroup v1 and v2 that the fence needs as attributes, on cgroupspy's access to files (`Controller`).
 
-cgroupspy gives the access to files (`Controller`) and the naming of directories (`Node`). Ours add v2. Its `Tree`,
-`get_content`, `failcnt` and `throttle_*` are not used: they walk the whole hierarchy, hide errors, stay at 0 after an
-out-of-memory kill, and name files that do not exist.
+Ours add v2. Its `Node`, `Tree`, `get_content`, `failcnt` and `throttle_*` are not used: they adopt groups that exist
+already, walk the whole hierarchy, hide errors, stay at 0 after an out-of-memory kill, and name files that do not exist.
 
 This works on any directory, so it is tested on a plain one. Files: Documentation/admin-guide/cgroup-v2.rst and
 cgroup-v1/{cpusets,memory,pids}.rst of the kernel.
@@ -13,10 +12,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Generic, Self, TypeVar
 
 from cgroupspy.controllers import Controller
-from cgroupspy.nodes import Node
 
 from milabench_ng.node.cgroup_files import (
     FlagFile,
@@ -31,17 +28,22 @@ from milabench_ng.node.cgroup_files import (
     WordsFile,
 )
 
-C = TypeVar("C", bound="GroupFiles")
-
 
 class GroupFiles(Controller):  # type: ignore[misc]  # cgroupspy has no types
-    """The files of one controller in one group."""
+    """The files of one controller in the group of this directory."""
 
     procs = Pids("cgroup.procs")
 
+    def __init__(self, directory: Path | str) -> None:
+        self._directory = directory
+
+    def filepath(self, filename: bytes) -> str:
+        """Asked for by cgroupspy."""
+        return os.path.join(self._directory, os.fsdecode(filename))
+
     def has(self, filename: str) -> bool:
         """Whether this kernel shows the file in this group (names and versions: fence design, section 1.6)."""
-        return os.path.exists(self.filepath(filename.encode()))
+        return os.path.exists(os.path.join(self._directory, filename))
 
 
 class Core2(GroupFiles):
@@ -138,47 +140,18 @@ class Blkio1(GroupFiles):
     write_bps = Table("blkio.throttle.write_bps_device")
 
 
-class Directory(Node):  # type: ignore[misc]  # cgroupspy has no types
-    """A cgroup directory. Unlike cgroupspy's: an existing group is never adopted silently, names may be str."""
-
-    def __init__(self, name: str | bytes | os.PathLike[str], parent: Directory | None = None) -> None:
-        super().__init__(os.fsencode(name), parent)
-
-    __eq__ = Node.__eq__
-
-    def __hash__(self) -> int:
-        return hash(self.full_path)
-
-    @property
-    def directory(self) -> Path:
-        return Path(os.fsdecode(self.full_path))
-
-    def _get_controller_type(self) -> None:
-        return None
-
-    def child(self, name: str) -> Self:
-        """The group of that name below this one, whether it exists or not."""
-        return type(self)(name, self)
-
-    def create_cgroup(self, name: str) -> Self:
-        """Make a group below this one. Raises FileExistsError if it exists."""
-        node = self.child(name)
-        node.directory.mkdir()
-        return node
-
-
-class Group2(Directory):
+class Group2:
     """A group of the v2 hierarchy with all its controllers (those that are not enabled have no files)."""
 
-    def __init__(self, name: str | bytes | os.PathLike[str], parent: Directory | None = None) -> None:
-        super().__init__(name, parent)
-        self.core = Core2(self)
-        self.cpuset = Cpuset2(self)
-        self.memory = Memory2(self)
-        self.pids = Pids2(self)
-        self.cpu = Cpu2(self)
-        self.io = Io2(self)
-        self.pressure = Pressure2(self)
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        self.core = Core2(directory)
+        self.cpuset = Cpuset2(directory)
+        self.memory = Memory2(directory)
+        self.pids = Pids2(directory)
+        self.cpu = Cpu2(directory)
+        self.io = Io2(directory)
+        self.pressure = Pressure2(directory)
 
     def enable(self, controllers: Iterable[str]) -> tuple[str, ...]:
         """Give children these controllers; returns those that they did not have before.
@@ -195,14 +168,3 @@ class Group2(Directory):
         """Take controllers from the children. Raises OSError (EBUSY) if a child uses one for its own children."""
         for name in controllers:
             self.core.subtree_control = (f"-{name}",)
-
-
-class Group1(Directory, Generic[C]):
-    """A group of one v1 hierarchy; `files` are those of the one controller that is used."""
-
-    def __init__(self, name: str | bytes | os.PathLike[str], controller: type[C], parent: Directory | None = None):
-        super().__init__(name, parent)
-        self.files = controller(self)
-
-    def child(self, name: str) -> Self:
-        return type(self)(name, type(self.files), self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from milabench_ng.fence.kernel.cgroupfs import Blkio1, Cpuacct1, Cpuset1, Group1, Group2, Memory1, Pids2
+from milabench_ng.fence.kernel.cgroupfs import Blkio1, Cpuacct1, Cpuset1, Group2, Memory1, Pids2
 from milabench_ng.fence.kernel.readings import host_oom_kills, pressure_of
 from milabench_ng.fence.kernel.watched import WatchedGroup
 from milabench_ng.node.held_file import held_if_there, number_of
@@ -20,11 +20,11 @@ class Counters1:
 
     def __init__(self, directories: Mapping[str, Path]) -> None:
         self._directories = directories
-        self.cpuset = Group1(directories["cpuset"], Cpuset1).files if "cpuset" in directories else None
-        self.memory = Group1(directories["memory"], Memory1).files if "memory" in directories else None
-        self.pids = Group1(directories["pids"], Pids2).files if "pids" in directories else None
-        self.blkio = Group1(directories["blkio"], Blkio1).files if "blkio" in directories else None
-        self._cpuacct = Group1(directories["cpuacct"], Cpuacct1).files if "cpuacct" in directories else None
+        self.cpuset = Cpuset1(directories["cpuset"]) if "cpuset" in directories else None
+        self.memory = Memory1(directories["memory"]) if "memory" in directories else None
+        self.pids = Pids2(directories["pids"]) if "pids" in directories else None
+        self.blkio = Blkio1(directories["blkio"]) if "blkio" in directories else None
+        self._cpuacct = Cpuacct1(directories["cpuacct"]) if "cpuacct" in directories else None
         self._unified = Group2(directories["unified"]) if "unified" in directories else None
         self._watched = self._to_watch()
         self._oom_control = held_if_there(directories["memory"] / "memory.oom_control") if self.memory else None
@@ -110,7 +110,7 @@ def memory_limits(directory: Path) -> tuple[MemoryLimit, ...]:
     """The limits of this group and all above it, nearest first."""
     found = []
     while (directory / "memory.limit_in_bytes").exists():
-        found.append(MemoryLimit(str(directory), Group1(directory, Memory1).files.limit))
+        found.append(MemoryLimit(str(directory), Memory1(directory).limit))
         directory = directory.parent
     return tuple(found)
 

@@ -19,14 +19,13 @@ def foreign(group: Group2) -> tuple[int, ...]:
     return tuple(pid for pid in group.core.procs if not _ours(pid))
 
 
-def evacuate(group: Group2) -> Group2:
-    """Move this process and its descendants from the group into a leaf below it; returns the leaf."""
-    leaf = group.child(LEAF)
+def evacuate(group: Group2) -> None:
+    """Move this process and its descendants from the group into a leaf below it."""
+    leaf = Group2(group.directory / LEAF)
     leaf.directory.mkdir(exist_ok=True)
     for pid in group.core.procs:
         if _ours(pid):
             leaf.core.procs = (pid,)
-    return leaf
 
 
 def _ours(pid: int) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.fence.capabilities import Capabilities, Controller
-from milabench_ng.fence.kernel.cgroupfs import Cpuset1, Group1, Group2
+from milabench_ng.fence.kernel.cgroupfs import Cpuset1, Group2
 from milabench_ng.fence.kernel.mounts import (
     CgroupMount,
     find,
@@ -201,7 +201,7 @@ def _usable_cpus(found: Capabilities) -> int:
         return len(os.sched_getaffinity(0))
     parent = found.controllers["cpuset"].parent
     if found.mode != "v2":
-        return len(Group1(parent, Cpuset1).files.effective_cpus)
+        return len(Cpuset1(parent).effective_cpus)
     cpuset = Group2(parent).cpuset
     return len(cpuset.cpus_effective) if cpuset.has("cpuset.cpus.effective") else len(os.sched_getaffinity(0))
 

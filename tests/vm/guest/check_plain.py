@@ -130,16 +130,17 @@ def test_a_read_only_mount_is_named() -> None:
 
 
 def test_a_group_outside_of_the_namespace_is_named(tmp_path: Path) -> None:
-    group = Group2("/sys/fs/cgroup").create_cgroup("mnb-test-elsewhere")
-    inner = group.create_cgroup("inner")
-    enter = f"echo 0 >{inner.directory}/cgroup.procs && exec unshare -C sh -c '"
-    leave = f"echo 0 >{group.directory}/cgroup.procs"
+    group = Path("/sys/fs/cgroup/mnb-test-elsewhere")
+    inner = group / "inner"
+    inner.mkdir(parents=True)
+    enter = f"echo 0 >{inner}/cgroup.procs && exec unshare -C sh -c '"
+    leave = f"echo 0 >{group}/cgroup.procs"
     script = f'{enter}{leave} && mount -t cgroup2 none {tmp_path} && umount -l /sys/fs/cgroup && exec "$@"\' sh "$@"'
     try:
         found = told("unshare", "-m", "sh", "-c", script, "sh")
     finally:
-        inner.directory.rmdir()
-        group.directory.rmdir()
+        inner.rmdir()
+        group.rmdir()
     assert any("is in cgroup /.." in one and "private cgroup namespace" in one for one in found["messages"])
 
 
