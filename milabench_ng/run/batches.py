@@ -7,11 +7,13 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from milabench_ng.fence.choosing import above
 from milabench_ng.fence.io import excess
+from milabench_ng.fence.kernel.quotas import cpu_limits
 from milabench_ng.model.errors import DataError, MnbError
 from milabench_ng.model.events import Failed
 from milabench_ng.model.plan import Batch, Device, Launch
@@ -30,7 +32,6 @@ from milabench_ng.run.execution.announcing import Announcer
 from milabench_ng.run.execution.bandwidth import probe_all
 from milabench_ng.run.execution.batch import BatchRunner, gone
 from milabench_ng.run.execution.caching import make_ready
-from milabench_ng.run.execution.edges import read_surroundings
 from milabench_ng.run.execution.interruption import Interrupted
 from milabench_ng.run.execution.logs import Log
 from milabench_ng.run.execution.pacing import read_host_pace, work_at_once
@@ -271,10 +272,16 @@ def _close_logs(tenants: Sequence[Tenant], context: RunContext) -> list[FileCont
 
 
 def _surroundings(shares: Mapping[str, tuple[int, ...]], context: RunContext) -> Surroundings:
+    """What surrounds a batch now, whose tenants have these CPUs by slot."""
     planned = context.facts.planned
     group = above(planned.capabilities, planned.isolation)
-    used = context.machinery.cpu_s((*context.own_pids, *context.starter.pids))
-    return read_surroundings(group, shares, context.claim, used)
+    return Surroundings(
+        time_s=time.monotonic(),
+        cpus=sum(map(len, shares.values())),
+        cpu_limits=cpu_limits(Path(group)) if group else (),
+        contested=context.claim.contested(),
+        machinery_cpu_s=context.machinery.cpu_s((*context.own_pids, *context.starter.pids)),
+    )
 
 
 async def _probe_io(runner: BatchRunner, context: RunContext) -> None:

@@ -35,9 +35,9 @@ from milabench_ng.run.batches import run
 from milabench_ng.run.display.json_lines import JsonLines
 from milabench_ng.run.events.bus import Bus
 from milabench_ng.run.events.run_events import RunBegins, RunEnds
-from milabench_ng.run.execution.edges import Machinery
 from milabench_ng.run.execution.environment import PYCACHE, site_hooks, worker_environment
 from milabench_ng.run.execution.interruption import Interrupted, interruptions
+from milabench_ng.run.execution.machinery import Machinery
 from milabench_ng.run.execution.node_reader import NodeReader, driver_sessions
 from milabench_ng.run.execution.preparing import needed, prepare_all
 from milabench_ng.run.execution.sampling import Sampler, measure_idle

@@ -16,8 +16,8 @@ from milabench_ng.records.isolation import Share
 from milabench_ng.records.names import ResultFolder
 from milabench_ng.records.stopping import Headline
 from milabench_ng.run.execution.caching import PreparedFiles
-from milabench_ng.run.execution.edges import Machinery
 from milabench_ng.run.execution.interruption import Interruption
+from milabench_ng.run.execution.machinery import Machinery
 from milabench_ng.run.execution.node_reader import NodeReader
 from milabench_ng.run.execution.sampling import Sampler
 from milabench_ng.run.execution.starting import Starter

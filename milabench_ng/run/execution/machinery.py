@@ -1,17 +1,11 @@
-"""Reads what surrounds a batch, at its edges."""
+"""What mnb itself uses of the CPUs."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
-
-from milabench_ng.fence.claims import Claim
-from milabench_ng.fence.kernel.quotas import cpu_limits
-from milabench_ng.records.surroundings import Surroundings
 
 
 class Machinery:
@@ -31,19 +25,3 @@ class Machinery:
                 times = process.cpu_times()
                 self._used[process] = float(times.user + times.system)
         return sum(self._used.values())
-
-
-def read_surroundings(
-    above: str, shares: Mapping[str, tuple[int, ...]], claim: Claim, machinery_cpu_s: float
-) -> Surroundings:
-    """What surrounds a batch now.
-
-    ``above``: the group above its tenants, empty if it cannot be seen; ``shares``: their CPUs, by slot.
-    """
-    return Surroundings(
-        time_s=time.monotonic(),
-        cpus=sum(map(len, shares.values())),
-        cpu_limits=cpu_limits(Path(above)) if above else (),
-        contested=claim.contested(),
-        machinery_cpu_s=machinery_cpu_s,
-    )
