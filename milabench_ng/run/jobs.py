@@ -28,7 +28,7 @@ from milabench_ng.node.drivers.opening import BACKENDS, read_gpus
 from milabench_ng.node.foreign_load import busy_note
 from milabench_ng.node.gpus import Gpu
 from milabench_ng.node.storage import Storage
-from milabench_ng.records.isolation import Isolation, Share
+from milabench_ng.records.isolation import Isolation, Share, Tier
 from milabench_ng.records.ledger import CodeSeen, ended_by_itself, of_last_session
 from milabench_ng.records.worker_variables import STORAGE_VARIABLE
 from milabench_ng.run.batches import run
@@ -88,7 +88,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """With which ``retry`` failed launches run again; None if none failed in its last attempt."""
     interrupted: signal.Signals | None
     """What ended it early."""
-    tier: str
+    tier: Tier
 
 
 async def jobs(
@@ -175,7 +175,7 @@ async def jobs(
             interrupted=interrupted,
         )
         await run_session(context, partial(prove, "after", request, wanted, server, bus.note), bus)
-        return outcome(context)
+        return outcome(context.progress, fence.tier, interrupted.by)
 
 
 def already_over(request: RunRequest, tell: Callable[[str], None]) -> RunOutcome | None:
@@ -192,15 +192,7 @@ def already_over(request: RunRequest, tell: Callable[[str], None]) -> RunOutcome
         compared = any(isinstance(event, CodeSeen) and event.edge == "after" for event in of_last_session(events))
         if not ended_by_itself(events) or not compared or progress.to_do():
             return None
-        return RunOutcome(
-            folder=writer.folder.path,
-            planned=len(progress.plan.measured),
-            failed=progress.failed,
-            missing=0,
-            helpful_retry=progress.helpful_retry,
-            interrupted=None,
-            tier=manifest.fence.tier,
-        )
+        return outcome(progress, manifest.fence.tier, None)
 
 
 def nothing_left(over: RunOutcome) -> str:
@@ -250,15 +242,15 @@ async def keep_proofs(context: RunContext, prove_after: Callable[[], Proving], b
         bus.note(f"not checked against its checksums after the work: {error}")
 
 
-def outcome(context: RunContext) -> RunOutcome:
+def outcome(progress: RunProgress, tier: Tier, interrupted: signal.Signals | None) -> RunOutcome:
     return RunOutcome(
-        folder=context.folder.path,
-        planned=len(context.progress.plan.measured),
-        failed=context.progress.failed,
-        missing=context.progress.missing,
-        helpful_retry=context.progress.helpful_retry,
-        interrupted=context.interrupted.by,
-        tier=context.fence.tier,
+        folder=progress.writer.folder.path,
+        planned=len(progress.plan.measured),
+        failed=progress.failed,
+        missing=progress.missing,
+        helpful_retry=progress.helpful_retry,
+        interrupted=interrupted,
+        tier=tier,
     )
 
 
