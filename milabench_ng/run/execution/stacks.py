@@ -11,8 +11,8 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterable
-from pathlib import Path
 
+from milabench_ng.fence.kernel.readings import host_text
 from milabench_ng.fence.killing import NotOursError, Proof, send
 
 SETTLE_S = 0.1
@@ -48,10 +48,7 @@ def kernel_view(pid: int) -> str:
     fields = _status(pid)
     words = [fields.get("Name", "gone"), f"state {fields.get('State', 'unknown')}"]
     for name in ("wchan", "stack"):
-        try:
-            text = Path(f"/proc/{pid}/{name}").read_text().strip()
-        except OSError:
-            continue
+        text = host_text(f"{pid}/{name}")
         words += [f"{name}: {text}"] if text.strip("0") else []
     return ", ".join(words)
 
@@ -62,8 +59,5 @@ def _would_answer(pid: int) -> bool:
 
 
 def _status(pid: int) -> dict[str, str]:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return {}
+    lines = host_text(f"{pid}/status").splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
