@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from milabench_ng.model.plain import plain
+from milabench_ng.model.units import MIB
 from milabench_ng.records.output_files import write_output
 from milabench_ng.run.display.run_view import RunView, TenantView, seen
 from milabench_ng.run.events.run_events import (
@@ -34,7 +35,6 @@ from milabench_ng.run.events.run_events import (
 
 WRITTEN_S = 5.0
 """The least time between two writings."""
-MIB = 1 << 20
 
 
 class Gauge(NamedTuple):
