@@ -70,6 +70,15 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         return self.parent or self.uuid
 
 
+class NoSuchDevicesError(InputError):
+    """The node has not the devices that were asked for."""
+
+    def __init__(self, asked: str, remedy: str) -> None:
+        """``asked``: by which option or variable, and what there is instead."""
+        super().__init__(f"{asked}. {remedy}")
+        self.asked = asked
+
+
 def select(devices: Sequence[Gpu], wanted: Sequence[str], where: str = "--gpus") -> tuple[Gpu, ...]:
     """The devices that ``where`` names by index, UUID (or its unambiguous beginning) or PCI address, in node order.
 
@@ -94,7 +103,7 @@ def _named(devices: Sequence[Gpu], name: str, where: str) -> Gpu:
         return matches[0]
     there = "; ".join(f"{gpu.index} = {gpu.uuid} ({gpu.name}, {gpu.pci_bus_id})" for gpu in devices)
     found = f"fits {len(matches)} devices" if matches else "is not on this node"
-    raise InputError(f"{where}: {name!r} {found}. Use an index or a UUID of: {there or 'no GPU at all'}")
+    raise NoSuchDevicesError(f"{where}: {name!r} {found}", f"Use an index or a UUID of: {there or 'no GPU at all'}")
 
 
 def smallest_memory(devices: Sequence[Device], gpus: Sequence[Gpu], per_device: int = 1) -> DeviceMemory | None:

@@ -10,7 +10,7 @@ import msgspec
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Device
 from milabench_ng.node.drivers.visibility import asked_for
-from milabench_ng.node.gpus import Gpu, select
+from milabench_ng.node.gpus import Gpu, NoSuchDevicesError, select
 from milabench_ng.run.planning.request import RunRequest
 
 CPU_TENANTS = 2
@@ -35,12 +35,11 @@ def choose_devices(gpus: Sequence[Gpu], request: RunRequest, cpus: int, environ:
     by, visible = ("--gpus", None) if request.gpus else asked_for(environ, gpus)
     try:
         return _chosen(gpus, request, cpus, by, visible)
-    except InputError as error:
+    except NoSuchDevicesError as error:
         if not request.resume or visible is not None:
             raise
-        asked = str(error).partition(". ")[0]
         raise InputError(
-            f"cannot resume: the run began with {asked}. Resume it on a node like its first, or start a new run"
+            f"cannot resume: the run began with {error.asked}. Resume it on a node like its first, or start a new run"
         ) from None
 
 
@@ -52,8 +51,9 @@ def _chosen(gpus: Sequence[Gpu], request: RunRequest, cpus: int, by: str, visibl
     named = request.gpus or _first_names(visible)
     if named and not gpus:
         names = ",".join(named)
-        raise InputError(
-            f"{by} {names}: this node has no GPU, or no driver that names one. Without {by}, tenants are CPU partitions"
+        raise NoSuchDevicesError(
+            f"{by} {names}: this node has no GPU, or no driver that names one",
+            f"Without {by}, tenants are CPU partitions",
         )
     if not gpus:
         return Chosen(_partitions(tenants, cpus))
@@ -82,9 +82,9 @@ def _hidden(gpus: Sequence[Gpu], variable: str, visible: str) -> str:
 
 def _first(chosen: Sequence[Gpu], tenants: int | None) -> tuple[Device, ...]:
     if tenants is not None and tenants > len(chosen):
-        raise InputError(
-            f"--tenants {tenants}: there are only {len(chosen)} GPUs, and each tenant needs one. Try --tenants "
-            f"{len(chosen)}"
+        raise NoSuchDevicesError(
+            f"--tenants {tenants}: there are only {len(chosen)} GPUs, and each tenant needs one",
+            f"Try --tenants {len(chosen)}",
         )
     return tuple(
         Device(
@@ -103,7 +103,8 @@ def _first(chosen: Sequence[Gpu], tenants: int | None) -> tuple[Device, ...]:
 
 def _partitions(tenants: int | None, cpus: int) -> tuple[Device, ...]:
     if (tenants or 1) > cpus:
-        raise InputError(
-            f"--tenants {tenants}: this node has only {cpus} CPUs, and each tenant needs one. Try --tenants {cpus}"
+        raise NoSuchDevicesError(
+            f"--tenants {tenants}: this node has only {cpus} CPUs, and each tenant needs one",
+            f"Try --tenants {cpus}",
         )
     return tuple(Device(index=index, kind="cpu") for index in range(tenants or min(CPU_TENANTS, cpus)))
