@@ -24,7 +24,7 @@ import msgspec
 from milabench_ng.analysis.summary.folder import load, load_baseline, summary_of
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import MIB, in_words, meant_beside, parse_json
+from milabench_ng.model.files import GZIP, MIB, in_words, meant_beside, parse_json
 from milabench_ng.model.known_files import named
 from milabench_ng.model.plain import plain, quoted
 from milabench_ng.records.folder import UNBOUNDED, Bounds, Folder, not_one_node, read_folder
@@ -58,7 +58,6 @@ _HEADERS = 1 << 16
 _BLOCK = 1 << 20
 _PACKED_BLOCK = 1 << 16
 """What is not unpacked of a block yet is copied at each read."""
-_GZIP = b"\x1f\x8b"
 _AGAIN = "Ask for it again, as `mnb bundle` made it"
 T = TypeVar("T")
 _DAMAGED = (tarfile.TarError, EOFError, ValueError)
@@ -113,9 +112,7 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
     ``within``: how much its records may take; those of a bundle never more than FOREIGN.
     """
     if os.path.isdir(source):
-        names, foreign = result_files(source)
-        folder = read_folder(source, within=within)
-        yield Opened(place=source, folder=folder, summary=summary_of(folder), names=names, foreign=foreign)
+        yield _opened_folder(source, source, within)
         return
     if not os.path.isfile(source):
         meant = meant_beside(source) or ". Give a bundle, or the result folder of a run"
@@ -126,7 +123,7 @@ def opened(source: Path, within: Bounds = FOREIGN) -> Iterator[Opened]:
         raise InputError(f"{plain(source)}: this is {what}. Give a bundle or a result folder, which have the records")
     with unpacked(source, _belonging) as root:
         packed = _packed_folder(root)
-        yield _opened(source, root) if packed is None else _opened_folder(source, packed)
+        yield _opened(source, root) if packed is None else _opened_folder(source, packed, FOREIGN)
 
 
 @contextmanager
@@ -175,7 +172,7 @@ def is_bundle(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            return file.read(len(_GZIP)) == _GZIP
+            return file.read(len(GZIP)) == GZIP
     except OSError:  # it may not be read: whoever reads it as a summary says so
         return False
 
@@ -195,9 +192,9 @@ def _packed_folder(root: Path) -> Path | None:
     return next((one for one in root.iterdir() if one.is_dir() and f"{one.name}/" != RESULTS), None)
 
 
-def _opened_folder(source: Path, place: Path) -> Opened:
+def _opened_folder(source: Path, place: Path, within: Bounds) -> Opened:
     names, foreign = result_files(place)
-    folder = read_folder(place, plain(source), within=FOREIGN)
+    folder = read_folder(place, plain(source), within=within)
     return Opened(place=place, folder=folder, summary=summary_of(folder), names=names, foreign=foreign)
 
 
@@ -325,10 +322,10 @@ def _members(source: Path, belonging: Belonging) -> Generator[tuple[tarfile.TarI
     seen: set[str] = set()
     end = 0
     with source.open("rb") as file:
-        begun = file.read(len(_GZIP))
+        begun = file.read(len(GZIP))
         if not begun:
             raise tarfile.ReadError("it is empty")
-        if begun != _GZIP:
+        if begun != GZIP:
             raise tarfile.ReadError("it is not compressed by gzip (a summary cannot be verified)")
         file.seek(0)
         meted = _Meted(file, source.stat().st_size)
