@@ -43,32 +43,29 @@ def amount(text: str, option: str) -> float:
     """An amount of money that ``option`` was given."""
     if _AMBIGUOUS.fullmatch(text):
         raise InputError(f"{option}: {text} is ambiguous. Write {text.replace('.', '')} or {text[:-1]}")
-    try:
-        value = float(text.replace(",", "") if _THOUSANDS.fullmatch(text) else text)
-    except ValueError:
-        value = math.nan
+    value = _number(text.replace(",", "") if _THOUSANDS.fullmatch(text) else text)
     if not 0 < value < math.inf:
         raise InputError(f"{option}: expected an amount above 0, got {short(text)!r}. Try 300000, 300,000 or 15000.50")
     return value
 
 
-def _positive(_: type, tokens: Sequence[Token]) -> float:
-    return _above_zero(tokens[0], "60")
-
-
-def _per_kwh(_: type, tokens: Sequence[Token]) -> float:
-    return _above_zero(tokens[0], "0.20")
-
-
-def _above_zero(token: Token, example: str) -> float:
+def _number(text: str) -> float:
+    """NaN for what is none."""
     try:
-        value = float(token.value)
+        return float(text)
     except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        got = short(token.value)
-        raise InputError(f"{token.keyword}: expected a number above 0, got {got!r}. Try {token.keyword} {example}")
-    return value
+        return math.nan
+
+
+def _above_zero(example: str) -> Parameter:
+    def read(_: type, tokens: Sequence[Token]) -> float:
+        text, option = tokens[0].value, tokens[0].keyword
+        value = _number(text)
+        if not 0 < value < math.inf:
+            raise InputError(f"{option}: expected a number above 0, got {short(text)!r}. Try {option} {example}")
+        return value
+
+    return Parameter(converter=read)
 
 
 def _fraction(_: type, tokens: Sequence[Token]) -> float:
@@ -89,10 +86,10 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 Count = Annotated[int, Parameter(converter=_count)]
 """A whole number of at least 1."""
 Money = Annotated[float, Parameter(converter=_money)]
-PerKwh = Annotated[float, Parameter(converter=_per_kwh)]
-"""A price, but of so little that 0.250 can only be a quarter."""
 """An amount, with or without separators of thousands."""
-Positive = Annotated[float, Parameter(converter=_positive)]
+PerKwh = Annotated[float, _above_zero("0.20")]
+"""A price, but of so little that 0.250 can only be a quarter."""
+Positive = Annotated[float, _above_zero("60")]
 """A number above 0."""
 Fraction = Annotated[float, Parameter(converter=_fraction)]
 """``0.97`` or ``97%``: above 0, at most 1."""
