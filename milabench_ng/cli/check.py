@@ -107,7 +107,7 @@ def check(
         name = None if store else baseline or _known(found)
         made = health(found, named or (load_source(name) if name else None), least)
         if store and made.exit_code != 1:  # a node with a slow device is no baseline, either
-            reasons = why_not_stored(found)
+            reasons = tuple(why_not_stored(found))
             made = msgspec.structs.replace(made, verdict="not decided" if reasons else "healthy", reasons=reasons)
         kept = output
         if made.exit_code == 1 and output is None:

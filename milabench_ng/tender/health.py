@@ -86,8 +86,7 @@ def health(found: Summary, baseline: Summary | None, least: float | None = None)
         high=score.high if score else None,
         least=asked,
     )
-    lost = baseline is not None and found.distinct_devices < baseline.distinct_devices
-    if lost and baseline:
+    if baseline is not None and found.distinct_devices < baseline.distinct_devices:
         devices = counted(baseline.distinct_devices, "device")
         why = f"the baseline has {devices}, this node has {found.distinct_devices}"
         return msgspec.structs.replace(told, verdict="faulty", reasons=(why,))
@@ -125,12 +124,8 @@ def on_cpus(summary: Summary) -> bool:
     return set(summary.models.values()) <= {"CPU"}
 
 
-def why_not_stored(found: Summary) -> tuple[str, ...]:
+def why_not_stored(found: Summary) -> Iterator[str]:
     """Why a check is no baseline: it failed in part, was disturbed, or has too few repeats."""
-    return tuple(_unfit(found))
-
-
-def _unfit(found: Summary) -> Iterator[str]:
     told = {mark.kind: mark.sentence for row in found.tests.values() for mark in row.marks}
     yield from (told[kind] for kind in sorted(told.keys() & DISTURBED))
     yield from (f"{test} failed on device {device}" for device, test in dict.fromkeys(_failed(found)))
@@ -168,7 +163,7 @@ def _open(found: Summary, baseline: Summary | None, made: Acceptance | None) -> 
     if baseline is None or made is None:
         yield "there is no baseline of this kind of node: mnb check --store makes one"
         return
-    yield from _unfit(found)
+    yield from why_not_stored(found)
     other = (_kinds(found) ^ _kinds(baseline)) - _EXPECTED - DISTURBED
     if other:
         yield f"check and baseline differ in marks: {', '.join(sorted(other))}"
