@@ -71,7 +71,7 @@ def doctor(
     )
     enter_scope("auto", cgroup_parent)
     checkup = examine(node.request(Profile("", {}, "", "mnb doctor")))
-    found = () if asked is None else rulings_ahead(asked, checkup, checkup.conditions, planned(asked, node))
+    found = () if asked is None else rulings_ahead(asked, checkup, planned(asked, node))
     write(_document(checkup, slots_per_device, found), form, sys.stdout)
     return 0 if checkup.ready and not any(one.result == "fail" for one in found) else 1
 

@@ -56,12 +56,12 @@ _OF_GPUS = (
 )
 
 
-def rulings_ahead(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun | str | None) -> tuple[Ruling, ...]:
+def rulings_ahead(rules: Rules, checkup: Checkup, plan: DryRun | str | None) -> tuple[Ruling, ...]:
     """Every rule that can be checked beforehand. Pure but for the look for ssh-keygen.
 
-    ``seen``: the conditions now. ``plan``: of the profile that the rules name, or why it cannot be run; None if they
-    name none.
+    ``plan``: of the profile that the rules name, or why it cannot be run; None if they name none.
     """
+    seen = checkup.conditions
     found: tuple[tuple[str, str, bool, Iterable[str] | Finding], ...] = (
         ("node", "ready", True, checkup.reasons),
         ("R2", "the results can be signed here", rules.signed or bool(rules.signed_by), _signing()),
@@ -72,7 +72,7 @@ def rulings_ahead(rules: Rules, checkup: Checkup, seen: Conditions, plan: DryRun
         ("R20", "the data is on local storage", bool(rules.storage_refused), _storage(rules, checkup)),
         ("R21", "the libraries are unchanged since installation", _looks(rules, plan), _libraries(plan)),
         ("R23", _gpus_asked(rules), bool(_gpus_asked(rules)), _gpus(rules, checkup)),
-        (*_OF_GPUS[0], rules.ecc, _ecc(checkup, seen)),
+        (*_OF_GPUS[0], rules.ecc, _ecc(checkup)),
         (*_OF_GPUS[1], rules.default_power, _power(seen)),
         ("R25", "the kernel's mitigations are on", rules.mitigations, _mitigations(seen)),
         (*_OF_GPUS[2], rules.foreign_refused, _foreign(seen)),
@@ -127,13 +127,13 @@ def refuse_broken(rules: Rules, request: RunRequest) -> DryRun:
     the node is ready, the run finds out itself.
     """
     checkup = examine(request)
-    ahead = rulings_ahead(rules, checkup, checkup.conditions, None)
+    ahead = rulings_ahead(rules, checkup, None)
     broken = (*broken_by_request(rules, request), *_broken_by_node(ahead))
     _refuse(rules, broken, ". When these are met, mnb checks the others")
     plan = plan_of(request)
     if isinstance(plan, str):
         raise InputError(plan)
-    ahead = rulings_ahead(rules, msgspec.structs.replace(checkup, tier=plan.tier), checkup.conditions, plan)
+    ahead = rulings_ahead(rules, msgspec.structs.replace(checkup, tier=plan.tier), plan)
     _refuse(rules, (*broken_by_plan(rules, request, plan), *_broken_by_node(ahead)))
     with shown() as bus:
         for why in (why for one in ahead if one.id == "R2" for why in one.reasons):
@@ -338,8 +338,9 @@ def _gpus(rules: Rules, checkup: Checkup) -> Iterator[str]:
         yield f"{found}. Offer a node with {rules.gpus}, or look for missing ones on the PCI bus (mnb doctor)"
 
 
-def _ecc(checkup: Checkup, seen: Conditions) -> Iterator[str]:
-    told = seen.settings.gpus if seen.settings else {}
+def _ecc(checkup: Checkup) -> Iterator[str]:
+    known = checkup.conditions.settings
+    told = known.gpus if known else {}
     for uuid in dict.fromkeys(gpu.board for gpu in checkup.inventory.gpus):
         settings = told.get(uuid)
         if settings is None or settings.ecc is None:
