@@ -126,6 +126,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         return failure_rate(left_pending(self.summary))
 
     @property
+    def boards(self) -> Mapping[str | None, str]:
+        """UUID of the physical GPU of each device of the inventory, by its own."""
+        return {gpu.uuid: gpu.board for gpu in self.manifest.inventory.gpus}
+
+    @property
     def superseded(self) -> frozenset[str]:
         """The files of launches that had lost a neighbour, and that a retry measured again beside it."""
         return frozenset(

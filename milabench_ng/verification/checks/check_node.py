@@ -74,8 +74,7 @@ def _unlisted(evidence: Evidence) -> Iterator[str]:
 def _too_few(evidence: Evidence) -> Iterator[str]:
     demanded = evidence.rules.gpus
     kinds = [device for device in evidence.manifest.plan.devices if device.kind != "cpu"]
-    inventory = {gpu.uuid: gpu.board for gpu in evidence.manifest.inventory.gpus}
-    boards = {inventory.get(device.uuid or "", device.uuid) for device in kinds}
+    boards = {evidence.boards.get(device.uuid, device.uuid) for device in kinds}
     if demanded is not None and len(boards) != demanded:
         yield f"{counted(len(boards), 'GPU')} worked, {demanded} required"
     known = {device.index for device in evidence.manifest.plan.devices}
@@ -103,7 +102,7 @@ def _shows_none(evidence: Evidence) -> bool:
 
 def _unread(evidence: Evidence) -> Iterator[str]:
     """Launches whose own GPUs were not read both before and after all of their work."""
-    boards: dict[str | None, str] = {gpu.uuid: gpu.board for gpu in evidence.manifest.inventory.gpus}
+    boards = evidence.boards
     for kept in evidence.good:
         mnb = kept.record.mnb
         before, after = mnb.conditions.get("before"), mnb.conditions.get("after")
@@ -185,7 +184,7 @@ def _power_limits(evidence: Evidence) -> Iterator[str]:
 
 def _throttled(evidence: Evidence) -> Iterator[str]:
     cap = evidence.rules.throttled
-    boards: dict[str | None, str] = {gpu.uuid: gpu.board for gpu in evidence.manifest.inventory.gpus}
+    boards = evidence.boards
     for name, record in evidence.named():
         before, after = record.mnb.conditions.get("before"), record.mnb.conditions.get("after")
         if cap is None or before is None or after is None or after.time_s <= before.time_s:

@@ -85,7 +85,7 @@ _SAMPLED = {"power_w": "power_w", "sm_clock_mhz": "sm_clock_mhz", "energy_mj": "
 
 def _unsampled(evidence: Evidence, mnb: Mnb) -> Iterator[str]:
     """What the GPUs of a launch told at both edges, and its telemetry has not got."""
-    boards: dict[str | None, str] = {gpu.uuid: gpu.board for gpu in evidence.manifest.inventory.gpus}
+    boards = evidence.boards
     edges = [conditions.gpus for conditions in mnb.conditions.values()]
     for device in mnb.devices if len(edges) == len(EDGES) else ():
         uuid = device.uuid or ""
