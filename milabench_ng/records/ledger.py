@@ -267,17 +267,12 @@ def of_last_session(events: Sequence[AnyLedgerEvent]) -> Sequence[AnyLedgerEvent
     return events[starts[-1] :] if starts else events
 
 
-def encode_entry(entry: LedgerLine) -> bytes:
-    """One line, newline included."""
-    return whole_json(entry) + b"\n"
-
-
 def extend(chain: Chain, utc: str, events: Iterable[AnyLedgerEvent]) -> tuple[Chain, bytes]:
     """The chain extended by events at time ``utc``, and the lines to append for them. Pure."""
     entries, head, lines = list(chain.entries), chain.head, b""
     for event in events:
         entries.append(LedgerLine(number=len(entries), previous=head, utc=utc, what=event))
-        line = encode_entry(entries[-1])
+        line = whole_json(entries[-1]) + b"\n"
         head = digest(line)
         lines += line
     return msgspec.structs.replace(chain, entries=tuple(entries), head=head), lines

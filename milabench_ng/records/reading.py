@@ -87,11 +87,6 @@ class _Kind(msgspec.Struct, frozen=True):
     plan: msgspec.Raw = msgspec.Raw(b"")
     mnb: _Ours | list[Any] | str | float | bool | None = None
 
-    def require_ours(self, name: str) -> None:
-        """Refuse a record of another schema; those of 2020 have none."""
-        if isinstance(self.mnb, _Ours):
-            require_schema(self.mnb.schema, "record", RECORD_SCHEMA, name)
-
 
 _kind = msgspec.json.Decoder(_Kind)
 _record = msgspec.json.Decoder(Record)
@@ -194,7 +189,8 @@ def _decode(content: bytes, name: str) -> Found | None:
         return problem(name, "it holds no job_id") if RECORD_NAME.fullmatch(os.path.basename(name)) else None
     if kind.sub_job:
         return None
-    kind.require_ours(name)
+    if isinstance(kind.mnb, _Ours):
+        require_schema(kind.mnb.schema, "record", RECORD_SCHEMA, name)
     if kind.mnb is None:
         return Read2020(name, msgspec.convert(msgspec.json.decode(content) if raw is None else raw, Record2020))
     return ReadRecord(name, file_digest(content), _record.decode(content))

@@ -51,11 +51,6 @@ class VerifiedWork(msgspec.Struct, frozen=True):
     work: Amount
     wrong: WholeNumber
 
-    @property
-    def most_errors(self) -> float:
-        """The upper 95 % bound of the errors in so much work, if they come at random: 3 if none was seen."""
-        return poisson_limit(self.wrong)
-
 
 def totals(parts: Iterable[Verified | VerifiedWork]) -> tuple[VerifiedWork, ...]:
     """The sum for each unit."""
@@ -83,10 +78,10 @@ def _amount(work: float, unit: WorkUnit) -> str:
 
 
 def _per(found: VerifiedWork) -> str:
-    """The bound for a thousand times the unit in which the amount is told."""
+    """The upper 95 % bound of the errors, if they come at random, in a thousand times the unit of the amount."""
     scales = _SCALES[found.unit]
     place = min(_place(found.work) + 1, len(scales) - 1)
-    errors = found.most_errors / (found.work / 1000**place)
+    errors = poisson_limit(found.wrong) / (found.work / 1000**place)
     told = f"{errors:.2g}" if errors < 99.5 else f"{float(f'{errors:.2g}'):,.0f}"
     return f"{told} per {scales[place]}"
 

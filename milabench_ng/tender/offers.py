@@ -34,15 +34,15 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     A bid that cannot be read, breaks a rule or shares no work with most is refused: nothing of it counts, and the
     tender says why. Raises InputError if that leaves none.
     """
-    bids, rules = read_bids(path), (demands or Demands()).rules
-    _require_signers(path, bids, demands or Demands())
+    bids, asked = read_bids(path), demands or Demands()
+    _require_signers(path, bids, asked)
     _require_files(path, bids)
     here = path.parent
     near = here / bids.reference
     reference = load_source(str(near if os.path.exists(near) else find_results(bids.reference, f"{path}: reference")))
     with computing_from(bids.reference):
         build_report(own_bounds(reference), bids.reference)
-    found, refused = _checked(path, bids, reference, demands or Demands())
+    found, refused = _checked(path, bids, reference, asked)
     refused |= same_runs(found)
     summaries = {name: one.summary for name, one in found.items() if name not in refused}
     if not summaries:
@@ -54,7 +54,7 @@ def compare_bids(path: Path, demands: Demands | None = None) -> Tender:
     scales = load_scales(here / bids.weights if bids.weights else None, next(iter(ranked.values())))
     with computing_from(path):
         first, *further = [
-            msgspec.structs.replace(_evaluated(kept, scales[suite], *sides), profile=profile_to_run(rules, suite))
+            msgspec.structs.replace(_evaluated(kept, scales[suite], *sides), profile=profile_to_run(asked.rules, suite))
             for suite, sides in _by_suite(path, kept, reference, ranked).items()
         ]
     return msgspec.structs.replace(

@@ -31,10 +31,6 @@ class NodePower(msgspec.Struct, frozen=True, kw_only=True):
     boundary: Boundary
     """What the figures include: the whole node as given, or only the GPUs as measured."""
 
-    def average_w(self, utilization: float) -> float:
-        """Average power of a node that works for a share ``utilization`` of the time."""
-        return self.load_w * utilization + self.idle_w * (1 - utilization)
-
 
 class Ownership(msgspec.Struct, frozen=True, kw_only=True):
     """Cost of one node over the years, in the currency of its price."""
@@ -54,7 +50,8 @@ class Ownership(msgspec.Struct, frozen=True, kw_only=True):
 
 def ownership(price: float, power: NodePower, maintenance_per_year: float, terms: Terms) -> Ownership:
     """Total cost of one node: ``price + years * (kW * 8766 h * PUE * tariff + maintenance)``."""
-    kwh = power.average_w(terms.utilization) / 1000 * HOURS_PER_YEAR * terms.years * terms.pue
+    average_w = power.load_w * terms.utilization + power.idle_w * (1 - terms.utilization)
+    kwh = average_w / 1000 * HOURS_PER_YEAR * terms.years * terms.pue
     return Ownership(
         price=price,
         energy_kwh=kwh,
