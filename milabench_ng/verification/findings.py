@@ -16,7 +16,7 @@ does not show that anything was measured); self-reported: what the node said abo
 witness: what no file can show and a person must have seen."""
 
 RulingResult = Literal["pass", "fail", "open", "not required"]
-"""unknown: the available data cannot decide it; off: not asked by the rules."""
+"""open: the available data cannot decide it; not required: not asked by the rules."""
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Results that someone else measured: verified before anything is decided on them.
 
-`mnb verify`, `mnb accept` and `mnb bids` read them here and nowhere else.
+`mnb accept` and `mnb bids` read them here and nowhere else.
 """
 
 from __future__ import annotations
