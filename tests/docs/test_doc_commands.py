@@ -59,7 +59,6 @@ TABLE: dict[str, Check] = {
     "mnb bids bids.json --rules tender.json --allowed-signers vendors.txt": PARSE,
     "mnb accept bid.bundle.tar.gz results --rules tender.json --allowed-signers vendors.txt": PARSE,
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97": PARSE,
-    "mnb accept BID FLEET --guarantee 0.97": PARSE,
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97 --explain": PARSE,
     "mnb accept bid.bundle.tar.gz results --guarantee 0.97 --format markdown > acceptance.md": Check(
         "elsewhere", "test_acceptance"
@@ -156,7 +155,6 @@ TABLE: dict[str, Check] = {
     "mnb jobs procurement --repeat 5 --sessions 3 --session-gap 6h -o results": PARSE,
     "uv run scripts/check-memory-classes -d /scratch/mnb": Check("script", "takes minutes, and needs a GPU"),
     "mnb jobs modern-lite --dry-run": RUN,
-    "mnb jobs modern2": PARSE,
     "mnb jobs modern2 --repeat 3 -d /scratch/mnb -o results-modern2": PARSE,
     "mnb report results-modern2 --full": PARSE,
     "mnb jobs modern2 --name llm_fsdp_3b --name moe_ep_2l --name llm_tp_decode_8b --repeat 3 -d /scratch/mnb "
@@ -241,7 +239,6 @@ TABLE: dict[str, Check] = {
     "mnb jobs stress --for 110s": PARSE,
     "mnb jobs serve": PARSE,
     "mnb jobs frontier": PARSE,
-    "mnb jobs --for 30min": PARSE,
     "mnb report results-stress": PARSE,
     "mnb summary results-stress -o known.json": PARSE,
     "mnb report results-stress --compare known.json": PARSE,
