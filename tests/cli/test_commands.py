@@ -200,13 +200,6 @@ def test_a_pipe_of_another_kind_that_breaks_is_a_bug() -> None:
         until_unread(broken)
 
 
-@pytest.mark.parametrize("kind", ["profile", "record", "event", "summary", "run"])
-def test_schema_prints_json(here: Here, kind: str) -> None:
-    code, stdout, _ = here("schema", kind)
-    assert code == 0
-    assert json.loads(stdout)["title"] == f"mnb {kind}"
-
-
 def test_doctor_says_why_a_node_is_not_ready(here: Here) -> None:
     code, stdout, _ = here("doctor", "--format", "json")
     checkup = json.loads(stdout)

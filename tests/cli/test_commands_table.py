@@ -111,9 +111,6 @@ report --compare | 2 | mnb report: --compare: value missing. See mnb report --he
 report | 2 | mnb: report: FOLDER is missing. Write mnb report FOLDER --compare v100
 report res --compare | 2 | mnb report: --compare: value missing. See mnb report --help
 report res --margin -1% | 2 | mnb report: --margin: expected a value of at least 0, got -1%
-report res --allowed-signers vendors.txt | 2 | mnb: --allowed-signers vendors.txt: no such file. It should hold the
-report res --tsa-certs tsa.pem | 2 | mnb: --tsa-certs tsa.pem: no such file. It should hold certificates (PEM)
-report res --html page -o page | 2 | mnb: --html page --output page: the same file
 report h200 | 2 | mnb: h200: no such file or folder. For the shipped baseline, use mnb
 report res --compare a,b | 2 | mnb: --compare a,b: no such file or folder, and no shipped baseline has that name. One
 report res --compare h20 | 2 | mnb: --compare h20: no such file or folder, and no shipped baseline has that name (did
@@ -146,14 +143,12 @@ report res --layout cv | 2 | mnb: --layout cv: res has no measured test of that 
 report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --per-gpu | 0 | mnb · quick · res
 report res --per-gpu --format csv | 0 | test,device,mean (% of best mean),min (% of best min),max (% of best max)
-report res --weights nowhere.json | 2 | mnb: --weights nowhere.json: no such file. It should hold weights by test, in
 bids nots.txt | 2 | mnb: nots.txt: no such file (did you mean 'notes.txt'?)
 report res --weights nowhere/w.json | 2 | mnb: --weights nowhere/w.json: the folder nowhere does not exist. It should
 report res --weights emtpy/w.json | 2 | mnb: --weights emtpy/w.json: the folder emtpy does not exist (did you mean
 jobs res.tar.gz | 2 | mnb: res.tar.gz: compressed, like a bundle, which mnb report and mnb verify read.
 report res --weights notes.txt | 2 | mnb: notes.txt: not JSON: expected a value (line 1, column 1)
 report res --rules standard | 1 | mnb · quick · res
-report res --rules standard --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file. It
 report res --rules rules.json --nonce other | 1 | mnb · quick · res
 report res --nonce other | 2 | mnb: --nonce other: only rules ask for it. Add --rules
 report res -n 5 | 2 | mnb report: unknown option -n (did you mean --nonce?)
@@ -167,19 +162,10 @@ report empty | 2 | mnb: empty: not a result folder: it has no record and no run.
 report notes.txt | 2 | mnb: notes.txt: not JSON: expected a value (line 1, column 1). Is it
 report res/run.json | 2 | mnb: res/run.json: this is the manifest of a run. Give its folder to mnb report or mnb
 report res -o new.txt | 0 |
-report res -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
 report res -o old.txt --force | 0 |
-report res -o res/run.json | 2 | mnb: --output res/run.json: files of a run are never overwritten. Name another file
-report res -o res/run.json --force | 2 | mnb: --output res/run.json: files of a run are never overwritten.
 report res -o res/ledger.jsonl --force | 2 | mnb: --output res/ledger.jsonl: files of a run are never overwritten.
-report res -o nowhere/new.txt | 2 | mnb: --output nowhere/new.txt: the folder nowhere does not exist. Create it
-report res -o empty | 2 | mnb: --output empty: this is a folder. Name a file
-report res --html old.txt | 2 | mnb: --html old.txt: the file exists. Name another one, or pass --force
-report res --html nowhere/new.html | 2 | mnb: --html nowhere/new.html: the folder nowhere does not exist. Create it
 report res --html new.html | 0 | mnb · quick · res
-report res --html res/run.json --force | 2 | mnb: --html res/run.json: files of a run are never overwritten. Name
 report res --tables tables | 0 | mnb · quick · res
-report res --tables notes.txt | 2 | mnb: --tables notes.txt: this is not a folder. Name another one
 report "" | 2 | mnb: argument 2 is empty. Is a shell variable unset?
 report res --tables "" | 2 | mnb: argument 4 is empty. Is a shell variable unset?
 accept "" res | 2 | mnb: argument 2 is empty
@@ -194,9 +180,6 @@ summary res | 0 | {
 summary res.tar.gz | 0 | {
 summary base.json | 0 | {
 summary res -o new.json | 0 |
-summary res -o base.json | 2 | mnb: --output base.json: the file exists. Name another one, or pass --force
-summary res -o res/run.json | 2 | mnb: --output res/run.json: files of a run are never overwritten.
-summary res -o res/run.json --force | 2 | mnb: --output res/run.json: files of a run are never overwritten.
 summary odd | 1 | {
 summary cut | 2 | mnb: cut: run.json: not a readable manifest
 summary nowhere | 2 | mnb: nowhere: no such file or folder. Give a bundle, or the folder
@@ -205,7 +188,6 @@ summary res --format 2020 | 0 | {
 summary res --format 2021 | 2 | mnb summary: Invalid value "2021" for --format. Choose from: "mnb", "2020". Did you
 summary | 2 | mnb summary: FOLDER is missing. See the example in mnb summary --help
 bundle res -o new.tar.gz | 0 | bundle: new.tar.gz
-bundle res -o res.tar.gz | 2 | mnb: --output res.tar.gz: the file exists. Name another one, or pass --force
 bundle res -o res.tar.gz --force | 0 | bundle: res.tar.gz
 bundle res -o res/run.json --force | 2 | mnb: --output res/run.json: files of a run are never overwritten.
 bundle cut | 2 | mnb: cut: run.json: not a readable manifest: not JSON: a text has no closing quotation mark
@@ -229,11 +211,8 @@ verify cut.tar.gz | 2 | mnb: cut.tar.gz: run.json: not a readable manifest: not 
 verify odd | 1 | verdict FAIL: 2
 verify res --rules standard | 1 | verdict FAIL:
 verify res --rules rules.json | 0 | verdict PASS: all 17
-verify res --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file. Shipped rules: procurement
 verify res --repeat 5 | 1 | verdict FAIL: 1
 verify res --repeat 2.5 | 2 | mnb: --repeat: expected a whole number, got '2.5'. Try --repeat 5
-verify res --allowed-signers nowhere | 2 | mnb: --allowed-signers nowhere: no such file. It should hold the
-verify res --tsa-certs nowhere | 2 | mnb: --tsa-certs nowhere: no such file
 verify res --nonce wrong | 1 | verdict FAIL: 1
 verify res --profile standard | 1 | verdict FAIL: 1
 verify base.json | 2 | mnb: base.json: this is a summary or a baseline. Give a bundle or a result folder
@@ -243,7 +222,6 @@ verify ress | 2 | mnb: ress: no such folder or bundle (did you mean 'res'?)
 report ress | 2 | mnb: ress: no such file or folder (did you mean 'res'?)
 accept res ress | 2 | mnb: ress: no such file or folder, and no shipped baseline has that name (did you mean
 verify nowhere | 2 | mnb: nowhere: no such folder or bundle. Give a bundle, or the
-verify res -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
 accept res again | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
 accept res again --guarantee 97% | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
 accept res again --guarantee 0.97 | 4 | verdict INCONCLUSIVE: cannot tell whether the node reaches 97% of the
@@ -259,7 +237,6 @@ bids bad-bids.json | 2 | mnb: bad-bids.json: bid 'acme': the key 'price' is miss
 bids nowhere.json | 2 | mnb: nowhere.json: no such file. Write one with mnb tender init
 bids res.tar.gz | 2 | mnb: res.tar.gz: a bundle, not a bids file. Name it as results in a file that mnb tender
 bids notes.txt | 2 | mnb: notes.txt: not JSON: expected a value (line 1, column 1)
-bids bids.json -o old.txt | 2 | mnb: --output old.txt: the file exists. Name another one, or pass --force
 bids bids.json --format html | 2 | mnb bids: --format html: it has an option of its own. Write --html
 bids | 2 | mnb bids: FILE is missing. See the example in mnb bids --help
 baseline | 0 | Usage: mnb baseline COMMAND
@@ -271,8 +248,6 @@ baseline show nowhere | 2 | mnb: nowhere: no such file or folder, and no shipped
 baseline build res | 0 | {
 baseline build res --accept-shortfalls | 0 | {
 baseline build res.tar.gz --accept-shortfalls | 0 | {
-baseline build res --accept-shortfalls -o base.json | 2 | mnb: --output base.json: the file exists. Name another
-baseline build res --accept-shortfalls -o res/run.json --force | 2 | mnb: --output res/run.json: files of a run are
 baseline build res --bound vae | 2 | mnb: --bound 'vae': expected TEST=CLASS, with a class of cpu, io,
 baseline build odd | 2 | mnb: odd is not suitable as a baseline:
 baseline build nowhere | 2 | mnb: nowhere: no such file or folder. Give a bundle, or the folder
@@ -455,6 +430,7 @@ doctor --slots-per-device 27 | 2 | mnb: --slots-per-device: expected 1 to 26, go
 doctor --tenants 1.5 | 2 | mnb: --tenants: expected a whole number, got '1.5'. Try --tenants 5
 doctor --tenants 1000 | 2 | mnb: --tenants 1000: this node has
 doctor --ram-total much | 2 | mnb: --ram-total: expected a size, got 'much'. Try 512MiB or 256GiB
+doctor --rules nowhere.json | 2 | mnb: --rules nowhere.json: no such file. Shipped rules: procurement
 doctor --gpus nobody | 2 | mnb: --gpus nobody: this node has no GPU, or no driver that names
 --version | 0 | 0.3.0
 --hlp | 2 | mnb: --hlp: expected a command first (did you mean '--help'?)

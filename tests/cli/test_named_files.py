@@ -66,10 +66,12 @@ def test_each_command_that_writes_a_file(command: list[str], place: Path, capsys
     ("asked", "why"),
     [
         (["--weights", "no.json"], "--weights no.json: no such file. It should hold weights by test, in JSON"),
+        (["--rules", "no.json"], "--rules no.json: no such file. Shipped rules: procurement"),
         (["--rules", "procurment"], "--rules procurment: no such file (did you mean 'procurement'?)"),
         (["--allowed-signers", "no.txt"], "--allowed-signers no.txt: no such file. It should hold the vendors'"),
         (["--allowed-signers", "empty.txt"], "--allowed-signers empty.txt: no line has a name and a key. Expected"),
         (["--allowed-signers", "key.pub"], "--allowed-signers key.pub: no line has a name and a key. Expected lines"),
+        (["--tsa-certs", "no.pem"], "--tsa-certs no.pem: no such file. It should hold certificates (PEM)"),
         (["--tsa-certs", "folder"], "--tsa-certs folder: a folder, not a file. It should hold certificates (PEM)"),
     ],
 )

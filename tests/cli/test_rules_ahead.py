@@ -215,10 +215,3 @@ def test_a_node_that_cannot_sign_says_so_and_breaks_nothing(
     (tmp_path / "ssh-keygen").unlink()
     assert of_signing().result == "open"
     assert of_signing().reasons[0].startswith("ssh-keygen is not installed. ")
-
-
-def test_rules_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from milabench_ng.cli import call
-
-    assert call(["doctor", "--rules", os.fspath(tmp_path / "none.json")]) == 2
-    assert "no such file. Shipped rules: procurement" in capsys.readouterr().err
