@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from milabench_ng.fleet.bundling import opened_fleet
 from milabench_ng.fleet.folder import FleetFolder
 from milabench_ng.model.shipped import find
 from milabench_ng.records.names import file_digest
+from milabench_ng.verification.signing import make_key
 from tests.fleet.conftest import Say
 from tests.fleet.made_folders import packed, session_folder, write_fleet
 
@@ -62,10 +62,8 @@ def test_what_was_changed_in_a_bundle_is_told(fleet: Path, say: Say, tmp_path: P
 
 
 def test_a_signature_is_over_the_whole_fleet(fleet: Path, say: Say, tmp_path: Path) -> None:
-    key = tmp_path / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    signers = tmp_path / "signers"
-    signers.write_text(f"vendor@example.org {key.with_suffix('.pub').read_text()}")
+    key, signers = tmp_path / "key", tmp_path / "signers"
+    signers.write_text(f"vendor@example.org {make_key(key, 'vendor')}")
     signed, bare = tmp_path / "signed.tar.gz", tmp_path / "bare.tar.gz"
     assert say("bundle", fleet, "-o", signed, "--sign", key)[0] == 0
     assert say("bundle", fleet, "-o", bare)[0] == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +28,7 @@ from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.checks.registry import RULES
 from milabench_ng.verification.doubts.registry import DOUBTS
 from milabench_ng.verification.rules import Rules
+from milabench_ng.verification.signing import make_key
 from milabench_ng.verification.verified_results import Demands, check_results, require_different, same_runs
 from milabench_ng.verification.verify import verify
 
@@ -45,10 +45,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "weights.json").write_text(json.dumps(WEIGHTS))
     allowed = []
     for name in ("a", "b"):
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(place / name)]
-        subprocess.run(command, check=True)
-        allowed.append(f'{name}@example.org namespaces="mnb" {(place / f"{name}.pub").read_text()}')
-    (place / "allowed").write_text("".join(allowed))
+        allowed.append(f'{name}@example.org namespaces="mnb" {make_key(place / name, name)}')
+    (place / "allowed").write_text("\n".join(allowed))
     return place
 
 

@@ -20,6 +20,7 @@ from milabench_ng.tender.bids import read_bids
 from milabench_ng.tender.new_tender import usual_reference, vendor_command
 from milabench_ng.verification.rules import Pin, Rules
 from milabench_ng.verification.rules_file import load_rules, profile_to_run
+from milabench_ng.verification.signing import make_key
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,9 +34,8 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    made = tmp_path / "acme"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "acme", "-f", str(made)], check=True)
-    return made.with_name("acme.pub")
+    make_key(tmp_path / "acme", "acme")
+    return tmp_path / "acme.pub"
 
 
 def told(folder: Path) -> list[tuple[str, int]]:

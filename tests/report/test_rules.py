@@ -8,7 +8,6 @@ import io
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,7 @@ from milabench_ng.verification.doubts.doubt import CORPUS
 from milabench_ng.verification.doubts.registry import DOUBTS
 from milabench_ng.verification.findings import Ruling, Verification
 from milabench_ng.verification.rules import Ceiling, DataRule, Pin, Rules
+from milabench_ng.verification.signing import make_key
 from milabench_ng.verification.verify import verify
 
 WEIGHTS = b'{"standard.vae": {"weight": 8}, "standard.toy_reg": {"weight": 4}, "standard.scaling.2": {"weight": 2}}'
@@ -82,13 +82,12 @@ OF_FOLDER = msgspec.structs.replace(STRICT, signed=False, signed_by=(), weights=
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three keys, a file that allows the first, and one that allows two."""
     place = tmp_path_factory.mktemp("keys")
-    for name in ("vendor", "other", "stranger"):
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(place / name)]
-        subprocess.run(command, check=True)
-    public = (place / "vendor.pub").read_text()
-    (place / "allowed").write_text(f'vendor@example.org namespaces="mnb" {public}')
-    other = (place / "other.pub").read_text()
-    (place / "both").write_text(f'{(place / "allowed").read_text()}other@example.org namespaces="mnb" {other}')
+    vendor, other, _ = (
+        f'{name}@example.org namespaces="mnb" {make_key(place / name, name)}\n'
+        for name in ("vendor", "other", "stranger")
+    )
+    (place / "allowed").write_text(vendor)
+    (place / "both").write_text(vendor + other)
     return place
 
 

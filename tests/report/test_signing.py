@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.verification.signing import sign
+from milabench_ng.verification.signing import make_key, sign
 
 
 def test_a_key_with_a_passphrase_is_answered_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,7 @@ def test_a_key_that_others_may_read_is_answered_with_what_to_do(
 ) -> None:
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     key = tmp_path / "my key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    make_key(key, "me")
     key.chmod(0o644)
     with pytest.raises(InputError, match="too open") as refused:
         sign(b"content", tmp_path / named)

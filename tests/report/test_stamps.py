@@ -29,6 +29,7 @@ from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.checks.check_stamps import drift, due, heads
 from milabench_ng.verification.findings import Ruling
 from milabench_ng.verification.rules import Rules, StampRule
+from milabench_ng.verification.signing import make_key
 from milabench_ng.verification.stamping import NAMESPACE, Stamp, add_stamp, read_stamps, request_stamp
 from milabench_ng.verification.verify import verify
 
@@ -99,8 +100,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     (place / "serial").write_text("01\n")
     made = ["-keyout", place / "authority.key", "-out", place / "authority.pem", "-config", place / "authority.cnf"]
     run(*CERTIFICATE, *made)
-    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "buyer", "-f", place / "buyer")
-    (place / "allowed").write_text(f'buyer@example.org namespaces="{NAMESPACE}" {(place / "buyer.pub").read_text()}')
+    public = make_key(place / "buyer", "buyer")
+    (place / "allowed").write_text(f'buyer@example.org namespaces="{NAMESPACE}" {public}')
     return Keys(place)
 
 
@@ -229,10 +230,8 @@ def test_a_clock_that_was_set_forward(folder: Path, keys: Keys) -> None:
 
 def test_stamps_by_nobody_who_counts(folder: Path, keys: Keys, tmp_path: Path) -> None:
     stamp(folder, keys)
-    other = tmp_path / "other"
-    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other)
     allowed = tmp_path / "allowed"
-    allowed.write_text(f"other@example.org {other.with_suffix('.pub').read_text()}")
+    allowed.write_text(f"other@example.org {make_key(tmp_path / 'other', 'other')}")
     run(*CERTIFICATE, "-subj", "/CN=other", "-keyout", tmp_path / "k", "-out", tmp_path / "c")
     names = [f"stamps/{path.name}" for path in (folder / "stamps").iterdir()]
     problems = {one.problem.partition(":")[0] for one in read_stamps(folder, names, allowed, tmp_path / "c")}
