@@ -12,8 +12,12 @@ BUNDLES = tuple(sorted((ROOT / "baselines" / "bundles").glob("*.tar.gz")))
 
 def unpacked(place: Path) -> dict[str, Path]:
     """The corpus by name: the measured folders, unpacked below ``place``, and the bundles as they are."""
-    for path in MEASURED:
-        with tarfile.open(path) as archive:
-            archive.extractall(place, filter="data")
-    folders = {path.name.removesuffix(".tar.gz"): place / path.name.removesuffix(".tar.gz") for path in MEASURED}
-    return folders | {path.name.removesuffix(".tar.gz"): path for path in BUNDLES}
+    measured, bundles = ({path.name.removesuffix(".tar.gz"): path for path in paths} for paths in (MEASURED, BUNDLES))
+    return {name: results_in(path, place / name) for name, path in measured.items()} | bundles
+
+
+def results_in(bundle: Path, place: Path) -> Path:
+    """The result folder in a bundle, or in an archive of a folder, unpacked below ``place``."""
+    with tarfile.open(bundle) as archive:
+        archive.extractall(place, filter="data")
+    return next(place.glob("*/run.json")).parent

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tampering
+from honest import results_in
 from slice_attacks import multiplied
 
 from milabench_ng.verification.rules import Rules
@@ -21,10 +21,7 @@ BUNDLE = next((Path(__file__).parents[2] / "baselines" / "bundles").glob("lambda
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("lambda")
-    with tarfile.open(BUNDLE) as archive:
-        archive.extractall(place, filter="data")
-    return next(place.glob("*/run.json")).parent
+    return results_in(BUNDLE, tmp_path_factory.mktemp("lambda"))
 
 
 def padded(content: dict[str, Any]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tampering
 from contradiction_attacks import measured_power
+from honest import results_in
 from slice_attacks import more_a_step, more_steps, multiplied
 
 from milabench_ng.present.render.verification_tables import told_once
@@ -22,10 +22,7 @@ BUNDLE = Path(__file__).parents[2] / "baselines" / "bundles" / "standard-2xH200-
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The result folder of a real run, of some tests of the suite."""
-    place = tmp_path_factory.mktemp("real")
-    with tarfile.open(BUNDLE) as archive:
-        archive.extractall(place, filter="data")
-    return place / "results"
+    return results_in(BUNDLE, tmp_path_factory.mktemp("real"))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from honest import results_in
 
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.cli import call
@@ -88,9 +89,7 @@ def test_what_is_shipped_names_no_folder_of_the_machine_that_made_it(file: Path)
 def test_the_documented_rates_are_those_of_the_bundle(
     bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with tarfile.open(bundle) as archive:
-        archive.extractall(tmp_path, filter="data")
-    folder = next(tmp_path.glob("*/run.json")).parent
+    folder = results_in(bundle, tmp_path)
     own = [f"--weights={file}" for file in tmp_path.glob("weights.json")]  # those shipped may ask for other tests
     assert call(["report", str(folder), "--format", "csv", *own]) == 0
     document = (ROOT / "docs" / "measurements.md").read_text()
@@ -104,10 +103,8 @@ def test_the_documented_rates_are_those_of_the_bundle(
 
 def test_the_documented_scores_of_modern_are_those_of_another_day(tmp_path: Path) -> None:
     """Sub-scores, and score and ratio without each test; the run that is the reference has 1 everywhere."""
-    name = "modern-2xH200-20261125"
-    with tarfile.open(ROOT / "tests" / "data" / "honest" / f"{name}.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    other = make_report(tmp_path / name, compare_to=("modern-h200",))
+    measured = ROOT / "tests" / "data" / "honest" / "modern-2xH200-20261125.tar.gz"
+    other = make_report(results_in(measured, tmp_path), compare_to=("modern-h200",))
     document = (ROOT / "docs" / "measurements.md").read_text()
     assert other.score is not None
     ratios = {part.name: part.ratio or 0.0 for part in other.comparisons[0].subsets}
