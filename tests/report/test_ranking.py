@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from make_records import PER_GPU
 from rows import changed
-from test_money import node, row, with_options
+from test_money import WEIGHTS, node, row, with_options
 
 from milabench_ng.analysis.scoring.compare import compare
 from milabench_ng.analysis.scoring.other_machine import GPU_STD, HOST_STD, day_variance, machine_variance, predicted
@@ -63,13 +63,10 @@ def with_tests(made: Summary, **changes: Any) -> Summary:
     return msgspec.structs.replace(made, tests=tests)
 
 
-EQUAL = {"standard.vae": 1.0, "standard.convnet": 3.0}
-
-
 def test_a_bid_that_fails_beyond_the_limit_has_no_rank(tmp_path: Path) -> None:
     """Before, half of all repeats could fail, and it ranked first by what was left."""
     healthy, failing = node(100.0, 100.0), with_tests(node(200.0, 200.0), n=10, failures=5)
-    made = tender(tmp_path, {"healthy": healthy, "other": node(90.0, 90.0), "failing": failing}, EQUAL)
+    made = tender(tmp_path, {"healthy": healthy, "other": node(90.0, 90.0), "failing": failing}, WEIGHTS)
     assert ranks(made)["failing"] is None
     row = next(at for at in made.rows if at.name == "failing")
     assert (row.ratio, row.pareto, row.why) == (None, False, "10 of 20 launches failed (limit 1%)")
@@ -97,7 +94,7 @@ def test_no_bid_ranks_behind_one_that_costs_more(tmp_path: Path) -> None:
 )
 def test_a_node_that_fails_beyond_the_limit_is_not_called_better(fail: int, verdicts: tuple[str, str]) -> None:
     fast, usual = with_tests(node(110.0, 110.0), failures=fail), node(100.0, 100.0)
-    up, down = (compare(run, base, "", EQUAL, None) for run, base in ((fast, usual), (usual, fast)))
+    up, down = (compare(run, base, "", WEIGHTS, None) for run, base in ((fast, usual), (usual, fast)))
     for found, verdict in ((up, verdicts[0]), (down, verdicts[1])):
         assert {found.effect.verdict, *(each.effect.verdict for each in found.rows.values())} == {verdict}
     if fail:
@@ -110,7 +107,7 @@ def test_a_bid_of_other_work_wins_nothing(tmp_path: Path) -> None:
     other = with_options(node(100.0, 100.0))
     other = with_tests(other, options={"batch_size": 256}, precision=("bf16",))
     bids = {"base": with_options(node(100.0, 100.0)), "usual": with_options(node(100.0, 100.0)), "other": other}
-    made = tender(tmp_path, bids, EQUAL)
+    made = tender(tmp_path, bids, WEIGHTS)
     assert set(ranks(made).values()) == {None}
     assert made.why_unranked == "no weighted test is comparable across all bids and the reference"
     assert "option batch_size 64 vs. 256" in {one.why for one in made.other_work}
@@ -128,7 +125,7 @@ def test_ratios_are_over_the_tests_that_all_bids_share_with_the_reference(
         return with_options(node(100.0, convnet), bound="cpu", options={"batch_size": 64} | workers)
 
     bids = {"base": fed(100.0, workers=8), "a": fed(200.0), "b": fed(200.0, workers=16)}
-    made = tender(tmp_path, bids, EQUAL)
+    made = tender(tmp_path, bids, WEIGHTS)
     assert made.tests == ("standard.vae",)
     assert made.not_in_reference == ("standard.convnet",)
     assert [at.ratio for at in made.rows] == pytest.approx([1.0, 1.0])
@@ -200,12 +197,12 @@ def test_the_mean_of_sessions_by_hand() -> None:
 
 
 def test_a_declared_variance_by_hand() -> None:
-    rows = scored_tests(node(1.0, 1.0), EQUAL)  # vae is bound by the CPU, a quarter
+    rows = scored_tests(node(1.0, 1.0), WEIGHTS)  # vae is bound by the CPU, a quarter
     machines = (GPU_STD * 0.75) ** 2 + (HOST_STD * 0.25) ** 2
-    assert machine_variance(rows, EQUAL) == pytest.approx(machines + day_variance(rows, EQUAL), rel=1e-12)
+    assert machine_variance(rows, WEIGHTS) == pytest.approx(machines + day_variance(rows, WEIGHTS), rel=1e-12)
     seen = {label: msgspec.structs.replace(each, sessions=THREE) for label, each in rows.items()}
-    assert machine_variance(seen, EQUAL) == pytest.approx(machines, rel=1e-12), "sessions do not show it"
-    assert day_variance(rows, EQUAL) > day_variance(seen, EQUAL) == 0.0
+    assert machine_variance(seen, WEIGHTS) == pytest.approx(machines, rel=1e-12), "sessions do not show it"
+    assert day_variance(rows, WEIGHTS) > day_variance(seen, WEIGHTS) == 0.0
     made = predicted(Estimate(mean=0.5, variance=1e-4, df=8.0, n=5), 3e-4)
     assert (made.mean, made.variance, made.df) == (0.5, pytest.approx(4e-4), pytest.approx(8.0 * 16))
 
@@ -279,7 +276,7 @@ def test_equal_bids_of_different_sessions_share_a_rank(tmp_path: Path) -> None:
 
 def test_cost_over_the_years_has_the_interval_of_the_ratio(tmp_path: Path) -> None:
     bids = {"base": node(100.0, 100.0), "a": node(200.0, 200.0), "b": node(100.0, 100.0)}
-    made = tender(tmp_path, bids, EQUAL, tariff_per_kwh=0.1)
+    made = tender(tmp_path, bids, WEIGHTS, tariff_per_kwh=0.1)
     (a, _) = made.rows
     assert a.owned is not None
     assert a.owned_interval is not None
@@ -300,10 +297,10 @@ def said_next(made: Tender) -> str:
 def test_what_is_next_is_what_is_in_the_way(tmp_path: Path) -> None:
     """A reference of other work, or a bid that cannot be used, is not mended by a new run of all bidders."""
     few = {name: node(rate, rate, spread=(0.99, 1.0, 1.01)) for name, rate in (("a", 100.0), ("b", 90.0))}
-    assert "new run" in said_next(tender(tmp_path, few, EQUAL))
+    assert "new run" in said_next(tender(tmp_path, few, WEIGHTS))
     other = with_tests(with_options(node(100.0, 100.0)), options={"batch_size": 256})
     alike = {name: with_options(node(100.0, 100.0)) for name in ("a", "b")}
-    assert '"reference"' in said_next(tender(tmp_path, {"base": other} | alike, EQUAL))
+    assert '"reference"' in said_next(tender(tmp_path, {"base": other} | alike, WEIGHTS))
     file = tmp_path / "bids.json"
     bids = json.loads(file.read_text())
     assert compare_bids(replaced(file, bids | {"reference": "a.json"})).tests
@@ -312,7 +309,7 @@ def test_what_is_next_is_what_is_in_the_way(tmp_path: Path) -> None:
     ]
     assert said_next(msgspec.structs.replace(compare_bids(file), rows=tuple(weightless))).startswith('name "weights"')
     failing = with_tests(alike["b"], failures=5)
-    assert said_next(tender(tmp_path, {"base": other} | alike | {"b": failing}, EQUAL)).startswith(
+    assert said_next(tender(tmp_path, {"base": other} | alike | {"b": failing}, WEIGHTS)).startswith(
         "ask b for a new run"
     )
     (tmp_path / "b.json").write_text("cut")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import msgspec
 import pytest
+import test_ranking
 from test_money import WEIGHTS, node
 
-from milabench_ng.analysis.summary.folder import encode_summary
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.present.render.tender_facts import tender_facts
-from milabench_ng.tender.offers import compare_bids
 from milabench_ng.tender.same_work import set_aside
 from milabench_ng.tender.tender import Tender
 
@@ -26,13 +24,7 @@ WHOLE, CUT, OTHER_CUT = of_model("H200"), of_model("H200 MIG 7g.141gb"), of_mode
 
 
 def tender(folder: Path, **bids: Summary) -> Tender:
-    for name, one in {"base": WHOLE, **bids}.items():
-        (folder / f"{name}.json").write_text(encode_summary(one))
-    (folder / "w.json").write_text(json.dumps({label: {"weight": weight} for label, weight in WEIGHTS.items()}))
-    offers = {name: {"results": f"{name}.json", "price": 1000.0} for name in bids}
-    file = folder / "bids.json"
-    file.write_text(json.dumps({"reference": "base.json", "weights": "w.json", "bids": offers}))
-    return compare_bids(file)
+    return test_ranking.tender(folder, {"base": WHOLE, **bids}, WEIGHTS)
 
 
 def test_gpus_cut_into_instances_leave_the_others_their_tests(tmp_path: Path) -> None:
