@@ -74,6 +74,14 @@ def test_what_does_not_belong_there_is_named(tmp_path: Path) -> None:
     )
 
 
+def with_results(folder: Path) -> Path:
+    """What is there of the screening of gpu2 once it is collected."""
+    made = folder / "nodes" / "gpu2" / "screen.tar.gz"
+    made.parent.mkdir(parents=True)
+    made.touch()
+    return made
+
+
 def test_how_it_stands_with_a_node_is_the_last_that_happened(tmp_path: Path) -> None:
     screen = {"node": "gpu2", "session": "screen"}
     events = (
@@ -92,14 +100,13 @@ def test_how_it_stands_with_a_node_is_the_last_that_happened(tmp_path: Path) -> 
         (7, "ended", True),
     ):
         folder = write_fleet(tmp_path / str(length), *events[:length])
-        (folder / "nodes" / "gpu2").mkdir(parents=True)
-        (folder / "nodes" / "gpu2" / "screen.tar.gz").touch()
+        results = with_results(folder)
         fleet = FleetFolder.read(folder)
         standing = fleet.standings["gpu2", "screen"]
         assert (standing.state, standing.collected) == (state, collected)
         assert standing.reason == ("no route" if state == "lost" else "")
         assert fleet.standings["gpu10", "screen"] == Standing()
-    (folder / "nodes" / "gpu2" / "screen.tar.gz").unlink()
+    results.unlink()
     gone = FleetFolder.read(folder).standings["gpu2", "screen"]
     assert (gone.state, gone.collected, gone.reason) == ("ended", False, NOT_HERE)
     gone = FleetFolder.read(write_fleet(tmp_path / "killed", *events[:2])).standings["gpu2", "screen"]

@@ -20,7 +20,7 @@ from milabench_ng.fleet.following import follow
 from milabench_ng.fleet.ledger import FLEET_LEDGER, AnyFleetEvent, Collected, NodeEnded, NodeLost, NodeStarted
 from milabench_ng.present.render.fleet_live import changes, live_lines
 from tests.fleet.made_folders import made_ledger
-from tests.fleet.test_fleet_folder import write_fleet
+from tests.fleet.test_fleet_folder import with_results, write_fleet
 
 STARTED = NodeStarted(node="gpu2", session="screen"), NodeStarted(node="gpu10", session="screen")
 LOST = NodeLost(node="gpu10", session="screen", reason="no answer for 60 s")
@@ -33,8 +33,7 @@ DONE = (
 def collected(path: Path, *events: AnyFleetEvent) -> Path:
     """A fleet with these events, and the results of gpu2."""
     folder = write_fleet(path, *events)
-    (folder / "nodes" / "gpu2").mkdir(parents=True)
-    (folder / "nodes" / "gpu2" / "screen.tar.gz").touch()
+    with_results(folder)
     return folder
 
 
