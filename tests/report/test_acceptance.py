@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import make_records
 import msgspec
@@ -20,7 +21,6 @@ from scipy import stats
 from milabench_ng.analysis.scoring.scored import ONE_AFTER_ANOTHER
 from milabench_ng.analysis.statistics.intervals import Estimate, LogStat, combine, log_stat
 from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
-from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.cli import call
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Launch
@@ -56,10 +56,11 @@ def folder(
 
     whole = make_records.plan("standard", {"vae": PER_GPU, "toy_reg": PER_GPU}, devices, len(noise))
     make_records.write_run(path, whole, rate, 24, path.name)
-    for record in path.glob("*.J*.json"):
-        made = json.loads(record.read_bytes())
+
+    def move(made: dict[str, Any]) -> None:
         make_records.move_to_session(made, 1 + made["mnb"]["launch"]["run"] * sessions // len(noise))
-        record.write_bytes(msgspec.json.encode(made))
+
+    tampering.records(move)(path)
     make_records.write_ledger(path, whole)
     return path
 
@@ -67,6 +68,13 @@ def folder(
 @pytest.fixture(scope="module")
 def bid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder(tmp_path_factory.mktemp("bid") / "bid", BID)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("weights") / "weights.json"
+    file.write_text(json.dumps({label: {"weight": weight} for label, weight in WEIGHTS.items()}))
+    return file
 
 
 def decided(bid: Path, delivered: Path, guarantee: float = 0.97) -> Acceptance:
@@ -133,10 +141,7 @@ def test_repeats_one_after_another_are_told_from_repeats_that_are_missing(bid: P
 
 def test_other_work_is_not_compared(bid: Path, tmp_path: Path) -> None:
     other = folder(tmp_path / "d", DELIVERED)
-    for path in other.glob("standard.vae.*"):
-        content = json.loads(path.read_bytes())
-        content["mnb"]["launch"]["arguments"]["batch_size"] = 32
-        path.write_bytes(msgspec.json.encode(content))
+    tampering.records(lambda made: made["mnb"]["launch"]["arguments"].update(batch_size=32), "standard.vae.*")(other)
     made = decided(bid, other)
     vae = next(one for one in made.tests if one.name == "standard.vae")
     assert (vae.verdict, vae.why) == ("inconclusive", "other work, or not known to be the same: option batch_size")
@@ -147,11 +152,7 @@ def test_failures_and_missing_devices_break_it(bid: Path, tmp_path: Path) -> Non
     fewer = decided(bid, folder(tmp_path / "fewer", DELIVERED, vae=1.2, toy_reg=1.2, devices=1))
     assert (fewer.verdict, fewer.reasons) == ("breaks", ("the bid has 2 devices, the delivered node has 1",))
     failing = folder(tmp_path / "failing", DELIVERED)
-    for path in failing.glob("standard.vae.*"):
-        content = json.loads(path.read_bytes())
-        content["success"] = False
-        content["mnb"]["failure"] = {"cause": "oom", "detail": ""}
-        path.write_bytes(msgspec.json.encode(content))
+    tampering.records(tampering.failed("oom"), "standard.vae.*")(failing)
     made = decided(bid, failing)
     assert next(one.why for one in made.tests if one.name == "standard.vae") == "every launch failed"
     assert made.verdict == "breaks"
@@ -192,18 +193,16 @@ def test_bad_input(bid: Path) -> None:
     summary = load(bid)
     with pytest.raises(InputError, match="--guarantee 97"):
         accept(summary, summary, {"standard": WEIGHTS}, 97)
-    nothing = Summary(**{**msgspec.structs.asdict(summary), "tests": {}})
+    nothing = msgspec.structs.replace(summary, tests={})
     with pytest.raises(InputError, match=r"no test in common: .*; delivered were none\. Run the profile"):
         accept(summary, nothing, {"standard": WEIGHTS}, 0.97)
     many = {f"standard.t{n}": row for n, row in enumerate(5 * list(summary.tests.values()))}
-    other = Summary(**{**msgspec.structs.asdict(summary), "tests": many})
+    other = msgspec.structs.replace(summary, tests=many)
     with pytest.raises(InputError, match=rf"t0, standard\.t1, standard\.t2 and {len(many) - 3} more"):
         accept(summary, other, {"standard": WEIGHTS}, 0.97)
 
 
-def test_command_with_bundles(bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    weights = tmp_path / "weights.json"
-    weights.write_text('{"standard.vae": {"weight": 8}, "standard.toy_reg": {"weight": 4}}')
+def test_command_with_bundles(bid: Path, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     packed = pack(bid, tmp_path / "bid.tar.gz", weights=weights).path
     asked = ["accept", str(packed), str(folder(tmp_path / "d", DELIVERED, vae=0.99)), "--weights", str(weights)]
     assert call(asked) == 0
@@ -290,9 +289,9 @@ def test_the_characteristic_is_of_the_decision_and_of_numbers() -> None:
     assert points[0.97].breaks == pytest.approx(1 - (1 - 0.05 / 20) ** 20, abs=1e-9)
 
 
-def test_explain_prints_the_characteristic(bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    weights = tmp_path / "weights.json"
-    weights.write_text('{"standard.vae": {"weight": 8}, "standard.toy_reg": {"weight": 4}}')
+def test_explain_prints_the_characteristic(
+    bid: Path, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = ["accept", str(bid), str(folder(tmp_path / "d", DELIVERED)), "--weights", str(weights)]
     assert call(asked) == 0
     assert "how likely" not in capsys.readouterr().out
@@ -316,11 +315,7 @@ def test_explain_says_why_there_is_nothing_to_explain(
 
 def marked(source: Path, test: str, mark: dict[str, object]) -> Path:
     """``source``, with a mark on every launch of ``test``."""
-    for path in source.glob(f"{test}.J*.json"):
-        content = json.loads(path.read_bytes())
-        content["mnb"]["marks"] = [mark]
-        path.write_bytes(msgspec.json.encode(content))
-    make_records.write_ledger(source, tampering.plan_of(source))
+    tampering.records(tampering.ours(marks=[mark]), f"{test}.J*.json")(source)
     return source
 
 
@@ -358,11 +353,8 @@ def test_a_side_with_few_sessions_is_the_one_that_measures_again() -> None:
 
 
 def test_an_inconclusive_verdict_names_the_command_that_would_decide(
-    bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bid: Path, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    weights = tmp_path / "weights.json"
-    weights.write_text('{"standard.vae": {"weight": 8}, "standard.toy_reg": {"weight": 4}}')
-
     def told(delivered: Path, guarantee: str = "0.97") -> str:
         options = ["--weights", str(weights), "--guarantee", guarantee]
         assert call(["accept", str(bid), str(delivered), *options]) == 4
@@ -431,9 +423,9 @@ def test_a_mark_on_a_test_that_was_not_bid_decides_nothing(bid: Path, tmp_path: 
     assert (made.verdict, made.marks) == ("keeps", ())
 
 
-def test_the_command_lists_the_marks(bid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    weights = tmp_path / "weights.json"
-    weights.write_text('{"standard.vae": {"weight": 8}, "standard.toy_reg": {"weight": 4}}')
+def test_the_command_lists_the_marks(
+    bid: Path, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = marked(folder(tmp_path / "d", DELIVERED), "standard.vae", SHORTENED)
     asked = ["accept", str(bid), str(other), "--weights", str(weights)]
     assert call(asked) == 4

@@ -81,9 +81,7 @@ def test_tests_that_were_run_again_take_the_place_of_their_rows(
     smaller = tmp_path / "smaller"
     make_records.write_run(smaller, make_records.plan("quick", {"vae": PER_GPU}, 2, 3))
     for path in smaller.glob("quick.vae.*"):
-        made = json.loads(path.read_text())
-        made["mnb"]["data"]["scale"] = 0.5
-        path.write_text(json.dumps(made))
+        tampering.rewrite(path, lambda made: made["mnb"]["data"].update(scale=0.5))
     make_records.write_ledger(smaller, make_records.plan("quick", {"vae": PER_GPU}, 2, 3))
     assert call(["baseline", "build", str(quick), "--again", str(smaller)]) == 2
     assert "quick.vae ran with other options, data, precision or limits than in the first" in capsys.readouterr().err

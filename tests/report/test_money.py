@@ -354,7 +354,7 @@ def test_a_tender_tells_of_how_many_launches_power_is_known(tender_file: Path) -
 def few_repeats(summary: Summary) -> Summary:
     """The same from three repeats."""
     rows = {label: row(at.train.mean, (0.99, 1.0, 1.01)) for label, at in summary.tests.items() if at.train}
-    return Summary(**{key: getattr(summary, key) for key in Summary.__struct_fields__} | {"tests": rows})
+    return msgspec.structs.replace(summary, tests=rows)
 
 
 def test_no_order_is_shown_where_nothing_is_ranked(tender_file: Path) -> None:
