@@ -123,7 +123,6 @@ TABLE: dict[str, Check] = {
     "mnb jobs cv -o results-cv": PARSE,
     "mnb list cv -v": RUN,
     "mnb report results-cv --layout cv --format csv": PARSE,
-    "mnb jobs profiles/smoke.json": DRY,
     "mnb jobs quick": DRY,
     "mnb jobs quick --name toy_reg --name vae --name loader --repeat 5": DRY,
     "mnb jobs quick --repeat 2 --sessions 2": DRY,
@@ -162,7 +161,6 @@ TABLE: dict[str, Check] = {
     "mnb baseline build results-modern2 --again results-smaller -o my-node.json": PARSE,
     "mnb report results-modern2 --weights my-weights.json": PARSE,
     "mnb report results-modern --compare modern-h200": PARSE,
-    "mnb jobs parallel": PARSE,
     "mnb jobs parallel --repeat 3 -d /scratch/mnb -o results-parallel": PARSE,
     "mnb report results-parallel --html parallel.html": PARSE,
     "mnb jobs frontier --repeat 3 -o results-frontier": PARSE,
@@ -196,7 +194,6 @@ TABLE: dict[str, Check] = {
     ),
     "mnb report results-lambda --compare lambda-h200-measured": PARSE,
     "mnb report results-lambda --compare lambda-h100": PARSE,
-    "mnb jobs standard --data-scale 0.01 --window 2 --ram-total 120GiB": PARSE,
     "mnb jobs standard --name convnet_fp16 --data-scale 0.1": DRY,
     "mnb jobs standard --name convnet_fp16 --name convnet --name fast_style --name translator --data-scale 0.1 "
     "--ram-total 250GiB": PARSE,
@@ -279,7 +276,6 @@ TABLE: dict[str, Check] = {
     "python3 -m pip install --no-index --no-deps --target site wheelhouse/*.whl": Check(
         "elsewhere", "needs the wheels"
     ),
-    "python3 -m milabench_ng jobs profiles/standard.json --repeat 2 --ram-total 250GiB": DRY,
     "python3 -m pytest tests/fence tests/node tests/telemetry": Check("elsewhere", "they run beside this test"),
     'pip install ".[language]"': Check("elsewhere", "needs the network"),
     'pip install ".[volumes]"': Check("elsewhere", "needs the network"),
