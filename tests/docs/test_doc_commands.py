@@ -276,7 +276,6 @@ TABLE: dict[str, Check] = {
     "python3 -m pip install --no-index --no-deps --target site wheelhouse/*.whl": Check(
         "elsewhere", "needs the wheels"
     ),
-    "python3 -m pytest tests/fence tests/node tests/telemetry": Check("elsewhere", "they run beside this test"),
     'pip install ".[language]"': Check("elsewhere", "needs the network"),
     'pip install ".[volumes]"': Check("elsewhere", "needs the network"),
     'pip install ".[hyperspectral]"': Check("elsewhere", "needs the network"),
