@@ -285,7 +285,6 @@ TABLE: dict[str, Check] = {
     "scripts/bench-fence": Check("script", "takes half a minute, and wants a quiet node"),
     'pip install ".[segmentation]"': Check("elsewhere", "needs the network"),
     "uv run scripts/bench-field": Check("script", "takes minutes"),
-    "uv run scripts/bench-field --name llm_serve": Check("script", "takes minutes, and needs a GPU"),
     "uv run scripts/bench-field --name llm --name moe --name dit --name vit --name grpo": Check(
         "script", "takes minutes, and needs a GPU"
     ),
