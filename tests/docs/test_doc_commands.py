@@ -193,7 +193,6 @@ TABLE: dict[str, Check] = {
     ),
     "mnb report results-lambda --compare lambda-h200-measured": PARSE,
     "mnb report results-lambda --compare lambda-h100": PARSE,
-    "mnb jobs standard --name convnet_fp16 --data-scale 0.1": DRY,
     "mnb jobs standard --name convnet_fp16 --name convnet --name fast_style --name translator --data-scale 0.1 "
     "--ram-total 250GiB": PARSE,
     "mnb jobs standard --repeat 3 --ram-total 480GiB": PARSE,
@@ -306,7 +305,6 @@ TABLE: dict[str, Check] = {
     "scripts/bench-footprint": Check("script", "takes a minute"),
     "scripts/check-feeding": Check("script"),
     "scripts/check-feeding --data-scale 0.1": Check("script", "needs GPUs"),
-    "scripts/check-feeding --workers 4 --data-scale 0.1": Check("script", "needs GPUs"),
     "scripts/check-fence-gpu": Check("script", "test_the_fence_holds_with_gpus runs it"),
     "scripts/check-fence-gpu --ram-total 250GiB": Check("script", "needs GPUs"),
     "scripts/check-memory-classes": Check("script", "takes minutes, and needs a GPU"),
