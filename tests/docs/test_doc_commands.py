@@ -300,8 +300,6 @@ TABLE: dict[str, Check] = {
     "scripts/bench-workloads standard --warm 1 --seconds 4 --pairs 3": Check("script", "takes minutes"),
     "scripts/check-faults-gpu": Check("script", "takes minutes, and wants GPUs"),
     "scripts/check-faults-gpu --ram-total 250GiB": Check("script", "takes minutes, and wants GPUs"),
-    "scripts/check-faults-gpu --only stopped": Check("script", "takes a minute"),
-    "scripts/check-faults-gpu --ram-total 480GiB": Check("script", "takes minutes, and wants GPUs"),
     "scripts/bench-footprint": Check("script", "takes a minute"),
     "scripts/check-feeding": Check("script"),
     "scripts/check-feeding --data-scale 0.1": Check("script", "needs GPUs"),
