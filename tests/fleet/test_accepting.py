@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 
 import make_records
-import msgspec
 import pytest
 from make_records import PER_GPU
 
@@ -31,11 +30,7 @@ def run_of(path: Path, seed: int, level: float) -> None:
 
     whole = make_records.plan("standard", {"vae": PER_GPU, "toy_reg": PER_GPU}, 2, 6)
     make_records.write_run(path, whole, rate, 24, f"20260106-160000-{seed:06x}")
-    for record in path.glob("*.J*.json"):
-        made = json.loads(record.read_bytes())
-        make_records.move_to_session(made, 1 + made["mnb"]["launch"]["run"] // 2)
-        record.write_bytes(msgspec.json.encode(made))
-    make_records.write_ledger(path, whole)
+    make_records.divide_into_sessions(path, whole, 3)
 
 
 @pytest.fixture(scope="module")

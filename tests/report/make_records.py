@@ -192,6 +192,16 @@ def move_to_session(made: dict[str, Any], session: int) -> None:
         dated[key] = utc_iso(datetime.fromisoformat(dated[key]) + days)
 
 
+def divide_into_sessions(folder: Path, whole: Plan, sessions: int) -> None:
+    """Make the repeats of a run, in their order, those of so many sessions, each a day after the one before."""
+    repeats = 1 + max(launch.run for launch in whole.launches)
+    for path in folder.glob("*.J*.json"):
+        made = json.loads(path.read_bytes())
+        move_to_session(made, 1 + made["mnb"]["launch"]["run"] * sessions // repeats)
+        path.write_bytes(msgspec.json.encode(made))
+    write_ledger(folder, whole)
+
+
 def _monitor(memory: float) -> dict[str, Any]:
     sample = {"min": 1.0, "mean": 2.0, "max": 3.0}
     return {"load": sample, "memory": sample | {"max": memory}, "temperature": sample}

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import make_records
 import msgspec
@@ -56,12 +55,7 @@ def folder(
 
     whole = make_records.plan("standard", {"vae": PER_GPU, "toy_reg": PER_GPU}, devices, len(noise))
     make_records.write_run(path, whole, rate, 24, path.name)
-
-    def move(made: dict[str, Any]) -> None:
-        make_records.move_to_session(made, 1 + made["mnb"]["launch"]["run"] * sessions // len(noise))
-
-    tampering.records(move)(path)
-    make_records.write_ledger(path, whole)
+    make_records.divide_into_sessions(path, whole, sessions)
     return path
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import make_records
 import msgspec
 import pytest
+import tampering
 from make_records import PER_GPU
 from rows import changed
 from test_money import WEIGHTS, node, row, with_options
@@ -217,10 +218,7 @@ def sessions_row(made: TestSummary, rates: Mapping[str, float], sessions: Mappin
 def test_hours_between_launches_make_sessions(tmp_path: Path) -> None:
     whole = make_records.plan("standard", {"vae": PER_GPU}, 2, 6)
     make_records.write_run(tmp_path / "run", whole, slices=24)
-    for path in (tmp_path / "run").glob("standard.vae.J*.json"):
-        made = json.loads(path.read_bytes())
-        make_records.move_to_session(made, 1 + made["mnb"]["launch"]["run"] // 2)
-        path.write_bytes(msgspec.json.encode(made))
+    make_records.divide_into_sessions(tmp_path / "run", whole, 3)
     vae = load(tmp_path / "run").tests["standard.vae"]
     assert vae.sessions == {"0": 1, "1": 1, "2": 2, "3": 2, "4": 3, "5": 3}
     logs = [math.log(rate) for rate in vae.repeats.values()]
@@ -234,10 +232,11 @@ def test_sessions_back_to_back_are_one(tmp_path: Path) -> None:
     """Also after interruptions, which would make one long session and two of one repeat certain of themselves."""
     whole = make_records.plan("standard", {"vae": PER_GPU}, 2, 6)
     make_records.write_run(tmp_path / "run", whole, slices=24)
-    for path in (tmp_path / "run").glob("standard.vae.J*.json"):
-        made = json.loads(path.read_bytes())
+
+    def interrupted(made: dict[str, Any]) -> None:
         made["mnb"]["session"] = max(1, made["mnb"]["launch"]["run"] - 2)
-        path.write_bytes(msgspec.json.encode(made))
+
+    tampering.records(interrupted)(tmp_path / "run")
     make_records.write_ledger(tmp_path / "run", whole)
     for path in (tmp_path / "run").glob("standard.vae.J*.json"):
         assert json.loads(path.read_bytes())["mnb"]["started_utc"].startswith("2026-01-06")
