@@ -11,6 +11,7 @@ import make_records
 import msgspec
 import pytest
 import tampering
+from evidence_attacks import older_ledger
 from run_attacks import ATTACKS, environment, host, import_path, patched_meter, torch_without_record
 from tampering import NONCE, WHOLE, manifest, proof, record, records
 
@@ -283,12 +284,10 @@ def test_a_run_of_another_version_is_not_asked_for_what_it_could_not_read(folder
 
 
 def test_a_run_of_before_sessions_said_what_they_read_is_asked_by_closed_rules_only(folder: Path) -> None:
-    events = tampering.ledger_events(folder)
-    kept = [(utc, event) for utc, event in events if event["event"] not in ("CodeSeen", "DataSeen")]
-    kept[0][1]["schema"] = 1
-    tampering.write_events(folder, kept)
+    older_ledger(folder)
     assert rulings(folder, Rules())["R19"].result == "pass"
     assert results(folder) == ["fail", "fail", "pass"]
+    kept = tampering.ledger_events(folder)
     kept[0][1]["schema"] = 2
     tampering.write_events(folder, kept)
     assert rulings(folder, Rules())["R19"].result == "fail"
