@@ -72,17 +72,17 @@ def verify(
         demands = Demands(rules=asked, allowed_signers=allowed_signers, authorities=tsa_certs)
         with opened_fleet(folder) as there:
             of_fleet = verify_fleet(there, demands)
-        with open_output(output, sys.stdout, force=force) as stream:
-            write(fleet_verification_document(of_fleet), form_for(form, output), stream)
-        return int(not of_fleet.passed)
-    found = find_out(
-        folder,
-        asked,
-        profile=profile,
-        weights=weights,
-        allowed_signers=allowed_signers,
-        authorities=tsa_certs,
-    )
+        document, passed = fleet_verification_document(of_fleet), of_fleet.passed
+    else:
+        found = find_out(
+            folder,
+            asked,
+            profile=profile,
+            weights=weights,
+            allowed_signers=allowed_signers,
+            authorities=tsa_certs,
+        )
+        document, passed = verification_document(found), found.passed
     with open_output(output, sys.stdout, force=force) as stream:
-        write(verification_document(found), form_for(form, output), stream)
-    return int(not found.passed)
+        write(document, form_for(form, output), stream)
+    return int(not passed)
