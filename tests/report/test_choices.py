@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from make_node import inventory
 from make_records import PER_GPU
+from printing import text_of
 
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.analysis.summary.summary import Summary
@@ -25,7 +26,7 @@ from milabench_ng.present.render.as_json import as_object
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.next_step import next_step
 from milabench_ng.present.render.statements import details
-from milabench_ng.present.writers import write_report
+from milabench_ng.present.writers import Form, write_report
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, make_report
 
@@ -58,10 +59,8 @@ def facts(report: Report) -> dict[str, str]:
     return {fact.name: fact.text for fact in (*first_screen(report).facts, *details(report))}
 
 
-def printed(report: Report, form: Any) -> str:
-    stream = io.StringIO()
-    write_report(report, form, stream, full=True)
-    return stream.getvalue().replace("\\_", "_")
+def printed(report: Report, form: Form) -> str:
+    return text_of(write_report, report, form, full=True).replace("\\_", "_")
 
 
 def weights(path: Path, *tests: str) -> Path:
@@ -125,9 +124,8 @@ def test_an_unusual_margin_stands_beside_every_verdict(run: Path, form: Any) -> 
 
 
 def test_the_page_has_the_margin_too(run: Path) -> None:
-    page = io.StringIO()
-    as_html.write(make_report(run, compare_to=[str(run)], options=ReportOptions(margin=0.5)), page)
-    assert "margin 50%" in page.getvalue()
+    report = make_report(run, compare_to=[str(run)], options=ReportOptions(margin=0.5))
+    assert "margin 50%" in text_of(as_html.write, report)
 
 
 def test_gpus_that_were_left_idle_are_counted(tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ import make_records
 import pytest
 import tampering
 from make_records import PER_GPU
+from printing import text_of
 
 from milabench_ng.analysis.baselines.peaks import peaks_in_formulas
 from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.model.catalogue import Derived
 from milabench_ng.present.html.as_html import report_page
 from milabench_ng.present.html.figures import Curve
-from milabench_ng.present.writers import write_report, write_tables
+from milabench_ng.present.writers import Form, write_report, write_tables
 from milabench_ng.report.reporting import make_report
 
 UNITS = [["batches/s", "rate / batch_size"], ["ms/step", "1000 * batch_size / rate"]]
@@ -40,10 +41,8 @@ def derive(folder: Path, units: list[list[str]], pattern: str = "quick.vae.*") -
         tampering.rewrite(path, lambda content: content["mnb"].update(derived=derived))
 
 
-def printed(folder: Path, form: Any, *, full: bool = False) -> str:
-    stream = io.StringIO()
-    write_report(make_report(folder), form, stream, full=full)
-    return stream.getvalue()
+def printed(folder: Path, form: Form, *, full: bool = False) -> str:
+    return text_of(write_report, make_report(folder), form, full=full)
 
 
 def test_the_terminal_has_a_table_in_the_units_of_the_suite(folder: Path) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from os import terminal_size
 from pathlib import Path
 
 import msgspec
 import pytest
-from terminal_stream import Terminal
+from printing import Terminal, on_terminal
 
 from milabench_ng.model.units import four_digits
 from milabench_ng.present.render.first_screen import first_screen
@@ -44,11 +42,8 @@ def report() -> Report:
 
 def printed(report: Report, monkeypatch: pytest.MonkeyPatch, width: int) -> list[str]:
     """The lines above the first table."""
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: terminal_size((width, 40)))
-    stream = Terminal()
-    write_report(report, "table", stream)
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()).splitlines()
-    return [line.rstrip() for line in lines[: next(at for at, line in enumerate(lines) if line.startswith("test "))]]
+    lines = on_terminal(monkeypatch, width, write_report, report, "table")
+    return lines[: next(at for at, line in enumerate(lines) if line.startswith("test "))]
 
 
 def test_a_newcomer_finds_ten_answers(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-from io import StringIO
-from os import terminal_size
 from pathlib import Path
 
 import make_records
 import pytest
 from make_records import PER_GPU, PROGRESSION
-from terminal_stream import Terminal
+from printing import on_terminal, text_of
 
 from milabench_ng.present.render.cells import half_width
 from milabench_ng.present.render.columns import all_columns
@@ -52,9 +48,8 @@ def test_no_table_pretends_to_know_what_unlike_repeats_do_not_tell(tmp_path: Pat
     tests = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU) | {"scaling": PROGRESSION}
     plan = make_records.plan("quick", tests, 2, 5)
     make_records.write_run(tmp_path / "run", plan, lambda launch, _: 1e4 * 30 ** (launch.run % 2))
-    stream = StringIO()
-    write_report(make_report(tmp_path / "run"), "table", stream)
-    (whole,) = [line for line in stream.getvalue().splitlines() if line.startswith("without the variance penalty")]
+    text = text_of(write_report, make_report(tmp_path / "run"), "table")
+    (whole,) = [line for line in text.splitlines() if line.startswith("without the variance penalty")]
     assert "over 100" in whole
 
 
@@ -63,20 +58,16 @@ def test_no_table_pretends_to_know_what_unlike_repeats_do_not_tell(tmp_path: Pat
     [(60, ["perf_ratio", "unit/s"]), (80, ["perf_ratio", "verdict", " unit  "]), (120, ["CV all", "data", " unit  "])],
 )
 def test_a_report_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, width: int, stay: list[str]) -> None:
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: terminal_size((width, 40)))
     report = make_report(BASELINES / "h200.json", compare_to=["v100"])
-    narrow, full, piped = Terminal(), Terminal(), StringIO()
-    write_report(report, "table", narrow)
-    write_report(report, "table", full, full=True)
-    write_report(report, "table", piped)
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", narrow.getvalue()).splitlines()
+    lines, full = (on_terminal(monkeypatch, width, write_report, report, "table", full=full) for full in (False, True))
     head = next(line for line in lines if line.startswith("test  ") and "perf_ratio" in line)
-    for text in (narrow.getvalue(), full.getvalue()):
-        assert all(len(line.rstrip()) <= width for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines())
-        assert "…" not in text  # what rich cuts
+    for line in (*lines, *full):
+        assert len(line) <= width
+        assert "…" not in line  # what rich cuts
     above = " ".join(lines[lines.index(head) - 1 :][:2])
     assert all(title in above for title in stay)
     assert "--full shows all columns" in " ".join(" ".join(lines).split())
-    assert "--full shows all columns" not in full.getvalue() + piped.getvalue()
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", full.getvalue()).split()
+    whole = "\n".join(full)
+    assert "--full shows all columns" not in whole + text_of(write_report, report, "table")
+    shown = whole.split()
     assert all(word in shown for column in all_columns(report) for word in column.title.split())

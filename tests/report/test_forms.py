@@ -16,7 +16,7 @@ import make_records
 import msgspec
 import pytest
 from make_records import PER_GPU, PROGRESSION
-from terminal_stream import Terminal
+from printing import Terminal, text_of
 
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.cli import call
@@ -42,10 +42,8 @@ def quick(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def printed(folder: Path, form: Any, *, full: bool = False, **options: Any) -> str:
-    stream = io.StringIO()
-    write_report(make_report(folder, **options), form, stream, full=full)
-    return stream.getvalue()
+def printed(folder: Path, form: Form, *, full: bool = False, **options: Any) -> str:
+    return text_of(write_report, make_report(folder, **options), form, full=full)
 
 
 def squeezed(text: str) -> str:
@@ -135,21 +133,18 @@ def test_a_tier_that_there_is_not_is_no_tier(quick: Path) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "markdown"])
 def test_the_isolation_is_escaped_like_every_cell(quick: Path, form: Form) -> None:
-    stream = io.StringIO()
-    steering = msgspec.structs.replace(make_report(quick), isolation=f"=2+2{STEERING}")
-    write_report(steering, form, stream)
-    assert plain_lines(stream.getvalue()) == stream.getvalue()
-    assert "\n=1+1" not in stream.getvalue()
-    assert (",'=2+2full" if form == "csv" else "(=2+2full\\\\x1b\\]0;mine\\\\x07&lt;img") in stream.getvalue()
+    text = text_of(write_report, msgspec.structs.replace(make_report(quick), isolation=f"=2+2{STEERING}"), form)
+    assert plain_lines(text) == text
+    assert "\n=1+1" not in text
+    assert (",'=2+2full" if form == "csv" else "(=2+2full\\\\x1b\\]0;mine\\\\x07&lt;img") in text
 
 
 LURE = "![x](http://example.org/x.png) `a` \\![y](z) b|c"
 
 
 def test_markdown_loads_nothing(quick: Path) -> None:
-    stream = io.StringIO()
-    write_report(msgspec.structs.replace(make_report(quick), isolation=LURE), "markdown", stream)
-    assert r"!\[x\](http://example.org/x.png) \`a\` \\!\[y\](z) b\|c" in stream.getvalue()
+    text = text_of(write_report, msgspec.structs.replace(make_report(quick), isolation=LURE), "markdown")
+    assert r"!\[x\](http://example.org/x.png) \`a\` \\!\[y\](z) b\|c" in text
 
 
 @pytest.mark.parametrize(
@@ -165,9 +160,8 @@ def test_markdown_loads_nothing(quick: Path) -> None:
     ],
 )
 def test_no_cell_of_a_csv_file_is_a_formula(cell: str, shown: str, quick: Path) -> None:
-    stream = io.StringIO()
-    write_report(msgspec.structs.replace(make_report(quick), isolation=cell), "csv", stream)
-    assert next(csv.DictReader(io.StringIO(stream.getvalue())))["isolation"] == shown
+    text = text_of(write_report, msgspec.structs.replace(make_report(quick), isolation=cell), "csv")
+    assert next(csv.DictReader(io.StringIO(text)))["isolation"] == shown
 
 
 def test_failures_are_named_and_an_invalid_score_shows_no_number(quick: Path) -> None:
@@ -250,9 +244,8 @@ def test_a_ratio_that_the_rates_beside_it_do_not_have_is_explained(quick: Path, 
     assert compared is not None
     compared = msgspec.structs.replace(compared, perf_ratio=ratio)
     lines = (msgspec.structs.replace(first, compared=(compared,)), *others)
-    stream = io.StringIO()
-    write_report(msgspec.structs.replace(made, lines=lines), "table", stream)
-    assert ("geometric means of the repeats" in stream.getvalue()) == (ratio != 1.0)
+    text = text_of(write_report, msgspec.structs.replace(made, lines=lines), "table")
+    assert ("geometric means of the repeats" in text) == (ratio != 1.0)
 
 
 def test_a_word_in_place_of_a_number_is_shown() -> None:

@@ -12,6 +12,7 @@ import make_records
 import pytest
 import tampering
 from make_records import device
+from printing import text_of
 from rows import row_of
 
 from milabench_ng.analysis.scoring.neighbours import slowdowns
@@ -111,9 +112,7 @@ def test_slowdowns_are_those_of_the_same_device_and_repeat(tmp_path: Path) -> No
     assert [row[3] for row in pressed.rows] == ["-", "noise 338.33 images/s"]
     assert blame.rows == (("noise", "1", "2.00 (2.00 to 2.00)"),)
     assert [row[4] for row in pressed.rows] == ["1.000", "-"]
-    stream = io.StringIO()
-    write_layout(report, "interference", "csv", stream)
-    rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
+    rows = list(csv.DictReader(io.StringIO(text_of(write_layout, report, "interference", "csv"))))
     assert [float(row["slowdown"]) for row in rows] == pytest.approx([1.25, 2.0], rel=1e-3)
     assert [row["verdict"] for row in rows] == ["not judged", "worse"]
     means = as_object(report)["neighbours"]
@@ -155,12 +154,9 @@ def test_the_tables_of_neighbours_are_among_all_tables(tmp_path: Path) -> None:
     blame = (tmp_path / "tables" / "by-antagonist.csv").read_text().splitlines()
     assert blame[0] == "antagonist,victims,mean slowdown,low 95 %,high 95 %"
     assert float(blame[1].split(",")[2]) == report.neighbours[1].value
-    shown = {}
-    for full in (False, True):
-        stream = io.StringIO()
-        write_report(report, "table", stream, full=full)
-        shown[full] = [title in stream.getvalue() for title in ("Slowdown", "By antagonist", "Antagonists")]
-    assert shown == {False: [False] * 3, True: [True] * 3}
+    brief, whole = (text_of(write_report, report, "table", full=full) for full in (False, True))
+    for title in ("Slowdown", "By antagonist", "Antagonists"):
+        assert (title in brief, title in whole) == (False, True)
 
 
 @pytest.mark.parametrize(("form", "begins"), [("table", "! NOT COMPARABLE"), ("markdown", "- NOT COMPARABLE: ")])
@@ -169,11 +165,10 @@ def test_what_makes_the_launches_not_comparable_stands_above_the_matrix(
 ) -> None:
     make_records.write_run(tmp_path, plan(profile(**PROFILE), 2, 3), drifting)
     tampering.records(tampering.ours(marks=[{"kind": "caches divided"}]))(tmp_path)
-    stream = io.StringIO()
-    write_layout(make_report(tmp_path), "interference", form, stream)
-    first = stream.getvalue().lstrip().splitlines()[0]
+    text = text_of(write_layout, make_report(tmp_path), "interference", form)
+    first = text.lstrip().splitlines()[0]
     assert (first[: len(begins)], "cache" in first) == (begins, True)
-    assert "NO SCORE" not in stream.getvalue(), "nobody asks a matrix for one"
+    assert "NO SCORE" not in text, "nobody asks a matrix for one"
 
 
 def test_the_worst_tenant_is_held_against_the_mean_by_what_each_kept(tmp_path: Path) -> None:

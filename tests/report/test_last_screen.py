@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
-from os import terminal_size
 from pathlib import Path
 
 import msgspec
 import pytest
-from terminal_stream import Terminal
+from printing import on_terminal
 
 from milabench_ng.analysis.statistics.intervals import Interval
 from milabench_ng.analysis.summary.summary import FailedLaunch
@@ -34,10 +32,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def printed(report: Report, monkeypatch: pytest.MonkeyPatch, width: int = 80) -> list[str]:
     """The lines on a terminal."""
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: terminal_size((width, 24)))
-    stream = Terminal()
-    write_last_screen(report, stream)
-    return [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()).splitlines()]
+    return on_terminal(monkeypatch, width, write_last_screen, report)
 
 
 def named(lines: list[str]) -> list[str]:

@@ -12,11 +12,12 @@ import make_records
 import pytest
 import tampering
 from make_records import PER_GPU
+from printing import text_of
 
 from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.analysis.summary.summary import Latency
 from milabench_ng.present.html.as_html import report_page
-from milabench_ng.present.writers import write_report
+from milabench_ng.present.writers import Form, write_report
 from milabench_ng.report.reporting import make_report
 
 P50_MS = 1.02**348.5 / 1e3
@@ -46,10 +47,8 @@ def note(folder: Path, pattern: str, latency: list[list[int]]) -> None:
         tampering.rewrite(path, change)
 
 
-def printed(folder: Path, form: Any) -> str:
-    stream = io.StringIO()
-    write_report(make_report(folder), form, stream, full=True)
-    return stream.getvalue()
+def printed(folder: Path, form: Form) -> str:
+    return text_of(write_report, make_report(folder), form, full=True)
 
 
 def test_the_summary_merges_the_windows_of_all_launches(folder: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from printing import text_of
 
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.analysis.summary.summary import Stat, StepTally, TestSummary
@@ -61,9 +61,7 @@ def report_on(**rows: TestSummary) -> Report:
 
 
 def written(report: Report, form: Form) -> str:
-    stream = io.StringIO()
-    write_layout(report, "cv", form, stream)
-    return stream.getvalue()
+    return text_of(write_layout, report, "cv", form)
 
 
 def test_each_test_is_a_row_with_the_sums_over_the_devices() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import struct
 import subprocess
@@ -17,6 +16,7 @@ import msgspec
 import pytest
 from browser import PROGRAMS, find_browser
 from make_records import PER_GPU
+from printing import text_of
 
 from milabench_ng.analysis.launch.load_course import LoadCourse, course
 from milabench_ng.analysis.summary.folder import load_baseline
@@ -65,9 +65,7 @@ def report_on(**rows: TestSummary) -> Report:
 
 
 def written(report: Report, form: Form) -> str:
-    stream = io.StringIO()
-    write_layout(report, "io", form, stream)
-    return stream.getvalue()
+    return text_of(write_layout, report, "io", form)
 
 
 def small() -> Report:

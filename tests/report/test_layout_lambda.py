@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from printing import text_of
 
 from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import Stat, Summary, TestSummary
@@ -59,9 +59,7 @@ def report_on(run: Summary, other: Summary | None = None, options: ReportOptions
 
 
 def written(report: Report, form: Form) -> str:
-    stream = io.StringIO()
-    write_layout(report, "lambda", form, stream)
-    return stream.getvalue()
+    return text_of(write_layout, report, "lambda", form)
 
 
 def figures(report: Report, precision: str, task: str) -> dict[str, str]:

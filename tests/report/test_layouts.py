@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
 from pathlib import Path
 
 import make_records
 import msgspec
 import pytest
+from printing import text_of
 from rows import changed as changed_row
 
 from milabench_ng.analysis.summary.folder import load_baseline
@@ -29,9 +29,7 @@ def report_on(summary: Summary) -> Report:
 
 
 def written(report: Report, form: Form) -> str:
-    stream = io.StringIO()
-    write_layout(report, "unet3d", form, stream)
-    return stream.getvalue()
+    return text_of(write_layout, report, "unet3d", form)
 
 
 def rows(report: Report) -> list[list[str]]:
@@ -133,7 +131,7 @@ def test_options_that_the_columns_of_a_suite_leave_out_are_told(
     root = Path(__file__).parents[2] / "baselines" / "bundles"
     baseline = str(root / other) if other.endswith(".gz") else other
     report = make_report(root / f"{bundle}.tar.gz", compare_to=[baseline])
-    write_layout(report, suite, form, io.StringIO())
+    text_of(write_layout, report, suite, form)
     said = f"mnb: --layout {suite}: its columns hold nothing of --compare; it is in the report without --layout\n"
     assert capsys.readouterr().err == (said if told else "")
 

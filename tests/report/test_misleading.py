@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import re
-from io import StringIO
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -15,6 +14,7 @@ import msgspec
 import pytest
 import tampering
 from make_records import PER_GPU, PROGRESSION
+from printing import text_of
 
 from milabench_ng.analysis.baselines.baseline import shortfalls
 from milabench_ng.analysis.scoring.failure_rate import failure_rate
@@ -39,9 +39,7 @@ QUICK = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_G
 
 
 def table(report: Report) -> str:
-    stream = StringIO()
-    write_report(report, "table", stream)
-    return stream.getvalue()
+    return text_of(write_report, report, "table")
 
 
 def scaled(whole: Plan, scale: float) -> Plan:
@@ -384,9 +382,7 @@ def test_both_scores_are_over_the_tests_that_the_ratio_is_over(tmp_path: Path, w
     report = make_report(tmp_path / "run", compare_to=[str(tmp_path / "base")])
     (other,) = report.comparisons
     assert other.ratio == pytest.approx(0.5) == pytest.approx(other.charged_ratio)
-    stream = StringIO()
-    write_report(report, "table", stream, full=True)
-    text = " ".join(stream.getvalue().split())
+    text = " ".join(text_of(write_report, report, "table", full=True).split())
     ours, theirs = four_digits(other.run_score or 0.0), four_digits(other.score or 0.0)
     of = f"6 of 7 tests, {other.weight_pct:.0f}% of the weight"
     assert (

@@ -6,17 +6,15 @@ import csv
 import io
 import json
 import math
-import os
 import re
-import shutil
 from pathlib import Path
 from statistics import geometric_mean, stdev
 from typing import Any
 
 import msgspec
 import pytest
+from printing import on_terminal, text_of
 from rows import changed, row_of
-from terminal_stream import Terminal
 
 from milabench_ng.analysis.scoring.scale import Scale, shipped_scale
 from milabench_ng.analysis.scoring.score import score
@@ -30,7 +28,7 @@ from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.statements import details
 from milabench_ng.present.render.tender_facts import winner
 from milabench_ng.present.render.tender_tables import tender_document, tender_sections
-from milabench_ng.present.writers import write, write_report
+from milabench_ng.present.writers import Form, write, write_report
 from milabench_ng.records.marks import Mark
 from milabench_ng.records.work import DataRead, Work
 from milabench_ng.report.report import Report
@@ -148,9 +146,7 @@ def test_every_form_marks_an_estimated_ratio(form: Any) -> None:
     base = node(100.0, 100.0)
     mixed = msgspec.structs.replace(base, tests=base.tests | {"standard.vae": estimated(100.0, 80.0, 160.0)})
     made = build_report(node(200.0, 400.0), "run", scale=Scale(weights=WEIGHTS), baselines=[("mixed", mixed)])
-    stream = io.StringIO()
-    write_report(made, form, stream)
-    text = stream.getvalue()
+    text = text_of(write_report, made, form)
     if form == "json":
         row = next(each for each in json.loads(text)["tests"] if each["test"] == "standard.vae")
         assert (row["origin"], row["effect"]["ratio"]) == ("estimated", None)
@@ -385,9 +381,7 @@ def test_the_page_on_bids_begins_with_the_winner(tender_file: Path) -> None:
     tile = winner(alone, several=False)
     assert (tile.parts[0], tile.tone) == ("fast", "good")
     assert f"{price.value:,.0f} EUR" in tile.parts[1]
-    stream = io.StringIO()
-    write_tender(alone, stream)
-    page = stream.getvalue()
+    page = text_of(write_tender, alone)
     assert '<h2>Winner</h2><p class="figure good">fast</p>' in page
     assert page.index("<h2>Winner</h2>") < page.index('<dl class="facts">')
 
@@ -415,10 +409,8 @@ def test_a_bid_under_five_repeats_has_no_rank_and_the_others_have(tender_file: P
     assert "ranks  not ranked: fast: fewer than 5 repeats" in re.sub(" {2,}", "  ", printed(made, "table"))
 
 
-def printed(made: Tender, form: Any) -> str:
-    stream = io.StringIO()
-    write(tender_document(made), form, stream)
-    return stream.getvalue()
+def printed(made: Tender, form: Form) -> str:
+    return text_of(write, tender_document(made), form)
 
 
 def test_every_form_of_a_tender(tender_file: Path) -> None:
@@ -441,10 +433,8 @@ def test_every_form_of_a_tender(tender_file: Path) -> None:
 def test_what_bids_are_ranked_by_stands_beside_the_rank(
     tender_file: Path, monkeypatch: pytest.MonkeyPatch, terms: dict[str, Any], criterion: str
 ) -> None:
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((80, 40)))
-    made, screen = compare_bids(change(tender_file, **terms)), Terminal()
-    write(tender_document(made), "table", screen)
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue()).splitlines()
+    made = compare_bids(change(tender_file, **terms))
+    lines = on_terminal(monkeypatch, 80, write, tender_document(made), "table")
     assert max(map(len, lines)) <= 80
     assert not any("…" in line for line in lines)
     (header, *rows) = csv.reader(io.StringIO(printed(made, "csv")))

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from printing import text_of
 
 from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.analysis.statistics.intervals import log_stat
@@ -76,12 +76,6 @@ def reported(run: Summary, base: Summary) -> Report:
     return build_report(run, "run", Scale(weights=WEIGHTS), [("base", base)], options)
 
 
-def written(report: Report, form: Any, *, full: bool = False) -> str:
-    stream = io.StringIO()
-    write_report(report, form, stream, full=full)
-    return stream.getvalue()
-
-
 @RANDOM
 @given(nodes(), nodes())
 def test_a_comparison_is_the_weighted_mean_of_its_rows_and_its_verdict_is_on_it(run: Summary, base: Summary) -> None:
@@ -123,16 +117,16 @@ def test_every_form_prints_that_ratio_and_the_price_that_follows_from_it(run: Su
     if report.score is not None and report.score.interval is not None:
         at = report.score.interval
         assert at.low <= (report.score.per_device or 0.0) <= at.high
-    told = json.loads(written(report, "json"))
+    told = json.loads(text_of(write_report, report, "json"))
     assert (told["ratio"], told["baseline"]["charged_ratio"]) == (found.ratio, found.charged_ratio)
     for form in ("table", "markdown"):
         for full in (False, True) if form == "table" else (False,):
-            text = " ".join(written(report, form, full=full).split())
+            text = " ".join(text_of(write_report, report, form, full=full).split())
             assert f"{found.ratio:.3f} per " in text
             assert f"${money(worth.value)} per base-node equivalent" in text
             assert ("perf_ratio_adj" in text) is full
             assert (f"{found.charged_ratio:.3f}; both with penalties" in text) is full
-    cells = {row["test"]: row for row in csv.DictReader(io.StringIO(written(report, "csv")))}
+    cells = {row["test"]: row for row in csv.DictReader(io.StringIO(text_of(write_report, report, "csv")))}
     for label in LABELS:
         assert float(cells[label]["perf_ratio"]) == found.rows[label].perf_ratio
         assert cells[label]["verdict"] == found.rows[label].effect.verdict
@@ -142,10 +136,10 @@ def test_every_form_prints_that_ratio_and_the_price_that_follows_from_it(run: Su
 @settings(RANDOM, max_examples=5)
 @given(nodes(), nodes())
 def test_the_page_shows_it_too(run: Summary, base: Summary) -> None:
-    report, stream = reported(run, base), io.StringIO()
-    write_html(report, stream)
-    assert f"{report.comparisons[0].ratio:.3f} per " in stream.getvalue()
-    assert "perf_ratio_adj" not in stream.getvalue()
+    report = reported(run, base)
+    page = text_of(write_html, report)
+    assert f"{report.comparisons[0].ratio:.3f} per " in page
+    assert "perf_ratio_adj" not in page
 
 
 @RANDOM
@@ -180,9 +174,7 @@ def test_bids_are_ordered_by_what_is_printed_of_them(
     unranked = [row.name for row in made.rows if row.rank is None]
     assert unranked == [name for name in bids if name in unranked], "no order but that of the file"
     for form in ("table", "markdown", "csv", "json"):
-        stream = io.StringIO()
-        write(tender_document(made), form, stream)
-        text = stream.getvalue()
+        text = text_of(write, tender_document(made), form)
         shown = [figure(cost) if form in ("table", "markdown") else repr(cost) for cost in costs]
         places = [text.find(each) for each in shown]
         assert -1 not in places

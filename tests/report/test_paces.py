@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import make_records
 import msgspec
 import pytest
+from printing import text_of
 
 from milabench_ng.analysis.baselines.baseline import as_baseline
 from milabench_ng.analysis.launch.host_paces import PaceSeen, PaceStat, differ, paces, without_pace
@@ -104,9 +104,8 @@ def test_the_share_with_slow_cores_is_named(tmp_path: Path) -> None:
     assert told(report)[1] == ("computed by zlib 1", OF_ALL, "slow cores: device 2 (-12.5%)")
     (cores,) = [each for each in first_screen(report).look if each.name == "cores"]
     assert cores.text == "the CPU cores of GPU 2 are slower than the others (-12.5%)"
-    stream = io.StringIO()
-    as_table.write(report, stream, full=True)
-    row = next(line for line in stream.getvalue().splitlines() if line.startswith("device 2 "))
+    text = text_of(as_table.write, report, full=True)
+    row = next(line for line in text.splitlines() if line.startswith("device 2 "))
     assert row.split() == ["device", "2", "2", "70.0", "70.0", "70.0", "-12.5"]
 
 

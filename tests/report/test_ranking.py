@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import math
@@ -16,6 +15,7 @@ import msgspec
 import pytest
 import tampering
 from make_records import PER_GPU
+from printing import text_of
 from rows import changed
 from test_money import WEIGHTS, node, row, with_options
 
@@ -72,9 +72,8 @@ def test_a_bid_that_fails_beyond_the_limit_has_no_rank(tmp_path: Path) -> None:
     row = next(at for at in made.rows if at.name == "failing")
     assert (row.ratio, row.pareto, row.why) == (None, False, "10 of 20 launches failed (limit 1%)")
     assert made.exit_code == 1
-    stream = io.StringIO()
-    write(tender_document(made), "table", stream)
-    assert "10 of 20 launches failed (limit 1%)" in " ".join(stream.getvalue().split())
+    text = text_of(write, tender_document(made), "table")
+    assert "10 of 20 launches failed (limit 1%)" in " ".join(text.split())
 
 
 def test_no_bid_ranks_behind_one_that_costs_more(tmp_path: Path) -> None:
@@ -130,10 +129,8 @@ def test_ratios_are_over_the_tests_that_all_bids_share_with_the_reference(
     assert made.tests == ("standard.vae",)
     assert made.not_in_reference == ("standard.convnet",)
     assert [at.ratio for at in made.rows] == pytest.approx([1.0, 1.0])
-    stream = io.StringIO()
-    write(tender_document(made), "table", stream)
     said = "1 of 2 weighted tests; not in the reference, or other work there: convnet"
-    assert said in " ".join(stream.getvalue().split())
+    assert said in " ".join(text_of(write, tender_document(made), "table").split())
 
 
 def scaling_node(devices: int, rate: float, sessions: Mapping[str, int] = THREE) -> Summary:

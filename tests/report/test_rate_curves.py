@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,12 @@ import make_records
 import pytest
 import tampering
 from make_records import PER_GPU
+from printing import text_of
 
 from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.analysis.summary.summary import Latency
 from milabench_ng.present.html.as_html import report_page, write
-from milabench_ng.present.writers import write_report
+from milabench_ng.present.writers import Form, write_report
 from milabench_ng.report.reporting import make_report
 
 TESTS = {"serve_1": 1, "serve_8": 8, "serve_64": 64}
@@ -45,10 +45,8 @@ def serving(content: dict[str, Any], concurrency: int) -> None:
         row += [None, [], {}, {"TTFT": [[465, 1]], "TPOT": [[348, 9]]}]
 
 
-def printed(folder: Path, form: Any) -> str:
-    stream = io.StringIO()
-    write_report(make_report(folder), form, stream)
-    return stream.getvalue()
+def printed(folder: Path, form: Form) -> str:
+    return text_of(write_report, make_report(folder), form)
 
 
 def test_the_summary_merges_the_windows_of_all_launches(folder: Path) -> None:
@@ -103,9 +101,7 @@ def test_the_page_draws_the_curve(folder: Path) -> None:
     assert labels["64"] == pytest.approx((50.0, 3200.0), rel=0.01)
     assert {*labels} == {"1", "8", "64"}
     assert panel.x.title == UNIT
-    stream = io.StringIO()
-    write(make_report(folder), stream)
-    assert "serve, concurrency 64:" in stream.getvalue()
+    assert "serve, concurrency 64:" in text_of(write, make_report(folder))
     assert "item-latency" in [table.key for table in page.folded]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
 import re
 import shutil
@@ -19,6 +18,7 @@ import tampering
 from attacks import ATTACKS
 from book_attacks import later, remove
 from bundle_attacks import BUNDLES
+from printing import text_of
 from tampering import NONCE, WHOLE, Tamper, ours, record
 
 from milabench_ng import __version__
@@ -356,11 +356,9 @@ def test_r15_a_wide_interval() -> None:
 
 def test_names_in_records_do_not_steer_the_terminal(folder: Path, keys: Path) -> None:
     record(lambda content: content.update(hostname="\x1b]0;mine\x07node\n"))(folder)
-    verification = found(folder, keys)
-    stream = io.StringIO()
-    write(verification_document(verification), "table", stream)
-    assert "\x1b" not in stream.getvalue()
-    assert "it was made on '\\x1b]0;mine\\x07node\\n'" in stream.getvalue()
+    text = text_of(write, verification_document(found(folder, keys)), "table")
+    assert "\x1b" not in text
+    assert "it was made on '\\x1b]0;mine\\x07node\\n'" in text
 
 
 @pytest.mark.parametrize("rule", ["R28", "R29", "R30"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
@@ -14,6 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 from make_records import PER_GPU
+from printing import text_of
 from scipy import stats
 
 from milabench_ng.analysis.scoring.device_gaps import (
@@ -52,9 +52,7 @@ def reported(folder: Path, rates: Rates) -> Report:
 
 
 def printed(report: Report, form: Form = "table") -> str:
-    stream = io.StringIO()
-    write_report(report, form, stream)
-    return " ".join(stream.getvalue().split())
+    return " ".join(text_of(write_report, report, form).split())
 
 
 def taken_apart(matrix: Matrix) -> Layout:

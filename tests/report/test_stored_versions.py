@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from printing import text_of
 
 from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.analysis.summary.summary import SUMMARY_SCHEMA
@@ -105,15 +106,11 @@ def said_otherwise(version: str, printed: str, today: str) -> set[At]:
 
 
 def reported(source: Path) -> str:
-    stream = io.StringIO()
-    write_report(make_report(source), "json", stream)
-    return stream.getvalue()
+    return text_of(write_report, make_report(source), "json")
 
 
 def verified(source: Path) -> str:
-    stream = io.StringIO()
-    write(verification_document(verify(source, Rules())), "json", stream)
-    return stream.getvalue()
+    return text_of(write, verification_document(verify(source, Rules())), "json")
 
 
 def renewed(found: set[At]) -> bool:

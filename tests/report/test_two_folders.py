@@ -15,6 +15,7 @@ import make_records
 import msgspec
 import pytest
 from make_records import PER_GPU, PROGRESSION
+from printing import text_of
 
 from milabench_ng.analysis.scoring.cost import PricePer, cost
 from milabench_ng.analysis.summary.folder import encode_summary, load
@@ -23,7 +24,7 @@ from milabench_ng.model.plan import Launch
 from milabench_ng.model.shipped import bundle_file
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.tables import other_tables
-from milabench_ng.present.writers import write_report
+from milabench_ng.present.writers import Form, write_report
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, make_report
 
@@ -68,10 +69,8 @@ def compared(run: Path, *others: str | Path) -> Report:
     return make_report(run, compare_to=[str(other) for other in others])
 
 
-def printed(report: Report, form: Any = "table") -> str:
-    stream = io.StringIO()
-    write_report(report, form, stream)
-    return stream.getvalue()
+def printed(report: Report, form: Form = "table") -> str:
+    return text_of(write_report, report, form)
 
 
 def test_the_same_node_twice_is_equivalent(healthy: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import tampering
 from make_records import PER_GPU
+from printing import text_of
 
 from milabench_ng.analysis.scoring.score import score
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load
@@ -124,9 +125,7 @@ def test_the_first_screen_has_the_scores_and_ratios_side_by_side(place: Path) ->
 
 @pytest.mark.parametrize("form", ["table", "markdown", "csv", "json"])
 def test_every_form_names_both_suites(place: Path, form: str) -> None:
-    stream = StringIO()
-    write_report(reported(place, str(place / "other")), form, stream)  # type: ignore[arg-type]
-    text = stream.getvalue()
+    text = text_of(write_report, reported(place, str(place / "other")), form)
     if form == "json":
         found = json.loads(text)
         assert found["score"] is None
@@ -211,9 +210,7 @@ def test_bids_are_ranked_by_each_suite(place: Path, tmp_path: Path) -> None:
     assert ratios[0] == pytest.approx({"one": 1.0, "other": 1.5}, rel=0.01)
     assert ratios[1] == pytest.approx({"one": 1.0, "other": 0.5}, rel=0.01)
     for form in ("table", "markdown", "csv", "json"):
-        stream = StringIO()
-        write(tender_document(made), form, stream)  # type: ignore[arg-type]
-        assert "mine" in stream.getvalue()
+        assert "mine" in text_of(write, tender_document(made), form)
     assert call(["bids", str(file), "--html", str(tmp_path / "bids.html")]) == made.exit_code
     assert "bids by mine and by standard" in (tmp_path / "bids.html").read_text()
     file.write_text(json.dumps(asked | {"reference": "h200"}))
@@ -236,7 +233,7 @@ def test_what_decides_in_each_suite_is_side_by_side(place: Path, tmp_path: Path)
     mine, standard = made.each
     marked = [msgspec.structs.replace(row, marks=(MARK,), why="no value") for row in standard.rows]
     made = msgspec.structs.replace(mine, further=(msgspec.structs.replace(standard, rows=tuple(marked)),))
-    found = {row["bid"]: row for row in csv.DictReader(StringIO(written(made)))}
+    found = {row["bid"]: row for row in csv.DictReader(StringIO(text_of(write, tender_document(made), "csv")))}
     for one in made.each:
         for row in one.rows:
             cost = found[row.name][f"{one.suite}: cost per reference node ($)"]
@@ -255,12 +252,6 @@ def test_a_fact_told_twice_in_one_suite_is_not_one_of_both(place: Path, tmp_path
     marked = msgspec.structs.replace(standard, rows=tuple(rows))
     names = [fact.name for fact in tender_facts(msgspec.structs.replace(mine, further=(marked,)))]
     assert [name for name in names if name.startswith("mark")] == ["mark, standard"] * 2
-
-
-def written(made: Tender) -> str:
-    stream = StringIO()
-    write(tender_document(made), "csv", stream)
-    return stream.getvalue()
 
 
 def test_a_delivered_node_must_keep_every_score(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
