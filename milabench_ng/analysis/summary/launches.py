@@ -29,7 +29,6 @@ from milabench_ng.records.record_2020 import Record2020
 from milabench_ng.records.window import (
     SliceRow,
     Window,
-    WindowRule,
     item_latencies,
     items_per_step,
     latencies,
@@ -129,8 +128,10 @@ def reduce_record(read: ReadRecord | Read2020) -> LaunchResult:
 
 def _ours(read: ReadRecord) -> LaunchResult:
     record, mnb = read.record, read.record.mnb
-    measured = _measured(mnb)
-    cause, detail = _failure(record, measured.perf)
+    slices = [rank.slices for rank in mnb.ranks]
+    window = _window(mnb)
+    rates = tuple(rate(rows, window) for rows in slices) if window else ()
+    cause, detail = _failure(record, mean(rates))
     found = LaunchResult(
         file=read.file,
         test=mnb.launch.test,
@@ -142,30 +143,37 @@ def _ours(read: ReadRecord) -> LaunchResult:
         hostname=record.hostname,
         cause=cause,
         detail=detail,
-        rank_rates=measured.rank_rates,
-        shapes=measured.shapes,
+        rank_rates=rates,
+        shapes=tuple(_shapes(mnb, window)) if window else (),
         program_s=_program_s(record),
         peak_memory_mib=_peak_memory(record),
         marks=mnb.marks,
     )
-    if cause is not None:
+    if window is None or cause is not None:
         return found
-    load = _gpu_load(mnb)
+    load, waits = _gpu_load(mnb), mean([wait_share(rows, window) for rows in slices])
+    untold = prefetched(zip(mnb.launch.slot_ids, slices, strict=False), window)  # older versions did not make them
     return msgspec.structs.replace(
         found,
-        steps=measured.steps,
-        items_per_step=measured.items_per_step,
-        perf=measured.perf,
-        samples=(measured.perf,),
-        wait_share=measured.wait_share,
-        latencies=measured.latencies,
-        item_latencies=measured.item_latencies,
-        notes=measured.notes,
+        steps=_steps(slices[0], window),
+        items_per_step=items_per_step(slices),
+        perf=mean(rates),
+        samples=(mean(rates),),
+        wait_share=waits,
+        latencies=merged(latencies(rows, window) for rows in slices),
+        item_latencies=item_latencies(slices, window),
+        notes=notes_per_step(slices, window),
         gpu_load=load,
-        bottleneck=_bottleneck(record, load, measured.wait_share),
+        bottleneck=_bottleneck(record, load, waits),
         power=launch_power(mnb),
-        marks=(*mnb.marks, *measured.untold),
+        marks=(*mnb.marks, *(mark for mark in untold if mark not in mnb.marks)),
     )
+
+
+def _window(mnb: Mnb) -> Window | None:
+    if mnb.start_s is None or mnb.stop_s is None:
+        return None
+    return recorded_window([rank.slices for rank in mnb.ranks], mnb.stop_s, mnb.window_rule, mnb.start_s)
 
 
 def _gpu_load(mnb: Mnb) -> float | None:
@@ -182,68 +190,25 @@ def _bottleneck(record: Record, load: float | None, waits: float) -> Bottleneck 
     return measured_bottleneck(load, waits, cpu_use(record.mnb), io_stalled(record.mnb.isolation, _program_s(record)))
 
 
-class _Measured(msgspec.Struct, frozen=True):
-    """What the slices show; NaN and empty without a full window."""
-
-    perf: float = math.nan
-    wait_share: float = math.nan
-    steps: tuple[int, int] = (0, 0)
-    items_per_step: float | None = None
-    latencies: Latencies = ()
-    item_latencies: dict[str, Latencies] = {}
-    notes: dict[str, float] = {}
-    rank_rates: tuple[float, ...] = ()
-    shapes: tuple[Shape, ...] = ()
-    untold: tuple[Mark, ...] = ()
-    """Marks that follow from the slices, and that the record has not got: older versions did not make them."""
-
-
-def _measured(mnb: Mnb) -> _Measured:
-    slices = [rank.slices for rank in mnb.ranks]
-    if mnb.start_s is None or mnb.stop_s is None:
-        return _Measured()
-    window = recorded_window(slices, mnb.stop_s, mnb.window_rule, mnb.start_s)
-    if window is None:
-        return _Measured()
-    rates = tuple(rate(rows, window) for rows in slices)
-    shapes = [
-        shape if len(slices) == 1 else Shape(shape.kind, f"rank {rank}: {shape.detail}")
-        for rank, rows in enumerate(slices)
-        for shape in _shapes(rows, window, mnb.window_rule, mnb.start_s)
-    ]
-    return _Measured(
-        perf=mean(rates),
-        wait_share=mean([wait_share(rows, window) for rows in slices]),
-        steps=_steps(slices[0], window),
-        items_per_step=items_per_step(slices),
-        latencies=merged(latencies(rows, window) for rows in slices),
-        item_latencies=item_latencies(slices, window),
-        notes=notes_per_step(slices, window),
-        rank_rates=rates,
-        shapes=tuple(shapes),
-        untold=tuple(
-            mark for mark in prefetched(zip(mnb.launch.slot_ids, slices, strict=False), window) if mark not in mnb.marks
-        ),
-    )
-
-
 def _steps(rows: Sequence[SliceRow], window: Window) -> tuple[int, int]:
     """Steps of one rank before the window and in it; a slice across its beginning is in neither."""
     before = sum(row.steps for row in rows if row.end_s <= window.start_s)
     return before, sum(row.steps for row in rows if window.holds(row))
 
 
-def _shapes(rows: Sequence[SliceRow], window: Window, rule: WindowRule, start_s: float) -> Iterator[Shape]:
-    """The oddities of one rank."""
-    inside = [row for row in rows if window.holds(row)]
-    begin = min(window.start_s, settled_since(rows, start_s, rule))
-    for found in (
-        odd_shape(rows, begin, window.start_s, window.end_s),
-        far_slice(rows, window, start_s),
-        stock(inside),
-    ):
-        if found is not None:
-            yield found
+def _shapes(mnb: Mnb, window: Window) -> Iterator[Shape]:
+    """The oddities of all ranks, each with its rank if there are several."""
+    start_s = mnb.start_s or 0.0
+    for number, rank in enumerate(mnb.ranks):
+        rows = rank.slices
+        begin = min(window.start_s, settled_since(rows, start_s, mnb.window_rule))
+        seen = (
+            odd_shape(rows, begin, window.start_s, window.end_s),
+            far_slice(rows, window, start_s),
+            stock([row for row in rows if window.holds(row)]),
+        )
+        for shape in filter(None, seen):
+            yield shape if len(mnb.ranks) == 1 else Shape(shape.kind, f"rank {number}: {shape.detail}")
 
 
 def _failure(record: Record, perf: float) -> tuple[str | None, str]:
