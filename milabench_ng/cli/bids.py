@@ -12,7 +12,7 @@ from milabench_ng.present.layouts.nvidia_examples import systems
 from milabench_ng.present.render.sections import Document, Facts
 from milabench_ng.present.render.tender_facts import tender_facts
 from milabench_ng.present.render.tender_tables import tender_document
-from milabench_ng.present.writers import open_output, write, write_tender_page
+from milabench_ng.present.writers import open_output, write, write_page
 from milabench_ng.report.reporting import ReportOptions, make_report
 from milabench_ng.tender.bids import read_bids
 from milabench_ng.tender.offers import compare_bids
@@ -61,7 +61,7 @@ def bids(
     """
     made = compare_bids(file, Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=tsa_certs))
     if html is not None:
-        write_tender_page(made, html, force=force)
+        write_page(made, html, force=force)
     with open_output(output, sys.stdout, force=force) as stream:
         write(tender_document(made) if layout is None else _systems(file, made), form_for(form, output), stream)
     return made.exit_code if layout is None else int(bool(made.refused))

@@ -20,7 +20,7 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.profile import parse_profile
 from milabench_ng.present.render.fleet_report_tables import fleet_document
 from milabench_ng.present.render.sections import Form
-from milabench_ng.present.writers import open_output, write, write_fleet_page
+from milabench_ng.present.writers import open_output, write, write_page
 
 
 def make_fleet_report(
@@ -40,7 +40,7 @@ def make_fleet_report(
 def print_fleet_report(report: FleetReport, *, form: Form, html: Path | None, output: Path | None, force: bool) -> int:
     """Write it; the exit code."""
     if html is not None:
-        write_fleet_page(report, html, force=force)
+        write_page(report, html, force=force)
     with open_output(output, sys.stdout, force=force) as stream:
         write(fleet_document(report), form, stream)
     return report.exit_code

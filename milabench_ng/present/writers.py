@@ -132,24 +132,10 @@ def write(document: Document, form: Form, stream: TextIO) -> None:
             stream.write(printed_json(document.whole))
 
 
-def write_page(report: Report, file: Path, *, force: bool = False) -> None:
+def write_page(made: Report | Tender | FleetReport, file: Path, *, force: bool = False) -> None:
     html = _html()
     with written(file, "--html", force=force) as stream:
-        html.write(report, stream)
-    _say_written(file)
-
-
-def write_tender_page(tender: Tender, file: Path, *, force: bool = False) -> None:
-    html = _html()
-    with written(file, "--html", force=force) as stream:
-        html.write_tender(tender, stream)
-    _say_written(file)
-
-
-def write_fleet_page(report: FleetReport, file: Path, *, force: bool = False) -> None:
-    html = _html()
-    with written(file, "--html", force=force) as stream:
-        html.write_fleet(report, stream)
+        html.write(made, stream)
     _say_written(file)
 
 

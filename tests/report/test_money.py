@@ -23,7 +23,7 @@ from milabench_ng.analysis.statistics.intervals import log_stat, t_quantile
 from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import EstimatedRate, Origin, Provenance, Stat, Summary, TestSummary
 from milabench_ng.model.errors import InputError
-from milabench_ng.present.html.as_html import write_tender
+from milabench_ng.present.html.as_html import write as write_html
 from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.present.render.statements import details
 from milabench_ng.present.render.tender_facts import winner
@@ -381,7 +381,7 @@ def test_the_page_on_bids_begins_with_the_winner(tender_file: Path) -> None:
     tile = winner(alone, several=False)
     assert (tile.parts[0], tile.tone) == ("fast", "good")
     assert f"{price.value:,.0f} EUR" in tile.parts[1]
-    page = text_of(write_tender, alone)
+    page = text_of(write_html, alone)
     assert '<h2>Winner</h2><p class="figure good">fast</p>' in page
     assert page.index("<h2>Winner</h2>") < page.index('<dl class="facts">')
 

@@ -89,39 +89,62 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     version: str = __version__
 
 
-def write(report: Report, stream: TextIO) -> None:
-    """Write ``report`` to ``stream``; of a stored summary, the page says what is missing."""
-    _write(report_page(report), stream)
-
-
-def write_tender(tender: Tender, stream: TextIO) -> None:
-    charts = (tender_chart(one, several=len(tender.each) > 1) for one in tender.each)
-    sections = tender_sections(tender)
-    _write(
-        Page(
-            title=f"{len(tender.rows)} bids, in nodes of {tender.reference}",
-            winners=tuple(winner(one, several=len(tender.each) > 1) for one in tender.each),
-            facts=tender_facts(tender),
-            charts=tuple(chart for chart in charts if chart),
-            tables=tuple(of_section(section) for section in sections if not section.key.startswith(_EXPLAIN)),
-            folded=tuple(of_section(section) for section in sections if section.key.startswith(_EXPLAIN)),
-        ),
-        stream,
+def write(made: Report | Tender | FleetReport, stream: TextIO) -> None:
+    """Write the page on ``made`` to ``stream``; of a stored summary, it says what is missing."""
+    here = files("milabench_ng.present.html")
+    script = (here / "page.js").read_text("utf-8")
+    environment = Environment(
+        loader=PackageLoader("milabench_ng.present.html", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_legible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"drawing": drawing, "swatch": swatch}
+    template = environment.get_template("page.html.j2")
+    stream.writelines(
+        template.generate(
+            page=_page(made),
+            style=Markup((here / "page.css").read_text("utf-8")),
+            script=Markup(script),
+            policy=policy(script),
+        )
     )
 
 
-def write_fleet(report: FleetReport, stream: TextIO) -> None:
+def _page(made: Report | Tender | FleetReport) -> Page:
+    match made:
+        case Report():
+            return report_page(made)
+        case Tender():
+            return _tender_page(made)
+        case FleetReport():
+            return _fleet_page(made)
+
+
+def _tender_page(tender: Tender) -> Page:
+    charts = (tender_chart(one, several=len(tender.each) > 1) for one in tender.each)
+    sections = tender_sections(tender)
+    return Page(
+        title=f"{len(tender.rows)} bids, in nodes of {tender.reference}",
+        winners=tuple(winner(one, several=len(tender.each) > 1) for one in tender.each),
+        facts=tender_facts(tender),
+        charts=tuple(chart for chart in charts if chart),
+        tables=tuple(of_section(section) for section in sections if not section.key.startswith(_EXPLAIN)),
+        folded=tuple(of_section(section) for section in sections if section.key.startswith(_EXPLAIN)),
+    )
+
+
+def _fleet_page(report: FleetReport) -> Page:
     every = all_nodes(report)
-    _write(
-        Page(
-            title=f"{counted(len(report.manifest.nodes), 'node')}, {report.manifest.suite}",
-            subtitle=report.source,
-            facts=tuple(fleet_facts(report)),
-            charts=(*fleet_charts(report), *(network_charts(report.network) if report.network else ())),
-            tables=tuple(map(of_section, fleet_sections(report))),
-            folded=(of_section(msgspec.structs.replace(every, title="all nodes")),),
-        ),
-        stream,
+    return Page(
+        title=f"{counted(len(report.manifest.nodes), 'node')}, {report.manifest.suite}",
+        subtitle=report.source,
+        facts=tuple(fleet_facts(report)),
+        charts=(*fleet_charts(report), *(network_charts(report.network) if report.network else ())),
+        tables=tuple(map(of_section, fleet_sections(report))),
+        folded=(of_section(msgspec.structs.replace(every, title="all nodes")),),
     )
 
 
@@ -200,29 +223,6 @@ def _run(manifest: Manifest) -> RunPart:
         profile=manifest.profile.text,
         plan=of_section(plan_section(manifest.plan)),
         rest=printed_json(rest),
-    )
-
-
-def _write(page: Page, stream: TextIO) -> None:
-    here = files("milabench_ng.present.html")
-    script = (here / "page.js").read_text("utf-8")
-    environment = Environment(
-        loader=PackageLoader("milabench_ng.present.html", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_legible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"drawing": drawing, "swatch": swatch}
-    template = environment.get_template("page.html.j2")
-    stream.writelines(
-        template.generate(
-            page=page,
-            style=Markup((here / "page.css").read_text("utf-8")),
-            script=Markup(script),
-            policy=policy(script),
-        )
     )
 
 
