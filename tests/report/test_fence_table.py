@@ -13,8 +13,7 @@ from milabench_ng.records.isolation import CachePart, Isolation, Usage
 
 def shown(*fences: Isolation) -> list[dict[str, Cell]]:
     """The rows by heading, of launches on device 0."""
-    details = FolderDetails(hosts=(), courses=(), fences={"0": fences}, sampled=(), manifests=())
-    section = fence_section(details)
+    section = fence_section(FolderDetails(fences={"0": fences}))
     return [dict(zip((at.title for at in section.headings), row, strict=True)) for row in section.rows]
 
 

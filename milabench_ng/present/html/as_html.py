@@ -150,32 +150,33 @@ def _fleet_page(report: FleetReport) -> Page:
 
 def report_page(report: Report) -> Page:
     """The contents of the page. Pure."""
-    evidence = details_of(report.folder) if report.folder else None
-    courses = evidence.courses if evidence else ()
-    hosts = (Fact("host", ", ".join(evidence.hosts)),) if evidence and evidence.hosts else ()
-    begun = tuple(_begun(manifest) for manifest in evidence.manifests) if evidence else ()
+    evidence = details_of(report.folder) if report.folder else FolderDetails()
     screen = first_screen(report)
     tests, further = of_tests(report)
     return Page(
         title=f"{report.summary.provenance.hardware}, {report.summary.suite}, {screen.when}",
-        subtitle=", ".join((report.source, *(evidence.hosts if evidence else ()))),
+        subtitle=", ".join((report.source, *evidence.hosts)),
         screen=screen,
         charts=(
             *slowdown_charts(report),
             *pressure_charts(report),
             *rate_curve_charts(report),
             *sweep_charts(report),
-            *loading_charts(report, evidence.loads if evidence else ()),
-            *summary_charts(report, courses),
-            *conditions_charts(report.series, evidence.manifests if evidence else ()),
+            *loading_charts(report, evidence.loads),
+            *summary_charts(report, evidence.courses),
+            *conditions_charts(report.series, evidence.manifests),
         ),
         tables=(*_neighbours(report), *tests),
         folded=(*further, *(of_section(section) for section in other_tables(report))),
-        details=(*details(report), *hosts, *begun),
+        details=(
+            *details(report),
+            *((Fact("host", ", ".join(evidence.hosts)),) if evidence.hosts else ()),
+            *map(_begun, evidence.manifests),
+        ),
         tests=tuple(_test(report, at, evidence) for at in report.lines),
-        evidence=(of_section(fence_section(evidence)),) if evidence and evidence.fences else (),
-        runs=tuple(_run(manifest) for manifest in evidence.manifests) if evidence else (),
-        notes=_notes(evidence),
+        evidence=(of_section(fence_section(evidence)),) if evidence.fences else (),
+        runs=tuple(map(_run, evidence.manifests)),
+        notes=() if evidence.courses else (_FROM_SUMMARY if report.folder is None else _WITHOUT_SLICES,),
     )
 
 
@@ -188,21 +189,13 @@ def _begun(manifest: Manifest) -> Fact:
     return Fact("run", f"{manifest.run_id}, begun {manifest.started_utc} (UTC), with mnb {manifest.version}")
 
 
-def _notes(evidence: FolderDetails | None) -> tuple[str, ...]:
-    if evidence is None:
-        return (_FROM_SUMMARY,)
-    if evidence.courses:
-        return ()
-    return ("The records hold no slices with times (those of 2020 do not): there are no charts over time.",)
-
-
-def _test(report: Report, at: Line, evidence: FolderDetails | None) -> TestPart:
+def _test(report: Report, at: Line, evidence: FolderDetails) -> TestPart:
     rate = f"{figure(at.scored.perf)} {at.row.work.unit}/s" if at.scored.perf is not None else "no rate"
-    telemetry = telemetry_section(evidence, at.scored.test) if evidence else None
+    telemetry = telemetry_section(evidence, at.scored.test)
     return TestPart(
         name=at.scored.test,
         summary=f"{rate}, {at.scored.fail} of {at.scored.n} launches failed",
-        charts=charts_of_test(at, evidence.courses if evidence else (), report.scaling),
+        charts=charts_of_test(at, evidence.courses, report.scaling),
         tables=(of_section(telemetry),) if telemetry else (),
     )
 
@@ -213,6 +206,7 @@ _FROM_SUMMARY = (
     "Made from a summary, which holds no slices: there are no charts over time, no isolation evidence, no telemetry "
     "and no configuration here. Make the page from the result folder to have them."
 )
+_WITHOUT_SLICES = "The records hold no slices with times (those of 2020 do not): there are no charts over time."
 
 
 def _run(manifest: Manifest) -> RunPart:

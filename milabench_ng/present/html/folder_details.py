@@ -34,15 +34,15 @@ class SampledQuantity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FolderDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """The details of a folder, in file order."""
+    """The details of a folder, in file order; a stored summary has none."""
 
-    hosts: tuple[str, ...]
-    courses: tuple[Course, ...]
+    hosts: tuple[str, ...] = ()
+    courses: tuple[Course, ...] = ()
     loads: tuple[LoadCourse, ...] = ()
-    fences: dict[str, tuple[Isolation, ...]]
+    fences: dict[str, tuple[Isolation, ...]] = {}
     """By device."""
-    sampled: tuple[SampledQuantity, ...]
-    manifests: tuple[Manifest, ...]
+    sampled: tuple[SampledQuantity, ...] = ()
+    manifests: tuple[Manifest, ...] = ()
 
 
 def details_of(folder: Folder) -> FolderDetails:
