@@ -149,11 +149,11 @@ def test_tenants_of_different_batches_are_not_shown_as_of_one_moment(tmp_path: P
     reads = [read_record(path.read_bytes(), path.name) for path in sorted(folder.glob("quick.vae.*"))]
     found = [course for read in reads if isinstance(read, ReadRecord) for course in courses(read)]
     line = next(line for line in make_report(folder).lines if line.scored.test == "quick.vae")
-    views = charts_of_test(line, found, ())[0].views
+    views = next(charts_of_test(line, found, ())).views
     assert [view.name for view in views] == ["0, device 0", "0, device 1", "1, device 0", "1, device 1"]
     assert [len(parts(view, Curve)) for view in views] == [1, 1, 1, 1]
     together = [msgspec.structs.replace(course, batch=course.run) for course in found]
-    views = charts_of_test(line, together, ())[0].views
+    views = next(charts_of_test(line, together, ())).views
     assert [(view.name, len(parts(view, Curve))) for view in views] == [("0", 2), ("1", 2)]
 
 

@@ -195,7 +195,7 @@ def _test(report: Report, at: Line, evidence: FolderDetails) -> TestPart:
     return TestPart(
         name=at.scored.test,
         summary=f"{rate}, {at.scored.fail} of {at.scored.n} launches failed",
-        charts=charts_of_test(at, evidence.courses, report.scaling),
+        charts=tuple(charts_of_test(at, evidence.courses, report.scaling)),
         tables=(of_section(telemetry),) if telemetry else (),
     )
 

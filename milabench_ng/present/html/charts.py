@@ -40,12 +40,8 @@ _CELLS_WITH_NUMBERS = 12
 """The most devices for which a cell has room for its number."""
 
 
-def summary_charts(report: Report, courses: Sequence[Course]) -> tuple[Chart, ...]:
+def summary_charts(report: Report, courses: Sequence[Course]) -> Iterator[Chart]:
     """The charts for which this report has data, in the order of the questions that they answer."""
-    return tuple(_charts(report, courses))
-
-
-def _charts(report: Report, courses: Sequence[Course]) -> Iterator[Chart]:
     views = [
         view
         for part in report.scored

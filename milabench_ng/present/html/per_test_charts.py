@@ -40,14 +40,10 @@ _BOX_FROM = 5
 """Fewest launches per device for which quartiles are drawn."""
 
 
-def charts_of_test(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve]) -> tuple[Chart, ...]:
+def charts_of_test(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve]) -> Iterator[Chart]:
     """The charts for which there is data; ``courses`` covers all tests."""
-    return tuple(_charts(at, [course for course in courses if course.label == at.scored.test], curves))
-
-
-def _charts(at: Line, courses: Sequence[Course], curves: Sequence[ScalingCurve]) -> Iterator[Chart]:
     test = at.scored.test
-    batches = grouped(courses, lambda course: course.batch_key)
+    batches = grouped((course for course in courses if course.label == test), lambda course: course.batch_key)
     if batches:
         yield Chart(
             key=f"course-{test}",

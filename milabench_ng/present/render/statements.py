@@ -29,12 +29,8 @@ _ONLY_IF_FOUND = {*get_args(MarkKind), "stall"}
 _ON_FIRST_SCREEN = ("processors", "memory")
 
 
-def details(report: Report, *, charged: bool = False) -> tuple[Fact, ...]:
+def details(report: Report, *, charged: bool = False) -> Iterator[Fact]:
     """The statements for which this report has data; ``charged``: also the ratios of charged scores."""
-    return tuple(_details(report, charged=charged))
-
-
-def _details(report: Report, *, charged: bool) -> Iterator[Fact]:
     yield from _machine(report)
     for part in report.scored:
         for fact in (*_score_interval(part), *ratios(part), *(charged_ratios(part) if charged else ())):

@@ -39,12 +39,8 @@ from milabench_ng.report.report import Report
 _BAR = 40
 
 
-def other_tables(report: Report) -> tuple[Section, ...]:
+def other_tables(report: Report) -> Iterator[Section]:
     """All tables with data: what differs from the baselines and what does not count, then what explains the rest."""
-    return tuple(_tables(report))
-
-
-def _tables(report: Report) -> Iterator[Section]:
     for other in report.comparisons:
         if other.differences and not other.other_suites:
             yield differing(other.name, other.differences, [line.scored.test for line in report.lines])
