@@ -49,6 +49,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """``scored.perf`` in other units."""
     sweeps: tuple[Sweep, ...] = ()
 
+    def in_unit(self, unit: str) -> float | None:
+        """``scored.perf`` in one of its other units; None if it has no such value."""
+        return next((each.value for each in self.derived if each.unit == unit), None)
+
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about a run, and what that is worth."""

@@ -80,7 +80,7 @@ def _workers(line: Line) -> Cell:
 
 def _derived(line: Line, unit: str) -> Cell:
     """The rate of all devices in ``unit``."""
-    value = next((each.value for each in line.derived if each.unit == unit), None)
+    value = line.in_unit(unit)
     return _rounded(None if value is None else value * line.row.devices)
 
 

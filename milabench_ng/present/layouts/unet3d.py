@@ -150,7 +150,7 @@ def _precision(line: Line) -> str:
 
 def _figure(line: Line | None, unit: str) -> str:
     """The mean over the launches in ``unit``, and their deviation."""
-    value = next((each.value for each in line.derived if each.unit == unit), None) if line else None
+    value = line.in_unit(unit) if line else None
     if line is None or value is None or line.row.train is None:
         return NOTHING
     return mean_and_deviation(value, line.row.train)

@@ -180,11 +180,7 @@ def _efficiency_columns(report: Report) -> list[TestColumn]:
 def _derived_columns(report: Report) -> list[TestColumn]:
     """One per unit that any test derives from its rate."""
     units = dict.fromkeys(each.unit for line in report.lines for each in line.derived)
-    return [Column("perf", unit, number, True, value=partial(_derived, unit)) for unit in units]
-
-
-def _derived(unit: str, line: Line) -> Cell:
-    return next((each.value for each in line.derived if each.unit == unit), None)
+    return [Column("perf", unit, number, True, value=partial(Line.in_unit, unit=unit)) for unit in units]
 
 
 def _baselines(report: Report) -> list[tuple[int, str]]:
