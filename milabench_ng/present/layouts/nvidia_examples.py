@@ -36,13 +36,6 @@ LOADER = "_loader"
 """How the task of a test ends that reads its pictures through loaders."""
 
 
-class _Figure(msgspec.Struct, frozen=True):
-    """What is said of a test."""
-
-    title: str
-    of: Callable[[Line], Cell]
-
-
 def table(report: Report) -> Section:
     """The original's columns and those of further tests, with a row for each precision and figure."""
     lines = {(_precision(line), _task(line)): line for line in chosen(report, SUITE, _belongs)}
@@ -52,7 +45,6 @@ def table(report: Report) -> Section:
 
 def tables(report: Report) -> tuple[Section, ...]:
     """A table for each precision, with a row for each test."""
-    columns = [Column(figure.title, value=figure.of, show=_shown) for figure in _figures(report)]
     lines = chosen(report, SUITE, _belongs)
     return tuple(
         section(
@@ -60,7 +52,7 @@ def tables(report: Report) -> tuple[Section, ...]:
             precision,
             [line for line in lines if _precision(line) == precision],
             Column[Line]("Test", value=lambda line: line.scored.test),
-            *columns,
+            *_figures(report),
         )
         for precision in dict.fromkeys(map(_precision, lines))
     )
@@ -122,7 +114,7 @@ def _total_of(task: str) -> Callable[[_System], Cell]:
     return lambda row: row.lines[task].node_total if task in row.lines else None
 
 
-def _columns(report: Report, lines: dict[tuple[str, str], Line]) -> Iterable[Column[tuple[str, _Figure]]]:
+def _columns(report: Report, lines: dict[tuple[str, str], Line]) -> Iterable[Column[tuple[str, Column[Line]]]]:
     gpu, count = gpu_name(report), report.summary.devices
     price = None if report.price is None else report.price.per_node
     yield Column("name_gpu", value=lambda _: gpu)
@@ -134,27 +126,29 @@ def _columns(report: Report, lines: dict[tuple[str, str], Line]) -> Iterable[Col
         yield Column(task, value=_cell(lines, task))
 
 
-def _cell(lines: dict[tuple[str, str], Line], task: str) -> Callable[[tuple[str, _Figure]], Cell]:
-    def cell(row: tuple[str, _Figure]) -> Cell:
+def _cell(lines: dict[tuple[str, str], Line], task: str) -> Callable[[tuple[str, Column[Line]]], Cell]:
+    def cell(row: tuple[str, Column[Line]]) -> Cell:
         line = lines.get((row[0], task))
-        return row[1].of(line) if line else None
+        return row[1].value(line) if line else None
 
     return cell
 
 
-def _figures(report: Report) -> tuple[_Figure, ...]:
+def _figures(report: Report) -> tuple[Column[Line], ...]:
     """Unit, batch, throughputs, and what they are relative to baselines, watts and price."""
     price = report.price
-    return (
-        _Figure("unit", lambda line: line.row.work.unit),
-        _Figure("batch per GPU", lambda line: line.row.work.options.get(BATCH_SIZE)),
-        _Figure("throughput per GPU", lambda line: line.scored.perf),
-        _Figure("throughput", lambda line: line.node_total),
-        *(_Figure(f"relative to {other.name}", _ratio_to(at, other)) for at, other in enumerate(report.comparisons)),
-        _Figure("watt per GPU", lambda line: line.row.power_w),
-        _Figure("throughput per watt", lambda line: _quotient(line.scored.perf, line.row.power_w)),
-        *([_Figure("throughput per dollar", lambda line: _quotient(line.node_total, price.per_node))] if price else ()),
-    )
+    found: dict[str, Callable[[Line], Cell]] = {
+        "unit": lambda line: line.row.work.unit,
+        "batch per GPU": lambda line: line.row.work.options.get(BATCH_SIZE),
+        "throughput per GPU": lambda line: line.scored.perf,
+        "throughput": lambda line: line.node_total,
+        **{f"relative to {other.name}": _ratio_to(at, other) for at, other in enumerate(report.comparisons)},
+        "watt per GPU": lambda line: line.row.power_w,
+        "throughput per watt": lambda line: _quotient(line.scored.perf, line.row.power_w),
+    }
+    if price is not None:
+        found["throughput per dollar"] = lambda line: _quotient(line.node_total, price.per_node)
+    return tuple(Column(title, show=_shown, value=value) for title, value in found.items())
 
 
 def _ratio_to(at: int, other: Comparison) -> Callable[[Line], Cell]:
