@@ -32,8 +32,7 @@ from milabench_ng.present.html.slowdown_chart import slowdown_charts
 from milabench_ng.present.html.svg import drawing, swatch
 from milabench_ng.present.html.sweep_chart import sweep_charts
 from milabench_ng.present.layouts import interference
-from milabench_ng.present.render.answer import Answer
-from milabench_ng.present.render.cells import Fact, figure
+from milabench_ng.present.render.cells import Answer, Fact, figure
 from milabench_ng.present.render.first_screen import FirstScreen, first_screen
 from milabench_ng.present.render.fleet_report_tables import all_nodes, fleet_facts, fleet_sections
 from milabench_ng.present.render.statements import details

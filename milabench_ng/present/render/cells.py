@@ -28,6 +28,19 @@ class Fact(msgspec.Struct, frozen=True):
     tone: Tone = "plain"
 
 
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one question of a first screen; its first part is what one looks for."""
+
+    name: str
+    parts: tuple[str, ...]
+    tone: Tone = "plain"
+
+    @property
+    def fact(self) -> Fact:
+        """The answer as one statement."""
+        return Fact(self.name, "   ".join(self.parts), self.tone)
+
+
 def figure(value: float) -> str:
     """A readable number: two decimals, none for large numbers, more for small ones."""
     if abs(value) >= 10_000:

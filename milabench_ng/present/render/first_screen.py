@@ -25,8 +25,7 @@ from milabench_ng.analysis.statistics.effects import unusual
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import counted, four_digits
 from milabench_ng.present.render.alarms import alarms
-from milabench_ng.present.render.answer import Answer
-from milabench_ng.present.render.cells import Fact, brief, covered, device_word, money, toned
+from milabench_ng.present.render.cells import Answer, Fact, brief, covered, device_word, money, toned
 from milabench_ng.present.render.columns import span
 from milabench_ng.present.render.energy_told import points_per_kwh
 from milabench_ng.present.render.look_at import look_at

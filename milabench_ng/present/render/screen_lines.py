@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from milabench_ng.model.plain import plain
-from milabench_ng.present.render.answer import Answer
-from milabench_ng.present.render.cells import Fact
+from milabench_ng.present.render.cells import Answer, Fact
 from milabench_ng.present.render.first_screen import BY_BOTTLENECK, FirstScreen, KindRatio
 from milabench_ng.present.render.fitting import TOGETHER
 from milabench_ng.present.render.terminal import STYLES, fact_lines

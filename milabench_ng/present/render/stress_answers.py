@@ -8,8 +8,7 @@ from milabench_ng.analysis.summary.stress import Drift, Ends
 from milabench_ng.analysis.summary.summary import TestSummary, name_of_row
 from milabench_ng.model.plain import plain
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.answer import Answer
-from milabench_ng.present.render.cells import device_word
+from milabench_ng.present.render.cells import Answer, device_word
 from milabench_ng.records.verified import sentence
 from milabench_ng.report.report import Report
 

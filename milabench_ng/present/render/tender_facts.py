@@ -9,8 +9,7 @@ from milabench_ng.analysis.scoring.other_machine import GPU_DAY_STD, GPU_STD, HO
 from milabench_ng.analysis.statistics.intervals import RANKED_FROM, SESSIONS_FROM
 from milabench_ng.analysis.summary.marked import Marked
 from milabench_ng.analysis.summary.summary import name_of_row
-from milabench_ng.present.render.answer import Answer
-from milabench_ng.present.render.cells import Fact, figure
+from milabench_ng.present.render.cells import Answer, Fact, figure
 from milabench_ng.present.render.ratio_statements import span_of_money
 from milabench_ng.tender.leave_one_out import LeaveOneOut
 from milabench_ng.tender.stability import Stability
