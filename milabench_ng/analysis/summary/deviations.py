@@ -42,10 +42,7 @@ class _Run(msgspec.Struct, frozen=True):
 
 
 def _of_manifest(manifest: Manifest) -> _Run:
-    try:
-        stated = _stated(manifest.stated_profile())
-    except InputError:  # the rules on the plan refuse such a manifest
-        stated = {}
+    stated = stated_tests(manifest)
     return _Run(
         marks=tuple(_of_run(manifest.plan, manifest.inventory)),
         scales={test: one.data_scale for test, one in stated.items()},
@@ -118,6 +115,14 @@ def _expected(label: str, stated: Mapping[str, Test], beside: Collection[str], s
     names = () if test.neighbors == "none" else test.neighbors
     ids = {name_of(other): other for other in stated}
     return {ids[names[i % len(names)]] for i in range(slots - 1 if names else 0)}
+
+
+def stated_tests(manifest: Manifest) -> dict[str, Test]:
+    """The tests as the profile of a run states them (`suite.test`), in its order; none if it cannot be read."""
+    try:
+        return _stated(manifest.stated_profile())
+    except InputError:  # the rules on the plan refuse such a manifest
+        return {}
 
 
 def _stated(profile: AnyProfile) -> dict[str, Test]:

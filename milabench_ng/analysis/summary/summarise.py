@@ -118,7 +118,7 @@ def summarise(folder: ReducedFolder) -> Summary:
         sessions=max((result.session for result in results), default=1),
         starts=starts_of(folder, results),
         runs=run_ids(folder),
-        profile_sha256=distinct(at.profile.sha256 if at.profile else None for at in folder.manifests),
+        profile_sha256=distinct(manifest.profile.sha256 for manifest in folder.manifests),
         orders=distinct(order_of(manifest.plan) for manifest in folder.manifests),
         going_on=folder.going_on,
         interrupted=interrupted(folder),
