@@ -6,7 +6,8 @@ import gzip
 import io
 import json
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,11 +36,18 @@ def told_by(found: Verification, finder: str) -> str:
     return "\n".join((broken | {doubt.name: doubt.reasons for doubt in found.doubts}).get(finder, ()))
 
 
+@contextmanager
+def changing(path: Path) -> Iterator[dict[str, Any]]:
+    """The content of a JSON file, which is written with what is done to it."""
+    content = json.loads(path.read_bytes())
+    yield content
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1))
+
+
 def rewrite(path: Path, change: Change) -> None:
     """Change a JSON file."""
-    content = json.loads(path.read_bytes())
-    change(content)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1))
+    with changing(path) as content:
+        change(content)
 
 
 def record(change: Change, pattern: str = "*.vae.J*.1.*") -> Tamper:

@@ -13,7 +13,7 @@ import pytest
 import tampering
 from make_records import PER_GPU
 from slice_attacks import multiplied
-from tampering import Tamper
+from tampering import Tamper, changing
 from tender_attacks import TWICE
 from test_money import node
 
@@ -272,12 +272,11 @@ def test_a_summary_is_not_verifiable(place: Path, capsys: Any) -> None:
 def test_a_bid_is_signed_by_its_own_vendor(place: Path, capsys: Any) -> None:
     """Otherwise one vendor could sign another's results."""
     file = bids(place, fine="results", own="own.tar.gz", taken="taken.tar.gz")
-    content = json.loads(file.read_bytes())
-    for name, key in (("own", "a"), ("taken", "b")):
-        pack(place / "results", place / f"{name}.tar.gz", weights=place / "weights.json", key=place / key)
-        content["bids"][name]["signed_by"] = "a@example.org"
-    del content["bids"]["fine"]
-    file.write_text(json.dumps(content))
+    with changing(file) as content:
+        for name, key in (("own", "a"), ("taken", "b")):
+            pack(place / "results", place / f"{name}.tar.gz", weights=place / "weights.json", key=place / key)
+            content["bids"][name]["signed_by"] = "a@example.org"
+        del content["bids"]["fine"]
     assert call(["bids", str(file)]) == 2
     said = capsys.readouterr().err
     assert "bid 'own': signed_by names its signer, and no keys are given. Pass --allowed-signers FILE" in said

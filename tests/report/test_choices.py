@@ -15,6 +15,7 @@ import pytest
 from make_node import inventory
 from make_records import PER_GPU
 from printing import text_of
+from tampering import changing
 
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.analysis.summary.summary import Summary
@@ -157,9 +158,8 @@ def test_an_edited_profile_of_a_shipped_name_is_told(tmp_path: Path) -> None:
 def test_a_record_that_was_run_again_is_compared_with_the_run_it_is_of(tmp_path: Path) -> None:
     folder = made_of(tmp_path / "run", planned())
     assert ": mnb jobs standard " in next_step(make_report(folder))
-    manifest = json.loads((folder / "run.json").read_bytes())
-    manifest["profile"]["file"] = "my results/quick.vae.J0.0.20260106-160000-123456.json"
-    (folder / "run.json").write_text(json.dumps(manifest))
+    with changing(folder / "run.json") as manifest:
+        manifest["profile"]["file"] = "my results/quick.vae.J0.0.20260106-160000-123456.json"
     assert next_step(make_report(folder)).endswith(f": mnb report {folder} --compare 'my results'")
 
 

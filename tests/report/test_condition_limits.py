@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from make_records import PER_GPU
 from played_nvml import PlayedNvml, Step, busy_gpu
+from tampering import changing
 
 from milabench_ng.analysis.conditions.condition import Condition, held, worst
 from milabench_ng.analysis.summary.folder import load
@@ -58,18 +59,17 @@ def run(folder: Path, trace: Mapping[int, Step] = {}, xids: Mapping[str, Sequenc
     plan = make_records.plan("quick", {"vae": PER_GPU}, 2, 1)
     make_records.write_run(folder, plan)
     for path in folder.glob("quick.vae.J*"):
-        made = json.loads(path.read_text())
-        mnb = made["mnb"]
-        for edge, seen in (("before", before), ("after", after)):
-            raw = msgspec.to_builtins(seen)
-            mnb["conditions"][edge] |= {"gpus": raw["gpus"]} | (
-                {"settings": raw["settings"]} if edge == "before" else {}
-            )
-        keys = [("gpu", f"GPU-{index}") for index in mnb["launch"]["devices"]]
-        mnb["telemetry"] |= msgspec.to_builtins(recorder.telemetry(keys, *WINDOW))  # type: ignore[arg-type]
-        mnb["xids"] = {key: list(numbers) for key, numbers in xids.items() if key == keys[0][1]}
-        made["mnb"] = make_records.changed(mnb, {key: _own(mnb[key], value) for key, value in changes.items()})
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            mnb = made["mnb"]
+            for edge, seen in (("before", before), ("after", after)):
+                raw = msgspec.to_builtins(seen)
+                mnb["conditions"][edge] |= {"gpus": raw["gpus"]} | (
+                    {"settings": raw["settings"]} if edge == "before" else {}
+                )
+            keys = [("gpu", f"GPU-{index}") for index in mnb["launch"]["devices"]]
+            mnb["telemetry"] |= msgspec.to_builtins(recorder.telemetry(keys, *WINDOW))  # type: ignore[arg-type]
+            mnb["xids"] = {key: list(numbers) for key, numbers in xids.items() if key == keys[0][1]}
+            made["mnb"] = make_records.changed(mnb, {key: _own(mnb[key], value) for key, value in changes.items()})
     return folder
 
 
@@ -228,11 +228,10 @@ def test_records_of_earlier_versions_tell_what_they_have(tmp_path: Path) -> None
     plan = make_records.plan("quick", {"vae": PER_GPU}, 2, 1)
     make_records.write_run(tmp_path, plan)
     for path in tmp_path.glob("quick.vae.J*"):
-        made = json.loads(path.read_text())
-        for edge in made["mnb"]["conditions"].values():
-            for gpu in edge["gpus"].values():
-                del gpu["links"]
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            for edge in made["mnb"]["conditions"].values():
+                for gpu in edge["gpus"].values():
+                    del gpu["links"]
     kinds = {one.kind for one in load(tmp_path).tests["quick.vae"].conditions}
     assert kinds == {"throttled", "uncorrected ECC errors", "rows to be remapped", "host pace"}
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from make_records import PER_GPU
 from rows import row_of
+from tampering import changing
 from test_money import WEIGHTS, node
 
 from milabench_ng.analysis.scoring.energy_cost import energy_costs
@@ -37,23 +38,22 @@ def run(folder: Path, *, devices: int = 2, repeat: int = 2, host: Mapping[str, f
     paths = sorted(folder.glob("quick.vae.J*"))
     last = max(json.loads(path.read_text())["mnb"]["batch"] for path in paths)
     for path in paths:
-        made = json.loads(path.read_text())
-        mnb = made["mnb"]
-        for index in mnb["launch"]["devices"]:
-            mnb["telemetry"][f"gpu:GPU-{index}"] |= {
-                "energy_j": spread(1000.0, BUSY_W),
-                "power_w": {"n": 18, "span_s": 8.5} | dict.fromkeys(("min", "mean", "max"), BUSY_W),
-            }
-        mnb["telemetry"]["host:node"] |= {name: spread(0.0, watts) for name, watts in host.items()}
-        for edge, conditions in mnb["conditions"].items():
-            over = edge == "after" and mnb["batch"] == last
-            begun = edge == "before" and mnb["batch"] == min(0, last)
-            for state in conditions["gpus"].values():
-                state["energy_mj"] = 1_000_000 + (1_800_000_000 if over else 0 if begun else 5_000)
-            for name, watts in host.items():
-                conditions["host"][name] = 36_000.0 * watts if over else 0.0 if begun else 1.0
-        mnb["neighbours"] |= {"planned": devices - 1, "alive_at_stop": devices - 1}
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            mnb = made["mnb"]
+            for index in mnb["launch"]["devices"]:
+                mnb["telemetry"][f"gpu:GPU-{index}"] |= {
+                    "energy_j": spread(1000.0, BUSY_W),
+                    "power_w": {"n": 18, "span_s": 8.5} | dict.fromkeys(("min", "mean", "max"), BUSY_W),
+                }
+            mnb["telemetry"]["host:node"] |= {name: spread(0.0, watts) for name, watts in host.items()}
+            for edge, conditions in mnb["conditions"].items():
+                over = edge == "after" and mnb["batch"] == last
+                begun = edge == "before" and mnb["batch"] == min(0, last)
+                for state in conditions["gpus"].values():
+                    state["energy_mj"] = 1_000_000 + (1_800_000_000 if over else 0 if begun else 5_000)
+                for name, watts in host.items():
+                    conditions["host"][name] = 36_000.0 * watts if over else 0.0 if begun else 1.0
+            mnb["neighbours"] |= {"planned": devices - 1, "alive_at_stop": devices - 1}
     return folder
 
 
@@ -93,30 +93,27 @@ def test_a_single_window_of_nine_seconds_has_no_energy_of_an_item(tmp_path: Path
 def test_the_host_is_not_divided_among_tenants_of_several_tests(tmp_path: Path) -> None:
     folder = run(tmp_path, host={"cpu_energy_j": 200.0})
     for path in folder.glob("quick.vae.J*"):
-        made = json.loads(path.read_text())
-        made["mnb"]["neighbours"] |= {"planned": 2, "alive_at_stop": 2}  # one that is not of this test
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            made["mnb"]["neighbours"] |= {"planned": 2, "alive_at_stop": 2}  # one that is not of this test
     assert list(energies(folder)) == ["GPU"]
 
 
 def test_devices_that_are_shared_have_no_energy(tmp_path: Path) -> None:
     folder = run(tmp_path)
     for path in folder.glob("quick.vae.J*"):
-        made = json.loads(path.read_text())
-        for device in made["mnb"]["devices"]:
-            device["kind"] = "mig"
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            for device in made["mnb"]["devices"]:
+                device["kind"] = "mig"
     assert energies(folder) == {}
 
 
 def test_a_device_without_a_counter_is_labelled(tmp_path: Path) -> None:
     folder = run(tmp_path)
     for path in folder.glob("quick.vae.J*"):
-        made = json.loads(path.read_text())
-        for name, seen in made["mnb"]["telemetry"].items():
-            if name.startswith("gpu:"):
-                del seen["energy_j"]
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            for name, seen in made["mnb"]["telemetry"].items():
+                if name.startswith("gpu:"):
+                    del seen["energy_j"]
     assert energies(folder)["GPU"].basis == ("samples",)
 
 
@@ -132,19 +129,17 @@ def test_the_kilowatt_hours_of_a_run_are_between_its_first_edge_and_its_last(tmp
 def test_counters_that_begin_again_give_no_kilowatt_hours(tmp_path: Path) -> None:
     folder = run(tmp_path)
     for path in folder.glob("quick.vae.J*"):
-        made = json.loads(path.read_text())
-        for state in made["mnb"]["conditions"]["after"]["gpus"].values():
-            state["energy_mj"] = 1
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            for state in made["mnb"]["conditions"]["after"]["gpus"].values():
+                state["energy_mj"] = 1
     assert load(folder).energy_kwh == {}
 
 
 def test_idle_power_is_that_of_the_manifest(tmp_path: Path) -> None:
     folder = run(tmp_path)
-    made = json.loads((folder / "run.json").read_text())
-    idle = IdlePower(seconds=4.0, gpus_w={"GPU-0": 70.0, "GPU-1": 75.0}, cpu_w=90.0)
-    made["idle"] = msgspec.to_builtins(idle)
-    (folder / "run.json").write_text(json.dumps(made))
+    with changing(folder / "run.json") as made:
+        idle = IdlePower(seconds=4.0, gpus_w={"GPU-0": 70.0, "GPU-1": 75.0}, cpu_w=90.0)
+        made["idle"] = msgspec.to_builtins(idle)
     assert load(folder).idle_w == {"GPU": 145.0, "CPU": 90.0}
     facts = {fact.name: fact.text for fact in details(make_report(folder))}
     assert facts["idle power"] == "145 W (GPU), 90 W (CPU)"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import json
 from pathlib import Path
 
 import make_records
 import msgspec
 import pytest
 from make_records import PER_GPU, PROGRESSION
+from tampering import changing
 
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.analysis.summary.summary import Stat
@@ -156,11 +156,10 @@ def test_power_is_the_mean_of_what_the_recorder_kept_of_each_gpu(tmp_path: Path,
         recorder.feed(Sample(time_s=moment, source="gpu", key=f"GPU-{index}", values={"power_w": watts}))
     make_records.write_run(tmp_path, whole)
     for path in tmp_path.glob("standard.vae.J0.*"):
-        made = json.loads(path.read_text())
-        made["mnb"]["telemetry"] = msgspec.to_builtins(
-            recorder.telemetry([("gpu", f"GPU-{made['device']}")], 0.0, 10.0)
-        )
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            made["mnb"]["telemetry"] = msgspec.to_builtins(
+                recorder.telemetry([("gpu", f"GPU-{made['device']}")], 0.0, 10.0)
+            )
     assert load(tmp_path).tests["standard.vae"].power_w == 500.0  # of 400 and 600 W
 
 
@@ -213,9 +212,8 @@ def test_only_what_had_lost_a_neighbour_is_replaced_by_a_retry(tmp_path: Path, w
     picked = load(tmp_path).tests[label].train
     assert picked is not None
     assert (picked.n, picked.min) == (5, 100.0)
-    lost = json.loads(first.read_bytes())
-    lost["mnb"]["marks"] = [{"kind": "neighbours lost", "what": "1", "value": 1}]
-    first.write_bytes(json.dumps(lost).encode())
+    with changing(first) as lost:
+        lost["mnb"]["marks"] = [{"kind": "neighbours lost", "what": "1", "value": 1}]
     row = load(tmp_path).tests[label]
     assert row.train is not None
     assert (row.train.n, row.train.min, row.train.max, row.marks) == (4, 102.0, 200.0, ())
@@ -283,8 +281,7 @@ def test_the_manifest_alone_is_a_run_that_has_just_begun(tmp_path: Path, whole: 
 
 def test_nobody_knows_what_was_planned_without_a_whole_manifest(tmp_path: Path, whole: Plan) -> None:
     make_records.write_run(tmp_path, whole)
-    broken = json.loads((tmp_path / "run.json").read_text())
-    del broken["plan"]["devices"]
-    (tmp_path / "run.json").write_bytes(msgspec.json.encode(broken))
+    with changing(tmp_path / "run.json") as broken:
+        del broken["plan"]["devices"]
     with pytest.raises(InputError, match=r"run\.json: not a readable manifest: .*the key 'devices' is missing"):
         load(tmp_path)

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from make_records import PER_GPU, PROGRESSION
 from printing import Terminal, text_of
+from tampering import changing
 
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load
 from milabench_ng.cli import call
@@ -119,9 +120,8 @@ STEERING = "full\x1b]0;mine\x07<img src=x>\n=1+1"
 
 def test_a_tier_that_there_is_not_is_no_tier(quick: Path) -> None:
     path = next(quick.glob("quick.vae.J0.1.*"))
-    content = json.loads(path.read_bytes())
-    content["mnb"]["isolation"]["1"]["tier"] = STEERING
-    path.write_text(json.dumps(content))
+    with changing(path) as content:
+        content["mnb"]["isolation"]["1"]["tier"] = STEERING
     (failed,) = make_report(quick).summary.tests["quick.vae"].failed
     assert (failed.job_id, failed.cause) == ("0.1", "unreadable")
     assert "mine" not in failed.detail or "\x1b" not in failed.detail

@@ -20,6 +20,7 @@ import msgspec
 import pytest
 from browser import PROGRAMS, Browser, find_browser
 from make_records import PER_GPU, PROGRESSION
+from tampering import changing
 
 from milabench_ng.analysis.launch.timeline import change, courses, thinned
 from milabench_ng.analysis.statistics.intervals import Interval
@@ -94,9 +95,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     for path in run.glob("quick.*.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"hostname": HOSTILE}))
-    manifest = json.loads((run / "run.json").read_text())
-    manifest |= {"command_line": ["mnb", HOSTILE], "profile": {"file": "x", "sha256": "0", "text": HOSTILE}}
-    (run / "run.json").write_text(json.dumps(manifest))
+    with changing(run / "run.json") as manifest:
+        manifest |= {"command_line": ["mnb", HOSTILE], "profile": {"file": "x", "sha256": "0", "text": HOSTILE}}
     other = make(base / "base", unit=HOSTILE)
     return page(run, base / "report.html", "--compare", str(other), "--price", "15000")
 
@@ -193,12 +193,11 @@ def test_counters_are_what_a_launch_added(tmp_path: Path) -> None:
     """Two launches that used 30 J and 10 J of a counter that began at 1,000 J; power is a level."""
     run = make(tmp_path / "run")
     for path, begin, end in zip(sorted(run.glob("quick.vae.J?.0.*")), (1000.0, 2000.0), (1030.0, 2010.0), strict=True):
-        made = json.loads(path.read_text())
-        over = {"n": 3, "span_s": 1.0}
-        energy = {**over, "min": begin, "mean": (begin + end) / 2, "max": end}
-        power, idle = {**over, "min": 1.0, "mean": 2.0, "max": begin}, {**over, "min": 0.0, "mean": 0.0, "max": 0.0}
-        made["mnb"]["telemetry"] = {"gpu:GPU-0": {"power_w": power, "energy_j": energy, "hw_thermal_s": idle}}
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            over = {"n": 3, "span_s": 1.0}
+            energy = {**over, "min": begin, "mean": (begin + end) / 2, "max": end}
+            power, idle = {**over, "min": 1.0, "mean": 2.0, "max": begin}, {**over, "min": 0.0, "mean": 0.0, "max": 0.0}
+            made["mnb"]["telemetry"] = {"gpu:GPU-0": {"power_w": power, "energy_j": energy, "hw_thermal_s": idle}}
     section = telemetry_section(details_of(read_folder(run)), "quick.vae")
     assert section is not None
     assert tuple(row for row in section.rows if row[2] == "device 0" and row[1] != "MiB") == (
@@ -213,9 +212,8 @@ def test_counters_are_what_a_launch_added(tmp_path: Path) -> None:
 def test_the_forest_names_tests_without_a_ratio(tmp_path: Path) -> None:
     run, base = make(tmp_path / "run", 1.5), make(tmp_path / "base")
     for path in base.glob("quick.vae.*"):
-        made = json.loads(path.read_text())
-        made["mnb"]["unit"] = "sheep"
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            made["mnb"]["unit"] = "sheep"
     made_report = make_report(run, compare_to=[str(base)])
     view = forest_view(made_report, made_report.comparisons[0], 0)
     assert view is not None
@@ -336,9 +334,8 @@ def test_a_summary_makes_a_page_that_says_what_it_lacks(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_named_and_no_bug(tmp_path: Path) -> None:
     run = make(tmp_path / "run")
     path = next(run.glob("quick.vae.J0.0.*"))
-    made = json.loads(path.read_text())
-    made["mnb"]["telemetry"] = {"GPU-0": {"power_w": {"mean": "a\u202eb"}}}
-    path.write_text(json.dumps(made))
+    with changing(path) as made:
+        made["mnb"]["telemetry"] = {"GPU-0": {"power_w": {"mean": "a\u202eb"}}}
     file = tmp_path / "page.html"
     assert call(["report", str(run), "--html", str(file), "-o", str(tmp_path / "x.txt")]) == 1
     text = file.read_text()

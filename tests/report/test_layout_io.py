@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import struct
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from browser import PROGRAMS, find_browser
 from make_records import PER_GPU
 from printing import text_of
+from tampering import changing
 
 from milabench_ng.analysis.launch.load_course import LoadCourse, course
 from milabench_ng.analysis.summary.folder import load_baseline
@@ -157,20 +157,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("io") / "run"
     make_records.write_run(place, make_records.plan("io", {"hsi_segmentation": PER_GPU}, 2, 1), slices=60)
     for path in place.glob("io.*.json"):
-        made = json.loads(path.read_text())
-        (device,) = made["devices"]
-        begin = made["mnb"]["start_s"]
-        gauge = {"n": 20, "min": 0.0, "mean": 50.0 + 20 * device, "max": 100.0, "span_s": 10.0}
-        made["mnb"]["telemetry"] = {f"gpu:GPU-{device}": {"utilization_pct": gauge}}
-        made["mnb"]["sampled"] = {"start_s": begin, "end_s": begin + 10, "interval_s": 0.5, "dropped": 0}
-        made["mnb"]["gpu_load"] = {f"GPU-{device}": [[begin + at, at / 10] for at in range(11)]}
-        made["mnb"]["isolation"][str(device)]["io"] = {
-            "method": "io.max",
-            "device": "8:0",
-            "disk": "sda",
-            "read_bytes_per_s": 1000 * MIB,
-        }
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            (device,) = made["devices"]
+            begin = made["mnb"]["start_s"]
+            gauge = {"n": 20, "min": 0.0, "mean": 50.0 + 20 * device, "max": 100.0, "span_s": 10.0}
+            made["mnb"]["telemetry"] = {f"gpu:GPU-{device}": {"utilization_pct": gauge}}
+            made["mnb"]["sampled"] = {"start_s": begin, "end_s": begin + 10, "interval_s": 0.5, "dropped": 0}
+            made["mnb"]["gpu_load"] = {f"GPU-{device}": [[begin + at, at / 10] for at in range(11)]}
+            made["mnb"]["isolation"][str(device)]["io"] = {
+                "method": "io.max",
+                "device": "8:0",
+                "disk": "sda",
+                "read_bytes_per_s": 1000 * MIB,
+            }
     return place
 
 

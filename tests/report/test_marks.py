@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import make_records
 import msgspec
 import pytest
 from make_records import PER_GPU
+from tampering import changing
 
 from milabench_ng.analysis.baselines.baseline import shortfalls
 from milabench_ng.analysis.summary.folder import decode_summary, encode_summary, load
@@ -34,9 +34,8 @@ def run(folder: Path, marks: dict[str, list[Any]]) -> Path:
         found = marks.get(f"{launch.test.removeprefix('quick.')} {launch.job_id}")
         if found:
             (path,) = folder.glob(f"{launch.test}.J{launch.job_id}.*")
-            record = json.loads(path.read_text())
-            record["mnb"]["marks"] = found
-            path.write_text(json.dumps(record))
+            with changing(path) as record:
+                record["mnb"]["marks"] = found
     return folder
 
 

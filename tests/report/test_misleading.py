@@ -15,6 +15,7 @@ import pytest
 import tampering
 from make_records import PER_GPU, PROGRESSION
 from printing import text_of
+from tampering import changing
 
 from milabench_ng.analysis.baselines.baseline import shortfalls
 from milabench_ng.analysis.scoring.failure_rate import failure_rate
@@ -58,9 +59,8 @@ def rewrite(folder: Path, test: str, **changes: Any) -> None:
     """Change the ``mnb`` part of a test's records, of which no ledger tells."""
     (folder / "ledger.jsonl").unlink(missing_ok=True)
     for path in folder.glob(f"quick.{test}.J*.json"):
-        made = json.loads(path.read_bytes())
-        made["mnb"] |= changes
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            made["mnb"] |= changes
     make_records.write_ledger(folder, tampering.plan_of(folder))
 
 
@@ -72,9 +72,8 @@ def whole() -> Plan:
 def test_smaller_data_than_the_profile_says_are_a_mark(tmp_path: Path, whole: Plan) -> None:
     """The manifest keeps the profile's text and the plan that ran; a test that reads nothing is not marked."""
     make_records.write_run(tmp_path / "small", scaled(whole, 0.1))
-    manifest = json.loads((tmp_path / "small/run.json").read_bytes())
-    manifest["profile"]["text"] = make_records.profile_text(whole)
-    (tmp_path / "small/run.json").write_text(json.dumps(manifest))
+    with changing(tmp_path / "small/run.json") as manifest:
+        manifest["profile"]["text"] = make_records.profile_text(whole)
     data = make_records.record(whole.launches[0], make_records.steady)["mnb"]["data"]
     for test in QUICK:
         rewrite(tmp_path / "small", test, data=None if test.startswith("toy") else data | {"scale": 0.1})
@@ -98,9 +97,8 @@ def test_the_profiles_own_scale_is_no_mark(tmp_path: Path, whole: Plan) -> None:
 
 def test_devices_that_are_left_out_are_a_mark(tmp_path: Path, whole: Plan) -> None:
     make_records.write_run(tmp_path, make_records.plan("quick", QUICK, 1, 1))
-    manifest = json.loads((tmp_path / "run.json").read_bytes())
-    manifest["inventory"] = make_records.manifest(whole)["inventory"]
-    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    with changing(tmp_path / "run.json") as manifest:
+        manifest["inventory"] = make_records.manifest(whole)["inventory"]
     assert [mark.text for mark in make_report(tmp_path).marks] == ["only 1 of the node's 2 devices were used"]
 
 
@@ -109,9 +107,8 @@ def test_company_that_the_profile_does_not_say_is_a_mark(tmp_path: Path, whole: 
     alone = tuple(launch for batch in whole.batches for launch in batch.launches)
     made = tuple(Batch(number=number, launches=(launch,)) for number, launch in enumerate(alone))
     make_records.write_run(tmp_path, msgspec.structs.replace(whole, batches=made))
-    manifest = json.loads((tmp_path / "run.json").read_bytes())
-    manifest["profile"]["text"] = make_records.profile_text(whole)
-    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    with changing(tmp_path / "run.json") as manifest:
+        manifest["profile"]["text"] = make_records.profile_text(whole)
     (mark,) = make_report(tmp_path).marks
     assert mark.text.startswith("ran next to nothing, which the profile does not specify")
     assert "5 of 7 tests" in first_screen(make_report(tmp_path)).facts[0].text
@@ -126,9 +123,8 @@ def test_all_repeats_in_a_row_are_a_mark(tmp_path: Path, repeat: int, marked: li
 
 def test_a_profile_that_cannot_be_read_hides_no_report(tmp_path: Path, whole: Plan) -> None:
     make_records.write_run(tmp_path, whole)
-    manifest = json.loads((tmp_path / "run.json").read_bytes())
-    manifest["profile"]["text"] = "{"
-    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    with changing(tmp_path / "run.json") as manifest:
+        manifest["profile"]["text"] = "{"
     assert make_report(tmp_path).marks == ()
 
 
@@ -396,9 +392,8 @@ def other_batches(folder: Path, test: str) -> None:
     """Make it another computation, of which no ledger tells."""
     (folder / "ledger.jsonl").unlink()
     for path in folder.glob(f"quick.{test}.J*.json"):
-        made = json.loads(path.read_bytes())
-        made["mnb"]["launch"]["arguments"]["batch_size"] = 128
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            made["mnb"]["launch"]["arguments"]["batch_size"] = 128
     make_records.write_ledger(folder, tampering.plan_of(folder))
 
 
@@ -452,9 +447,8 @@ def test_the_time_left_counts_later_sessions_and_the_wait_before_them(tmp_path: 
     make_records.write_run(tmp_path, make_records.plan("quick", QUICK, 2, 2))
     for path in (*tmp_path.glob("quick.*.J1.*"), *tmp_path.glob("quick.convnet.J0.*")):
         path.unlink()
-    manifest = json.loads((tmp_path / "run.json").read_text())
-    manifest["request"] |= {"sessions": 2, "session_gap_s": 3600.0}
-    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    with changing(tmp_path / "run.json") as manifest:
+        manifest["request"] |= {"sessions": 2, "session_gap_s": 3600.0}
     with (tmp_path / "run.json").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert load(tmp_path).left_s == 8 * 100 + 3600

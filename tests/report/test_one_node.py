@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from make_node import inventory
 from make_records import PER_GPU
+from tampering import changing
 
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.cli import call
@@ -150,9 +151,8 @@ def test_nor_do_single_gpus_together(tmp_path: Path) -> None:
     shown = visible(both)
     for name, index in (("a", 0), ("b", 1)):
         run(tmp_path / name, name, both, gpus=shown)
-        made = json.loads((tmp_path / name / "run.json").read_text())
-        made["plan"]["devices"] = made["plan"]["devices"][index : index + 1]
-        (tmp_path / name / "run.json").write_text(json.dumps(made))
+        with changing(tmp_path / name / "run.json") as made:
+            made["plan"]["devices"] = made["plan"]["devices"][index : index + 1]
     with pytest.raises(InputError, match="they used device 0 and device 1"):
         load(tmp_path)
 
@@ -160,9 +160,8 @@ def test_nor_do_single_gpus_together(tmp_path: Path) -> None:
 def test_another_profile_of_the_same_name_is_another_suite(tmp_path: Path) -> None:
     run(tmp_path / "first", "a", gpus("GPU-1"))
     second = run(tmp_path / "second", "b", gpus("GPU-1"))
-    made = json.loads((second / "run.json").read_text())
-    made["profile"]["sha256"], known = "e" * 64, made["profile"]["sha256"]
-    (second / "run.json").write_text(json.dumps(made))
+    with changing(second / "run.json") as made:
+        made["profile"]["sha256"], known = "e" * 64, made["profile"]["sha256"]
     with pytest.raises(InputError, match=f"not repeats on one node: profile quick was {known[:12]} and {'e' * 12}"):
         load(tmp_path)
 
@@ -217,9 +216,8 @@ def test_records_of_2020_are_told_apart_by_their_hosts(tmp_path: Path) -> None:
     for name in ("n1", "n2"):
         run(tmp_path / name, name, cpus(), hostname=name, manifest=False)
         for path in (tmp_path / name).glob("*.json"):
-            made = json.loads(path.read_text())
-            del made["mnb"]
-            path.write_text(json.dumps(made))
+            with changing(path) as made:
+                del made["mnb"]
         assert load(tmp_path / name).units == "classic"
     with pytest.raises(InputError, match="of two nodes, n1 and n2"):
         load(tmp_path)
@@ -272,11 +270,10 @@ def mixed(folder: Path, *, slow: float = 1.0) -> Report:
     run(folder, "a", devices)
     factors = {"0": 1.0, "1": 1.002, "2": slow, "3": 0.25}
     for path in folder.glob("*.J*.json"):
-        made = json.loads(path.read_text())
-        for rank in made["mnb"]["ranks"]:
-            for row in rank["slices"]:
-                row[2] = round(10_000 * factors[str(made["device"])])
-        path.write_text(json.dumps(made))
+        with changing(path) as made:
+            for rank in made["mnb"]["ranks"]:
+                for row in rank["slices"]:
+                    row[2] = round(10_000 * factors[str(made["device"])])
     return make_report(folder, options=ReportOptions(per_gpu=True))
 
 

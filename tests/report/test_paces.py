@@ -10,6 +10,7 @@ import make_records
 import msgspec
 import pytest
 from printing import text_of
+from tampering import changing
 
 from milabench_ng.analysis.baselines.baseline import as_baseline
 from milabench_ng.analysis.launch.host_paces import PaceSeen, PaceStat, differ, paces, without_pace
@@ -31,11 +32,10 @@ def folder(path: Path, edges: Any, repeat: int = 3, devices: int = 2) -> Path:
     whole = make_records.plan("quick", {"vae": make_records.PER_GPU}, devices, repeat)
     make_records.write_run(path, whole)
     for file in path.glob("quick.*.json"):
-        made = json.loads(file.read_text())
-        pair = edges(msgspec.convert(made["mnb"]["launch"], Launch))
-        index = str(made["device"])
-        made["mnb"]["host_pace"] = {} if pair is None else {index: make_records.host_pace(*pair)}
-        file.write_text(json.dumps(made))
+        with changing(file) as made:
+            pair = edges(msgspec.convert(made["mnb"]["launch"], Launch))
+            index = str(made["device"])
+            made["mnb"]["host_pace"] = {} if pair is None else {index: make_records.host_pace(*pair)}
     make_records.write_ledger(path, whole)
     return path
 
@@ -149,9 +149,8 @@ def test_what_was_not_measured_has_its_reason_and_no_figure(tmp_path: Path) -> N
 def test_the_reason_stands_in_the_report(tmp_path: Path) -> None:
     path = folder(tmp_path, lambda _: (80.0, 80.0))
     for file in path.glob("quick.*.json"):
-        made = json.loads(file.read_text())
-        made["mnb"]["host_pace"] = {"0": {at: {"problem": "CPU 7 may not be used"} for at in ("before", "after")}}
-        file.write_text(json.dumps(made))
+        with changing(file) as made:
+            made["mnb"]["host_pace"] = {"0": {at: {"problem": "CPU 7 may not be used"} for at in ("before", "after")}}
     report = make_report(path)
     assert [at.text for at in details(report) if at.name == "note"] == [
         "CPU speed check not done: CPU 7 may not be used"
@@ -223,11 +222,10 @@ def test_a_median_without_its_bursts_counts_as_not_measured(tmp_path: Path) -> N
     """Slower cores would show in the bursts, so nothing is believed without them."""
     place = folder(tmp_path, lambda _: (50.0, 100.0))
     for file in place.glob("quick.*.json"):
-        made = json.loads(file.read_text())
-        for share in made["mnb"]["host_pace"].values():
-            for one in share.values():
-                one["bursts"] = []
-        file.write_text(json.dumps(made))
+        with changing(file) as made:
+            for share in made["mnb"]["host_pace"].values():
+                for one in share.values():
+                    one["bursts"] = []
     summary = load(place)
     assert summary.host_pace is None
     assert "CPU speed checks without recorded bursts are left out" in summary.notes
@@ -237,9 +235,8 @@ def test_a_median_without_its_bursts_counts_as_not_measured(tmp_path: Path) -> N
 def test_a_median_that_does_not_follow_from_its_bursts_is_damaged(tmp_path: Path, stated: float | None) -> None:
     place = folder(tmp_path, lambda _: (80.0, 80.0))
     file = sorted(place.glob("quick.*.json"))[0]
-    made = json.loads(file.read_text())
-    next(iter(made["mnb"]["host_pace"].values()))["after"]["mb_per_s"] = stated
-    file.write_text(json.dumps(made))
+    with changing(file) as made:
+        next(iter(made["mnb"]["host_pace"].values()))["after"]["mb_per_s"] = stated
     (failed,) = load(place).tests["quick.vae"].failed
     assert failed.cause == "unreadable"
     assert f"a CPU speed of {stated} MB/s does not follow from its bursts" in failed.detail

@@ -9,6 +9,7 @@ import make_records
 import msgspec
 import pytest
 from make_records import PER_GPU
+from tampering import changing
 
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.present.render.statements import details
@@ -34,11 +35,10 @@ def run(folder: Path, recorder: Recorder, dropped: int = 0) -> Path:
     """One launch from 0 to 20 s, whose window is [10.25 s, 19.25 s]."""
     make_records.write_run(folder, make_records.plan("quick", {"vae": PER_GPU}, 1, 1))
     (path,) = folder.glob("quick.vae.J0.0.*")
-    made = json.loads(path.read_text())
-    window = (10.25, 19.25)
-    made["mnb"]["telemetry"] = msgspec.to_builtins(recorder.telemetry([("gpu", "GPU-0")], *window))
-    made["mnb"]["sampled"] = {"start_s": window[0], "end_s": window[1], "interval_s": 0.5, "dropped": dropped}
-    path.write_text(json.dumps(made))
+    with changing(path) as made:
+        window = (10.25, 19.25)
+        made["mnb"]["telemetry"] = msgspec.to_builtins(recorder.telemetry([("gpu", "GPU-0")], *window))
+        made["mnb"]["sampled"] = {"start_s": window[0], "end_s": window[1], "interval_s": 0.5, "dropped": dropped}
     return folder
 
 
@@ -80,15 +80,14 @@ def test_lost_telemetry_is_told(tmp_path: Path) -> None:
 def edited(folder: Path, **changes: dict[str, float] | None) -> Path:
     """The launch of `run`, with other telemetry of its GPU and another `sampled`."""
     (path,) = run(folder, ramp()).glob("quick.vae.J0.0.*")
-    made = json.loads(path.read_text())
-    (seen,) = made["mnb"]["telemetry"].values()
-    for name, change in changes.items():
-        target = made["mnb"]["sampled"] if name == "sampled" else seen[name]
-        if change is None:
-            del seen[name]
-        else:
-            target |= change
-    path.write_text(json.dumps(made))
+    with changing(path) as made:
+        (seen,) = made["mnb"]["telemetry"].values()
+        for name, change in changes.items():
+            target = made["mnb"]["sampled"] if name == "sampled" else seen[name]
+            if change is None:
+                del seen[name]
+            else:
+                target |= change
     return folder
 
 
@@ -131,15 +130,13 @@ def test_of_how_many_launches_the_power_is_known(tmp_path: Path) -> None:
     folder = tmp_path / "four"
     make_records.write_run(folder, make_records.plan("quick", {"vae": PER_GPU, "toy_reg": PER_GPU}, 2, 1))
     (path,) = folder.glob("quick.vae.J0.0.*")
-    content = json.loads(path.read_text())
-    content["mnb"] |= {"telemetry": made["telemetry"], "sampled": made["sampled"]}
-    path.write_text(json.dumps(content))
+    with changing(path) as content:
+        content["mnb"] |= {"telemetry": made["telemetry"], "sampled": made["sampled"]}
     assert said(folder) == {"power": "is known for 1 of 4 launches; missing for quick.vae, quick.toy_reg"}
 
 
 def test_the_power_of_a_gpu_that_tenants_share_is_nobodys(tmp_path: Path) -> None:
     (path,) = run(tmp_path, ramp()).glob("quick.vae.J0.0.*")
-    made = json.loads(path.read_text())
-    made["mnb"]["launch"]["slots"] = ["0a"]
-    path.write_text(json.dumps(made))
+    with changing(path) as made:
+        made["mnb"]["launch"]["slots"] = ["0a"]
     assert load(tmp_path).tests["quick.vae"].power_w is None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
 import make_records
 import msgspec
 from make_records import PER_GPU, PROGRESSION
+from tampering import changing
 
 from milabench_ng.analysis.summary.folder import load
 
@@ -22,9 +22,8 @@ def test_a_random_order_of_launches_does_not_change_the_rows(tmp_path: Path) -> 
     shuffled = msgspec.structs.replace(made, batches=tuple(batches))
     make_records.write_run(tmp_path / "run", shuffled, make_records.steady)
     manifest = tmp_path / "run" / "run.json"
-    content = json.loads(manifest.read_text())
-    content["profile"]["text"] = make_records.profile_text(made)
-    manifest.write_text(json.dumps(content))
+    with changing(manifest) as content:
+        content["profile"]["text"] = make_records.profile_text(made)
     assert list(load(tmp_path / "run").tests) == [
         "quick.toy_reg",
         "quick.vae",

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from printing import text_of
+from tampering import changing
 
 from milabench_ng.analysis.summary.folder import encode_summary, load, load_baseline
 from milabench_ng.analysis.summary.summary import SUMMARY_SCHEMA
@@ -168,12 +169,11 @@ def test_what_is_listed_as_renewed_really_is(pattern: tuple[str, ...], tmp_path:
 
 def rewrite(path: Path, schema: int, *keys: str) -> None:
     """Make the JSON file one of another schema."""
-    whole = json.loads(path.read_bytes())
-    inner = whole
-    for key in keys:
-        inner = inner[key]
-    inner["schema"] = schema
-    path.write_text(json.dumps(whole))
+    with changing(path) as whole:
+        inner = whole
+        for key in keys:
+            inner = inner[key]
+        inner["schema"] = schema
 
 
 @pytest.mark.usefixtures("version")

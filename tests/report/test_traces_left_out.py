@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import msgspec
 import pytest
 from parts.trace_bands import build
+from tampering import changing
 from test_traces import first_step, of_tenants, seen
 from test_traces import folder as written
 
@@ -96,9 +96,8 @@ def test_a_report_marks_records_with_less(
     whole = msgspec.structs.replace(of_tenants((2.0, 5.0), (2.0, 5.0)), arguments=options)
     place = written(tmp_path / "results", 2.0)
     for path in place.glob("try.net.*"):
-        content = json.loads(path.read_text())
-        content["mnb"]["ranks"][0] |= {"losses": losses, "gradient_norms": norms}
-        path.write_text(json.dumps(content))
+        with changing(path) as content:
+            content["mnb"]["ranks"][0] |= {"losses": losses, "gradient_norms": norms}
     monkeypatch.setattr("milabench_ng.analysis.summary.folder.load_traces", lambda _suite: {"try.net": whole})
     assert {mark.text for mark in load(place).tests["try.net"].marks} == marked
 

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from make_records import PER_GPU, PROGRESSION
 from printing import text_of
+from tampering import changing
 
 from milabench_ng.analysis.scoring.cost import PricePer, cost
 from milabench_ng.analysis.summary.folder import encode_summary, load
@@ -324,9 +325,8 @@ def test_what_differs_is_listed_and_a_meaningless_ratio_is_not_shown(
 def test_other_options_suppress_the_tests_they_belong_to(healthy: Path, tmp_path: Path) -> None:
     again = node(tmp_path / "again", 12, repeat=2)
     for path in again.glob("quick.vae.*"):
-        record = json.loads(path.read_text())
-        record["mnb"]["launch"]["arguments"] |= {"batch_size": 128, "max_count": 7}
-        path.write_text(json.dumps(record))
+        with changing(path) as record:
+            record["mnb"]["launch"]["arguments"] |= {"batch_size": 128, "max_count": 7}
     other = compared(again, healthy).comparisons[0]
     (found,) = [one for one in other.differences if one.what != "anomalies"]  # a launch of the baseline stands out
     assert (found.what, found.run, found.baseline, found.tests) == ("option batch_size", "128", "64", ("quick.vae",))
