@@ -104,24 +104,20 @@ def _made(manifests: Sequence[Manifest], results: Sequence[LaunchResult]) -> Ite
 
 def _by_manifest(manifest: Manifest, place: str) -> MadeOn:
     node, devices = manifest.inventory, manifest.plan.devices
-    made = MadeOn(
-        place=place,
-        worked=frozenset(device.index for device in devices),
-        profiles={manifest.plan.suite: manifest.profile.sha256},
-        devices=_uuids(devices),
-        models=frozenset(device.name for device in devices if device.name),
-        versions={"mnb": manifest.version, **manifest.software},
-    )
     own = {"driver": node.driver, "kernel": node.kernel}
-    return msgspec.structs.replace(
-        made,
+    return MadeOn(
+        place=place,
         hosts=_known(node.hostname),
         boots=_known(node.boot_id),
         boards=frozenset(gpu.parent or gpu.uuid for gpu in node.gpus),
         machine=node.machine or "",
         processors=node.cpus.text,
         memory=node.memory_bytes,
-        versions=made.versions | {name: version for name, version in own.items() if version},
+        worked=frozenset(device.index for device in devices),
+        profiles={manifest.plan.suite: manifest.profile.sha256},
+        devices=_uuids(devices),
+        models=frozenset(device.name for device in devices if device.name),
+        versions={"mnb": manifest.version, **manifest.software, **{name: of for name, of in own.items() if of}},
     )
 
 
