@@ -5,7 +5,7 @@ Terminal, Markdown and page lay out the same values: is it valid, what was measu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -123,9 +123,8 @@ def _answers(report: Report) -> Iterator[Answer]:
     if report.neighbours:
         yield _neighbours(report.neighbours)
     if (worth := worth_of_fence(report.fence_gains)) is not None:
-        yield Answer(
-            name="Isolation benefit", parts=(f"{worth.value:.2f}x{_times(worth)}", counted(worth.cells, "test"))
-        )
+        times = f"{worth.value:.2f}x{_around(worth, '{:.2f}'.format)}"
+        yield Answer(name="Isolation benefit", parts=(times, counted(worth.cells, "test")))
     yield from stress_answers(report)
     yield _valid(report)
 
@@ -282,32 +281,30 @@ def _neighbours(cells: Sequence[Slowdown]) -> Answer:
     few = f"{len(thin)} of {len(cells)} {thin[0].not_judged}, " if thin else ""
     doubtful = f"{thin[0].not_judged}, " if len(thin) == len(cells) else f"none significantly slower, {few}"
     pair = f"{worst.name}, {worst.value:.2f}x slower"
+    costs = f"the same test on all tenants costs {_slower(cost.value)}%{_around(cost, _slower)}" if cost else ""
     return Answer(
         name="Neighbors",
         parts=(
-            *((f"the same test on all tenants costs {100 * (cost.value - 1):.1f}%{_percent(cost)}",) if cost else ()),
+            *((costs,) if costs else ()),
             f"worst: {pair}" if sure else f"{doubtful}most: {pair}",
         ),
         tone="fair" if sure else "plain",
     )
 
 
+def _slower(slowdown: float) -> str:
+    """In percent."""
+    return f"{100 * (slowdown - 1):.1f}"
+
+
 def _no_interval(why: str) -> str:
     return f"no interval: {why}" if why else "no interval"
 
 
-def _percent(mean: MeanSlowdown) -> str:
+def _around(mean: MeanSlowdown, told: Callable[[float], str]) -> str:
+    """Its interval, each end as it is ``told``."""
     at = mean.effect.ratio
-    return (
-        f", {_no_interval(mean.effect.why)}"
-        if at is None
-        else f" (95%: {100 * (at.low - 1):.1f} to {100 * (at.high - 1):.1f})"
-    )
-
-
-def _times(mean: MeanSlowdown) -> str:
-    at = mean.effect.ratio
-    return f", {_no_interval(mean.effect.why)}" if at is None else f" (95%: {at.low:.2f} to {at.high:.2f})"
+    return f", {_no_interval(mean.effect.why)}" if at is None else f" (95%: {told(at.low)} to {told(at.high)})"
 
 
 def _valid(report: Report) -> Answer:
