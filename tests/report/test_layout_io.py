@@ -21,7 +21,6 @@ from tampering import changing
 from milabench_ng.analysis.launch.load_course import LoadCourse, course
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.analysis.summary.summary import ReadLimit, Stat, Summary, TestSummary
-from milabench_ng.model.errors import InputError
 from milabench_ng.model.units import MIB
 from milabench_ng.present.html.figures import Box, Curve, Segment
 from milabench_ng.present.html.folder_details import details_of
@@ -99,11 +98,6 @@ def test_markdown_has_a_table_for_each_limit_with_deviation_and_ratio() -> None:
     assert "| original | 90.00 +- 14.14 | 8.22 | 0.300 | 1.00 | io.first |" in text
     assert "| +ring-buffer | 20.00 | 37.00 | 0.900 | 4.50 | io.ring |" in text
     assert "| +blosc | 100.00 | 7.40 | - | - | io.asked |" in text  # no original under the same limit
-
-
-def test_other_suites_are_refused() -> None:
-    with pytest.raises(InputError, match="--layout io: results has no measured test of that suite"):
-        written(build_report(load_baseline("lambda-v100"), "results"), "csv")
 
 
 def test_bars_of_the_charts() -> None:

@@ -103,9 +103,13 @@ def test_a_run_on_processors_has_no_version_of_cuda() -> None:
     assert {row[1] for row in rows(report_on(made))[1:]} == {"-"}
 
 
-def test_a_report_without_the_suite() -> None:
-    with pytest.raises(InputError, match="--layout unet3d: results has no measured test of that suite"):
-        written(report_on(load_baseline("v100")), "csv")
+@pytest.mark.parametrize("form", ["csv", "table"])
+@pytest.mark.parametrize(
+    ("suite", "baseline"), [("cv", "v100"), ("io", "lambda-v100"), ("lambda", "unet3d-v100"), ("unet3d", "v100")]
+)
+def test_a_report_without_the_suite(suite: SuiteName, baseline: str, form: Form) -> None:
+    with pytest.raises(InputError, match=f"--layout {suite}: results has no measured test of that suite"):
+        text_of(write_layout, report_on(load_baseline(baseline)), suite, form)
 
 
 def test_other_forms() -> None:
