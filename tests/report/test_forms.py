@@ -25,7 +25,6 @@ from milabench_ng.cli.report import report
 from milabench_ng.cli.summary import summary
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plain import plain_lines
-from milabench_ng.model.shipped import find, names
 from milabench_ng.present.render.cells import one_decimal
 from milabench_ng.present.render.tables import other_tables
 from milabench_ng.present.writers import Form, write_report
@@ -299,14 +298,6 @@ def test_nothing_heavy_is_imported(quick: Path, help_only: bool) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_shipped_files_are_found() -> None:
-    found = find("weights", "standard")
-    assert found is not None
-    assert found.name == "standard.json"
-    assert {"v100", "rtx8000"} <= set(names("baselines"))
-    assert find("baselines", "nothing") is None
 
 
 def test_every_table_as_csv(quick: Path, tmp_path: Path) -> None:
