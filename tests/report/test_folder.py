@@ -16,7 +16,6 @@ from milabench_ng.analysis.summary.summary import Stat
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.plan import Plan
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.origin import RECORD_SCHEMA
 from milabench_ng.report.reporting import make_report
 from milabench_ng.telemetry.messages import Sample
 from milabench_ng.telemetry.recorder import Recorder
@@ -177,12 +176,6 @@ def test_every_way_to_fail_has_its_cause(tmp_path: Path) -> None:
     assert causes == {"0.0": "oom", "0.1": "short", "0.2": "nan", "0.4": "short"}
     assert (row.n, row.failures, list(row.launches)) == (5, 4, ["0.3"])
     assert row.marks == (Mark(kind="scheduling"),)
-
-
-def test_a_newer_schema_is_said_to_be_newer(tmp_path: Path, whole: Plan) -> None:
-    make_records.write(tmp_path, make_records.record(whole.launches[0], make_records.steady, schema=RECORD_SCHEMA + 1))
-    row = load(tmp_path).tests["standard.vae"]
-    assert "Update mnb" in row.failed[0].detail
 
 
 def test_a_schema_of_before_is_said_to_be_of_01(tmp_path: Path, whole: Plan) -> None:
