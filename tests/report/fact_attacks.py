@@ -7,7 +7,7 @@ from typing import Any
 
 from contradiction_attacks import measured_power
 from evidence_attacks import throttling_not_told
-from tampering import Change, Tamper, fence, record, records, rewrite
+from tampering import Change, Tamper, environment, fence, record, records, rewrite
 
 
 def latency(*histogram: list[int]) -> Change:
@@ -45,10 +45,6 @@ def nothing_computed(content: dict[str, Any]) -> None:
     for name in ("losses", "gradient_norms", "digests"):
         for rank in content["mnb"]["ranks"]:
             rank[name] = {}
-
-
-def environment(**changes: str) -> Change:
-    return lambda content: content["mnb"]["environment"].update(changes)
 
 
 def measured(folder: Path) -> None:

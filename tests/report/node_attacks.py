@@ -9,7 +9,7 @@ import msgspec
 import tampering
 from book_attacks import an_hour_later, later
 from slice_attacks import cpu_time, skipping
-from tampering import Change, Tamper, fence, gpu, gpu_state, manifest, ours, record
+from tampering import Change, Tamper, fence, gpu, gpu_state, host, manifest, ours, record
 
 from milabench_ng.records.ledger import LedgerLine, Session
 
@@ -141,11 +141,6 @@ def another_boot(folder: Path) -> None:
         return msgspec.structs.replace(entry, what=other)
 
     tampering.rehash(folder, change)
-
-
-def host_settings(**changes: Any) -> Change:
-    """Settings of the host before a launch."""
-    return lambda content: content["mnb"]["conditions"]["before"]["settings"]["host"].update(changes)
 
 
 def other_driver(content: dict[str, Any]) -> None:
@@ -317,14 +312,14 @@ ATTACKS: dict[str, tuple[str, Tamper, str]] = {
     "stretched dates": ("clock-steps", record(stretched), "s more than the monotonic clock, from its first conditions"),
     "launch of another hour": ("clock-steps", record(an_hour_later), "the wall clock advanced by"),
     "another boot": ("R27", another_boot, "the ledger's first session and run.json are from different boots"),
-    "another kernel in one repeat": ("R27", record(host_settings(kernel="7.0-fast")), "the kernel was 7.0-fast"),
+    "another kernel in one repeat": ("R27", record(host(kernel="7.0-fast")), "the kernel was 7.0-fast"),
     "another driver in one repeat": ("R27", record(other_driver), "the driver was 999.1, run.json says"),
     "other RAM in one repeat": ("R27", record(less_ram), "the node had 1048576 bytes of RAM, but run.json says"),
     "another power limit in one repeat": ("R27", record(gpu(power_limit_w=900.0)), "power_limit_w of GPU-1 was 900"),
     "overclocked": ("R25", record(clocked_up), "the cores of GPU-1 ran at 2100 MHz, 1980 MHz is their highest clock"),
     "mitigations off": (
         "R25",
-        record(host_settings(command_line="quiet mitigations=off")),
+        record(host(command_line="quiet mitigations=off")),
         "the kernel was started with mitigations=off",
     ),
     "dataset renamed": ("R19", record(renamed_data), "it says that it read mnist2, but vae reads mnist"),

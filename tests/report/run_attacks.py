@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tampering import Change, Tamper, add_session, ledger_events, ours, proof, record, records
+from tampering import Change, Tamper, add_session, environment, host, ledger_events, ours, proof, record, records
 
 from milabench_ng.records.ledger import CodeSeen
 
@@ -40,14 +40,6 @@ def another_set(event: dict[str, Any]) -> None:
 
 def put_back(event: dict[str, Any]) -> None:
     event["data"]["changed_s"] += 60.0
-
-
-def environment(**changes: str) -> Change:
-    return lambda content: content["mnb"]["environment"].update(changes)
-
-
-def host(**changes: Any) -> Change:
-    return lambda content: content["mnb"]["conditions"]["before"]["settings"]["host"].update(changes)
 
 
 def slowed(content: dict[str, Any]) -> None:

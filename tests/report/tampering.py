@@ -231,6 +231,16 @@ def fence(**changes: Any) -> Change:
     return change
 
 
+def environment(**changes: str) -> Change:
+    """Change the environment of a launch."""
+    return lambda content: content["mnb"]["environment"].update(changes)
+
+
+def host(**changes: Any) -> Change:
+    """Change the settings of the host before a launch."""
+    return lambda content: content["mnb"]["conditions"]["before"]["settings"]["host"].update(changes)
+
+
 def gpu(**changes: Any) -> Change:
     """Change the settings of the GPUs before a launch."""
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 import tampering
 from evidence_attacks import older_ledger
-from run_attacks import ATTACKS, environment, host, import_path, patched_meter, torch_without_record
-from tampering import NONCE, WHOLE, manifest, proof, record, records
+from run_attacks import ATTACKS, import_path, patched_meter, torch_without_record
+from tampering import NONCE, WHOLE, environment, host, manifest, proof, record, records
 
 from milabench_ng import __version__
 from milabench_ng.model.known_twins import KnownTwin, encode_known
