@@ -23,7 +23,7 @@ from milabench_ng.analysis.scoring.score import (
     why_unknown,
 )
 from milabench_ng.analysis.scoring.scored import ScoredRows, ScoredTest, scored_tests
-from milabench_ng.analysis.scoring.subsets import all_but_one, subsets, without
+from milabench_ng.analysis.scoring.subsets import Subset, all_but_one, subsets
 from milabench_ng.analysis.scoring.weights import Groups, Weights
 from milabench_ng.analysis.statistics.effects import MARGIN, Effect, effect, effects, of_these_sessions
 from milabench_ng.analysis.summary.comparable import differences, other_generation
@@ -100,27 +100,20 @@ def compare(
         margin=margin,
         effect=_withheld(_effect(ours, theirs, common, weights, margin), failing),
         subsets=tuple(
-            _sub_ratio(name, members, ours, theirs, weights, margin, failing)
-            for name, members in (subsets(ours, common, groups) | _measured_rows(run, baseline, common)).items()
-        )
-        + tuple(
-            msgspec.structs.replace(
-                _sub_ratio(without(left_out), members, ours, theirs, weights, margin, failing), left_out=left_out
+            SubRatio(
+                name=each.name,
+                labels=each.labels,
+                ratio=throughput_ratio(ours, theirs, each.labels, weights),
+                effect=_withheld(_effect(ours, theirs, each.labels, weights, margin), failing),
+                left_out=each.left_out,
             )
-            for left_out, members in all_but_one(common, groups).items()
+            for each in (
+                *subsets(ours, common, groups),
+                *_measured_rows(run, baseline, common),
+                *all_but_one(common, groups),
+            )
         ),
         differences=found,
-    )
-
-
-def _sub_ratio(
-    name: str, labels: Sequence[str], run: ScoredRows, base: ScoredRows, weights: Weights, margin: float, failing: str
-) -> SubRatio:
-    return SubRatio(
-        name=name,
-        labels=tuple(labels),
-        ratio=throughput_ratio(run, base, labels, weights),
-        effect=_withheld(_effect(run, base, labels, weights, margin), failing),
     )
 
 
@@ -189,10 +182,10 @@ def _indicative(run: Summary, baseline: Summary, labels: Sequence[str]) -> tuple
     return (*found, *(f"{name}: {ours} vs. {theirs}" for name, ours, theirs in foreign))
 
 
-def _measured_rows(run: Summary, baseline: Summary, labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _measured_rows(run: Summary, baseline: Summary, labels: Sequence[str]) -> list[Subset]:
     """Only the rows measured on both sides, if there are others too."""
     members = tuple(label for label in labels if run.origin(label) == baseline.origin(label) == "measured")
-    return {MEASURED_ROWS: members} if members and len(members) < len(labels) else {}
+    return [Subset(MEASURED_ROWS, members)] if members and len(members) < len(labels) else []
 
 
 def _reasons(found: Sequence[WorkDifference], ratio: Ratio) -> dict[str, str]:

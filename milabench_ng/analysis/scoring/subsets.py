@@ -33,6 +33,15 @@ OF_GROUP = "group "
 """Begins the name of what is over the tests of a group."""
 
 
+class Subset(msgspec.Struct, frozen=True):
+    """Some of the tests that have a weight."""
+
+    name: str
+    labels: tuple[str, ...]
+    left_out: str = ""
+    """The test that it is without, if it has all others."""
+
+
 class SubScore(msgspec.Struct, frozen=True, kw_only=True):
     """The score computed in another way, or over some of the tests. In the score's unit, per device."""
 
@@ -48,7 +57,7 @@ class SubScore(msgspec.Struct, frozen=True, kw_only=True):
     """The test that it is without; empty for the other sub-scores."""
 
 
-def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str], groups: Groups) -> dict[str, tuple[str, ...]]:
+def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str], groups: Groups) -> list[Subset]:
     """The tests of each group, those without the ones over several devices, and those of each bound."""
     chosen = {
         f"{OF_GROUP}{plain(group)}": tuple(label for label in labels if groups.get(label) == group)
@@ -60,18 +69,17 @@ def subsets(rows: Mapping[str, ScoredTest], labels: Sequence[str], groups: Group
         members = tuple(label for label in labels if label in rows and rows[label].bound == bound)
         if bound and members:
             chosen[f"bound by {plain(bound)}"] = members
-    return {name: members for name, members in chosen.items() if members}
+    return [Subset(name, members) for name, members in chosen.items() if members]
 
 
-def all_but_one(labels: Sequence[str], groups: Groups) -> dict[str, tuple[str, ...]]:
-    """The other tests, by the one that is left out, where weights have groups: these are a judgement on unlike work."""
-    chosen = {left_out: tuple(label for label in labels if label != left_out) for left_out in labels if groups}
-    return {left_out: others for left_out, others in chosen.items() if others}
-
-
-def without(left_out: str) -> str:
-    """The name of what is over all tests but one."""
-    return f"without {plain(name_of_row(left_out))}"
+def all_but_one(labels: Sequence[str], groups: Groups) -> list[Subset]:
+    """The tests without each of them, where weights have groups: these are a judgement on unlike work."""
+    if not groups or len(labels) < 2:
+        return []
+    return [
+        Subset(f"without {plain(name_of_row(one))}", tuple(label for label in labels if label != one), left_out=one)
+        for one in labels
+    ]
 
 
 def sub_scores(
@@ -86,51 +94,37 @@ def sub_scores(
 ) -> tuple[SubScore, ...]:
     """The sub-scores with their intervals. ``rows`` are those of ``summary``, ``weights`` the effective ones."""
     unpunished = scored_tests(summary, weights, penalize_variance=False)
-    unknown = {label for label, row in rows.items() if row.of_unknown_items}
-    labels = [label for label in weights if label not in score.omitted and label not in unknown]
-    labels = [label for label in labels if label not in other_items(summary, reference, [*rows.keys() & weights])]
-
-    def level_over(members: Sequence[str], *, penalize: bool) -> float:
-        return level(reference, members, weights, penalize=penalize)
-
+    unlike = {label for label, row in rows.items() if row.of_unknown_items}
+    unlike |= other_items(summary, reference, [*rows.keys() & weights]).keys()
+    labels = [label for label in weights if label not in score.omitted and label not in unlike]
     lacks = {
         label: f"{label}: {left} missing" if (left := launches_left(summary, label)) else f"{label} missing"
         for label in labels
         if label in score.missing or label not in rows
     }
-    made = [
-        _sub_score(name, members, rows, weights, lacks, level_over(members, penalize=penalize_variance))
-        for name, members in subsets(rows, labels, groups).items()
-    ]
-    for left_out, members in all_but_one(labels, groups).items():
-        one = level_over(members, penalize=penalize_variance)
-        found = _sub_score(without(left_out), members, rows, weights, lacks, one)
-        made.append(msgspec.structs.replace(found, left_out=left_out))
+    made = []
     if penalize_variance and weights:  # all weights may be for steps that need more devices
-        made.insert(
-            0, _sub_score(WITHOUT_PENALTY, labels, unpunished, weights, lacks, level_over(labels, penalize=False))
-        )
+        one = level(reference, labels, weights, penalize=False)
+        made.append(_sub_score(Subset(WITHOUT_PENALTY, tuple(labels)), unpunished, weights, lacks, one))
+    for each in (*subsets(rows, labels, groups), *all_but_one(labels, groups)):
+        one = level(reference, each.labels, weights, penalize=penalize_variance)
+        made.append(_sub_score(each, rows, weights, lacks, one))
     return tuple(made)
 
 
-def _sub_score(
-    name: str,
-    labels: Sequence[str],
-    rows: Mapping[str, ScoredTest],
-    weights: Weights,
-    lacks: Mapping[str, str],
-    one: float,
-) -> SubScore:
+def _sub_score(of: Subset, rows: ScoredRows, weights: Weights, lacks: Mapping[str, str], one: float) -> SubScore:
     """``lacks``: what is missing of the rows that are not complete, in words."""
+    labels = of.labels
     lacking = [lacks[label] for label in labels if label in lacks]
     value = None if lacking or not labels else ratio_of(mean_over(rows, labels, weights), one)
     parts = charged_parts(rows, labels, weights) if value else []
     estimate = combine(parts)
     return SubScore(
-        name=name,
-        labels=tuple(labels),
+        name=of.name,
+        labels=labels,
         weight_pct=100 * sum(weights[label] for label in labels) / sum(weights.values()),
         per_device=value,
         interval=about(value, estimate, one) if value and estimate else None,
         why=", ".join(lacking) if lacking else why_unknown([rows], labels, parts),
+        left_out=of.left_out,
     )
