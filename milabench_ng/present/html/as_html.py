@@ -21,7 +21,7 @@ from milabench_ng.present.html.details_tables import fence_section, plan_section
 from milabench_ng.present.html.figures import Chart
 from milabench_ng.present.html.fleet_chart import fleet_charts
 from milabench_ng.present.html.folder_details import FolderDetails, details_of
-from milabench_ng.present.html.html_tables import HtmlTable, of_section, of_tests
+from milabench_ng.present.html.html_tables import cells_of, of_tests
 from milabench_ng.present.html.loading_charts import loading_charts
 from milabench_ng.present.html.network_chart import network_charts
 from milabench_ng.present.html.per_test_charts import charts_of_test
@@ -35,6 +35,7 @@ from milabench_ng.present.layouts import interference
 from milabench_ng.present.render.cells import Answer, Fact, figure
 from milabench_ng.present.render.first_screen import FirstScreen, first_screen
 from milabench_ng.present.render.fleet_report_tables import all_nodes, fleet_facts, fleet_sections
+from milabench_ng.present.render.sections import Section
 from milabench_ng.present.render.statements import details
 from milabench_ng.present.render.tables import other_tables
 from milabench_ng.present.render.tender_facts import tender_facts, winner
@@ -52,7 +53,7 @@ class TestPart(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     summary: str
     charts: tuple[Chart, ...]
-    tables: tuple[HtmlTable, ...]
+    tables: tuple[Section, ...]
 
 
 class RunPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +61,7 @@ class RunPart(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     profile: str
-    plan: HtmlTable
+    plan: Section
     rest: str
     """All but profile and plan, as JSON."""
 
@@ -76,13 +77,13 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Of each suite, on a page on bids."""
     facts: tuple[Fact, ...] = ()
     charts: tuple[Chart, ...]
-    tables: tuple[HtmlTable, ...]
-    folded: tuple[HtmlTable, ...] = ()
+    tables: tuple[Section, ...]
+    folded: tuple[Section, ...] = ()
     """Tables that explain the others."""
     details: tuple[Fact, ...] = ()
     """What the numbers rest on."""
     tests: tuple[TestPart, ...] = ()
-    evidence: tuple[HtmlTable, ...] = ()
+    evidence: tuple[Section, ...] = ()
     runs: tuple[RunPart, ...] = ()
     notes: tuple[str, ...] = ()
     version: str = __version__
@@ -100,7 +101,7 @@ def write(made: Report | Tender | FleetReport, stream: TextIO) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"drawing": drawing, "swatch": swatch}
+    environment.filters |= {"cells": cells_of, "drawing": drawing, "swatch": swatch}
     template = environment.get_template("page.html.j2")
     stream.writelines(
         template.generate(
@@ -130,20 +131,19 @@ def _tender_page(tender: Tender) -> Page:
         winners=tuple(winner(one, several=len(tender.each) > 1) for one in tender.each),
         facts=tender_facts(tender),
         charts=tuple(chart for chart in charts if chart),
-        tables=tuple(of_section(section) for section in sections if not section.key.startswith(_EXPLAIN)),
-        folded=tuple(of_section(section) for section in sections if section.key.startswith(_EXPLAIN)),
+        tables=tuple(section for section in sections if not section.key.startswith(_EXPLAIN)),
+        folded=tuple(section for section in sections if section.key.startswith(_EXPLAIN)),
     )
 
 
 def _fleet_page(report: FleetReport) -> Page:
-    every = all_nodes(report)
     return Page(
         title=f"{counted(len(report.manifest.nodes), 'node')}, {report.manifest.suite}",
         subtitle=report.source,
         facts=tuple(fleet_facts(report)),
         charts=(*fleet_charts(report), *(network_charts(report.network) if report.network else ())),
-        tables=tuple(map(of_section, fleet_sections(report))),
-        folded=(of_section(msgspec.structs.replace(every, title="all nodes")),),
+        tables=fleet_sections(report),
+        folded=(msgspec.structs.replace(all_nodes(report), title="all nodes"),),
     )
 
 
@@ -151,7 +151,7 @@ def report_page(report: Report) -> Page:
     """The contents of the page. Pure."""
     evidence = details_of(report.folder) if report.folder else FolderDetails()
     screen = first_screen(report)
-    tests, further = of_tests(report)
+    tests, *further = of_tests(report)
     return Page(
         title=f"{report.summary.provenance.hardware}, {report.summary.suite}, {screen.when}",
         subtitle=", ".join((report.source, *evidence.hosts)),
@@ -165,23 +165,18 @@ def report_page(report: Report) -> Page:
             *summary_charts(report, evidence.courses),
             *conditions_charts(report.series, evidence.manifests),
         ),
-        tables=(*_neighbours(report), *tests),
-        folded=(*further, *(of_section(section) for section in other_tables(report))),
+        tables=(*(interference.tables(report) if report.neighbours else ()), tests),
+        folded=(*further, *other_tables(report)),
         details=(
             *details(report),
             *((Fact("host", ", ".join(evidence.hosts)),) if evidence.hosts else ()),
             *map(_begun, evidence.manifests),
         ),
         tests=tuple(_test(report, at, evidence) for at in report.lines),
-        evidence=(of_section(fence_section(evidence)),) if evidence.fences else (),
+        evidence=(fence_section(evidence),) if evidence.fences else (),
         runs=tuple(map(_run, evidence.manifests)),
         notes=() if evidence.courses else (_FROM_SUMMARY if report.folder is None else _WITHOUT_SLICES,),
     )
-
-
-def _neighbours(report: Report) -> tuple[HtmlTable, ...]:
-    sections = interference.tables(report) if report.neighbours else ()
-    return tuple(of_section(section) for section in sections)
 
 
 def _begun(manifest: Manifest) -> Fact:
@@ -195,7 +190,7 @@ def _test(report: Report, at: Line, evidence: FolderDetails) -> TestPart:
         name=at.scored.test,
         summary=f"{rate}, {at.scored.fail} of {at.scored.n} launches failed",
         charts=tuple(charts_of_test(at, evidence.courses, report.scaling)),
-        tables=(of_section(telemetry),) if telemetry else (),
+        tables=(telemetry,) if telemetry else (),
     )
 
 
@@ -214,7 +209,7 @@ def _run(manifest: Manifest) -> RunPart:
     return RunPart(
         name=manifest.run_id,
         profile=manifest.profile.text,
-        plan=of_section(plan_section(manifest.plan)),
+        plan=plan_section(manifest.plan),
         rest=printed_json(rest),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import msgspec
 
@@ -25,40 +26,17 @@ class HtmlCell(msgspec.Struct, frozen=True):
     number: bool
 
 
-class HtmlTable(msgspec.Struct, frozen=True, kw_only=True):
-    """One table."""
-
-    key: str
-    title: str
-    headings: tuple[Heading, ...]
-    rows: tuple[tuple[HtmlCell, ...], ...]
-    light: tuple[bool, ...] = ()
-    """Whether each row is grey; empty if none is."""
-    notes: tuple[str, ...] = ()
+def cells_of(section: Section) -> Iterator[tuple[HtmlCell, ...]]:
+    """Those of each row, in full."""
+    for row, tones in zip(section.rows, section.toned, strict=True):
+        yield tuple(_cell(*each) for each in zip(section.headings, row, tones, strict=True))
 
 
-def of_section(section: Section, light: tuple[bool, ...] = ()) -> HtmlTable:
-    """Convert a section, in full."""
-    return HtmlTable(
-        key=section.key,
-        title=section.title,
-        headings=section.headings,
-        rows=tuple(
-            tuple(_cell(*each) for each in zip(section.headings, row, tones, strict=True))
-            for row, tones in zip(section.rows, section.toned, strict=True)
-        ),
-        light=light,
-        notes=section.notes,
-    )
-
-
-def of_tests(report: Report) -> tuple[tuple[HtmlTable, ...], tuple[HtmlTable, ...]]:
-    """The table of the tests with what decides, and the tables with the rest: details, and against each baseline."""
+def of_tests(report: Report) -> tuple[Section, ...]:
+    """The table of the tests with what decides, then those with the rest: details, and against each baseline."""
     light = tuple(report.weighted and (line.scored.weight or 0.0) < _LIGHT for line in report.lines)
-    first, *rest = (
-        of_section(section_of(title, title, report, chosen), light) for title, chosen in column_groups(report)
-    )
-    return (first,), tuple(rest)
+    made = (section_of(title, title, report, chosen) for title, chosen in column_groups(report))
+    return tuple(msgspec.structs.replace(each, light=light) for each in made)
 
 
 def _cell(heading: Heading, cell: Cell, tone: Tone) -> HtmlCell:

@@ -68,6 +68,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a terminal leaves out the columns in which no row has a value."""
     detail: bool = False
     """Whether it only explains what is printed above it: a terminal leaves it out unless it is to print everything."""
+    light: tuple[bool, ...] = ()
+    """Whether each row is grey on a page; empty if none is."""
 
     @property
     def toned(self) -> tuple[tuple[Tone, ...], ...]:
