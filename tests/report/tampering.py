@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import json
@@ -221,14 +222,25 @@ def failed(cause: str) -> Change:
     return change
 
 
-def fence(**changes: Any) -> Change:
-    """Change the evidence of the fence around a launch."""
+def _in_each(*keys: str) -> Callable[..., Change]:
+    """Makes changes of all that a launch has below these keys."""
 
-    def change(content: dict[str, Any]) -> None:
-        for share in content["mnb"]["isolation"].values():
-            share.update(changes)
+    def changed(**changes: Any) -> Change:
+        def change(content: dict[str, Any]) -> None:
+            for each in functools.reduce(dict.__getitem__, keys, content["mnb"]).values():
+                each.update(changes)
 
-    return change
+        return change
+
+    return changed
+
+
+fence = _in_each("isolation")
+"""Change the evidence of the fence around a launch."""
+gpu = _in_each("conditions", "before", "settings", "gpus")
+"""Change the settings of the GPUs before a launch."""
+gpu_state = _in_each("conditions", "after", "gpus")
+"""Change the state of the GPUs after a launch."""
 
 
 def environment(**changes: str) -> Change:
@@ -239,26 +251,6 @@ def environment(**changes: str) -> Change:
 def host(**changes: Any) -> Change:
     """Change the settings of the host before a launch."""
     return lambda content: content["mnb"]["conditions"]["before"]["settings"]["host"].update(changes)
-
-
-def gpu(**changes: Any) -> Change:
-    """Change the settings of the GPUs before a launch."""
-
-    def change(content: dict[str, Any]) -> None:
-        for settings in content["mnb"]["conditions"]["before"]["settings"]["gpus"].values():
-            settings.update(changes)
-
-    return change
-
-
-def gpu_state(**changes: Any) -> Change:
-    """Change the state of the GPUs after a launch."""
-
-    def change(content: dict[str, Any]) -> None:
-        for state in content["mnb"]["conditions"]["after"]["gpus"].values():
-            state.update(changes)
-
-    return change
 
 
 def proof(kind: str, edge: str, change: Change | None) -> Tamper:
