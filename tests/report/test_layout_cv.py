@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 from printing import text_of
+from rows import row_of
 
 from milabench_ng.analysis.summary.folder import load_baseline
 from milabench_ng.analysis.summary.summary import Stat, StepTally, TestSummary
 from milabench_ng.cli import call
 from milabench_ng.model.catalogue import Derived
 from milabench_ng.present.writers import Form, write_layout
-from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import build_report
 
@@ -31,17 +31,15 @@ NATIVE = (Derived("MPx/s", "rate * width * height / 1e6"), Derived("batches/s", 
 def row(precision: str, rate: float, **options: Any) -> TestSummary:
     """A test on four devices, 1,000 x 500 pixels."""
     given = {"arch": "resnet50", "batch_size": 10, "width": 1000, "height": 500, "source": "resident", "workers": 8}
-    return TestSummary(
+    return row_of(
         n=1,
         failures=0,
         train=Stat.of([rate]),
-        work=Work(
-            unit="images",
-            classic_factor=1.0,
-            derived=NATIVE,
-            options=given | options,
-            precision=(precision,),
-        ),
+        unit="images",
+        classic_factor=1.0,
+        derived=NATIVE,
+        options=given | options,
+        precision=(precision,),
         devices=4,
         launches={"0.0": rate},
         steps=StepTally(before=20, measured=90),

@@ -16,6 +16,7 @@ import pytest
 from browser import PROGRAMS, find_browser
 from make_records import PER_GPU
 from printing import text_of
+from rows import row_of
 from tampering import changing
 
 from milabench_ng.analysis.launch.load_course import LoadCourse, course
@@ -29,7 +30,6 @@ from milabench_ng.present.layouts.data_loading import epoch_edges, file_tables, 
 from milabench_ng.present.writers import Form, write_layout
 from milabench_ng.records.folder import read_folder
 from milabench_ng.records.window import SliceRow
-from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import build_report, make_report
 
@@ -42,15 +42,13 @@ LIMIT = ReadLimit(1000 * MIB, "io.max")
 
 def row(strategy: str, rates: dict[str, float], **fields: Any) -> TestSummary:
     """A test on two devices."""
-    return TestSummary(
+    return row_of(
         n=2 * len(rates),
         failures=0,
         train=Stat.of(list(rates.values())),
-        work=Work(
-            unit="images",
-            classic_factor=1.0,
-            options={"strategy": strategy, "batch_size": 6},
-        ),
+        unit="images",
+        classic_factor=1.0,
+        options={"strategy": strategy, "batch_size": 6},
         devices=2,
         repeats=rates,
         **fields,

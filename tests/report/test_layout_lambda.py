@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 from printing import text_of
+from rows import row_of
 
 from milabench_ng.analysis.summary.folder import encode_summary, load_baseline
 from milabench_ng.analysis.summary.summary import Stat, Summary, TestSummary
 from milabench_ng.cli import call
 from milabench_ng.present.layouts.nvidia_examples import systems
 from milabench_ng.present.writers import Form, write_layout
-from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import AS_USUAL, ReportOptions, build_report, make_report
 
@@ -30,16 +30,14 @@ HEAD = ["name_gpu", "num_gpu", "price", "precision", "figure", *TASKS]
 
 def row(precision: str, rate: float, **changes: Any) -> TestSummary:
     """A test on four devices of 500 W."""
-    return TestSummary(
+    return row_of(
         n=1,
         failures=0,
         train=Stat.of([rate]),
-        work=Work(
-            unit="tokens",
-            classic_factor=1.0,
-            options={"batch_size": 80, "layers": 4} | changes,
-            precision=(precision,),
-        ),
+        unit="tokens",
+        classic_factor=1.0,
+        options={"batch_size": 80, "layers": 4} | changes,
+        precision=(precision,),
         devices=4,
         launches={"0.0": rate},
         power_w=500.0,

@@ -30,7 +30,7 @@ from milabench_ng.present.render.tender_facts import winner
 from milabench_ng.present.render.tender_tables import tender_document, tender_sections
 from milabench_ng.present.writers import Form, write, write_report
 from milabench_ng.records.marks import Mark
-from milabench_ng.records.work import DataRead, Work
+from milabench_ng.records.work import DataRead
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, build_report
 from milabench_ng.tender.bids import read_bids
@@ -92,17 +92,15 @@ def test_dollars_per_reference_node_and_their_interval() -> None:
 
 
 def estimated(value: float, low: float, high: float) -> TestSummary:
-    return TestSummary(
+    return row_of(
         n=0,
         failures=0,
         estimate=EstimatedRate(value=value, low=low, high=high, held=19, known=20),
         origin=Origin(kind="estimated", source="a rule"),
-        work=Work(
-            unit="images",
-            classic_factor=1.0,
-            bound="gpu-compute",
-            precision=("fp32",),
-        ),
+        unit="images",
+        classic_factor=1.0,
+        bound="gpu-compute",
+        precision=("fp32",),
         devices=8,
     )
 

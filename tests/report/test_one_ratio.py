@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from printing import text_of
+from rows import row_of
 
 from milabench_ng.analysis.scoring.scale import Scale
 from milabench_ng.analysis.statistics.intervals import log_stat
@@ -25,7 +26,6 @@ from milabench_ng.present.html.as_html import write as write_html
 from milabench_ng.present.render.cells import figure, money
 from milabench_ng.present.render.tender_tables import tender_document
 from milabench_ng.present.writers import write, write_report
-from milabench_ng.records.work import Work
 from milabench_ng.report.report import Report
 from milabench_ng.report.reporting import ReportOptions, build_report
 from milabench_ng.tender.acceptance import accept
@@ -45,7 +45,7 @@ def rows(draw: st.DrawFn) -> TestSummary:
         100 * level * math.exp(spread * draw(st.floats(-2, 2))) for _ in range(draw(st.sampled_from([1, 3, 5, 8])))
     ]
     fail = draw(st.sampled_from([0, 0, 0, 1]))
-    return TestSummary(
+    return row_of(
         n=len(rates) + fail,
         failures=fail,
         train=Stat(len(rates), min(rates), max(rates), mean(rates), population_std(rates)),
@@ -53,12 +53,10 @@ def rows(draw: st.DrawFn) -> TestSummary:
         repeats={str(place): rate for place, rate in enumerate(rates)},
         planned=len(rates) + fail,
         tiers=("full",),
-        work=Work(
-            unit="images",
-            classic_factor=1.0,
-            bound=draw(st.sampled_from(["cpu", "gpu-compute"])),
-            precision=("fp32",),
-        ),
+        unit="images",
+        classic_factor=1.0,
+        bound=draw(st.sampled_from(["cpu", "gpu-compute"])),
+        precision=("fp32",),
     )
 
 

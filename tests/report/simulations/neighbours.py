@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
+from rows import row_of
 
 from milabench_ng.analysis.scoring.neighbours import PACKED, Slowdown, fence_gains, slowdowns, worth_of_fence
 from milabench_ng.analysis.statistics.intervals import Interval
 from milabench_ng.analysis.summary.summary import Stat, TestSummary
-from milabench_ng.records.work import Work
 from simulations.finding import Finding, share
 from simulations.model import RUN_CV
 
@@ -112,17 +112,15 @@ def _rates(rng: np.random.Generator, repeats: int, spread: float, *, packed: boo
 def _row(rates: np.ndarray, victim: str, beside: str) -> TestSummary:
     launches = {f"{run}.{at}": float(rate) for run, row in enumerate(rates) for at, rate in enumerate(row)}
     company: dict[str, float] | None = None if beside == PACKED else {beside: 1.0} if beside else {}
-    return TestSummary(
+    return row_of(
         n=rates.size,
         failures=0,
         train=Stat.of(list(launches.values())),
         launches=launches,
         repeats={str(run): float(row.mean()) for run, row in enumerate(rates)},
-        work=Work(
-            unit="items",
-            classic_factor=1.0,
-            workload=victim,
-            options={"victim": victim},
-        ),
+        unit="items",
+        classic_factor=1.0,
+        workload=victim,
+        options={"victim": victim},
         company=company,
     )

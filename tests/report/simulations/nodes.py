@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
+from rows import row_of
 
 from milabench_ng.analysis.statistics.intervals import session_stat
 from milabench_ng.analysis.summary.summary import Provenance, Stat, Summary, TestSummary
-from milabench_ng.records.work import Work
 from simulations.model import RUN_CV, Floats
 
 TESTS = 12
@@ -66,7 +66,7 @@ def _logs(rng: np.random.Generator, repeats: int, sessions: int, spread: Spread)
 def _row(rates: Floats, sessions: Mapping[str, int], bound: str, fail: int) -> TestSummary:
     repeats = {str(run): float(rate) for run, rate in enumerate(rates)}
     mean, std = float(rates.mean()), float(rates.std())
-    return TestSummary(
+    return row_of(
         n=len(rates) + fail,
         failures=fail,
         train=Stat(len(rates), float(rates.min()), float(rates.max()), mean, std),
@@ -75,10 +75,8 @@ def _row(rates: Floats, sessions: Mapping[str, int], bound: str, fail: int) -> T
         sessions=dict(sessions),
         planned=len(rates) + fail,
         tiers=("full",),
-        work=Work(
-            unit="images",
-            classic_factor=1.0,
-            bound=bound,
-            precision=("fp32",),
-        ),
+        unit="images",
+        classic_factor=1.0,
+        bound=bound,
+        precision=("fp32",),
     )

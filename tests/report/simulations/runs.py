@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from rows import row_of
 
 from milabench_ng.analysis.statistics.intervals import log_stat
 from milabench_ng.analysis.summary.summary import Provenance, Stat, Summary, TestSummary
-from milabench_ng.records.work import Work
 from simulations.model import Floats
 
 HERE = Provenance(kind="measured", source="made up", hardware="none")
@@ -24,15 +24,13 @@ def run_of(rates: Floats, order: str = "") -> Summary:
 def _row(rates: Floats) -> TestSummary:
     good = rates[~np.isnan(rates)]
     whole = {str(place): float(each.mean()) for place, each in enumerate(rates.T) if not np.isnan(each).any()}
-    return TestSummary(
+    return row_of(
         n=rates.size,
         failures=rates.size - good.size,
         train=Stat(good.size, float(good.min()), float(good.max()), float(good.mean()), float(good.std())),
         repeats=whole,
         log_perf=log_stat(list(whole.values())),
-        work=Work(
-            unit="items",
-            classic_factor=1.0,
-        ),
+        unit="items",
+        classic_factor=1.0,
         planned=rates.size,
     )

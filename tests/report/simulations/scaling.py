@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from rows import row_of
 
 from milabench_ng.analysis.scoring.scaling import scaling_curves
 from milabench_ng.analysis.scoring.scored import scored_tests
-from milabench_ng.analysis.summary.summary import Provenance, Stat, Summary, TestSummary
-from milabench_ng.records.work import Work
+from milabench_ng.analysis.summary.summary import Provenance, Stat, Summary
 from simulations.finding import Finding, share
 
 TRIALS = 1000
@@ -34,14 +34,12 @@ def _knee(rng: np.random.Generator, repeats: int, added: float) -> int | None:
     for count in range(1, DEVICES + 1):
         together = min(count, 4) + added * max(0, count - 4)
         rates = together / count * np.exp(NOISE * rng.standard_normal(repeats))
-        tests[f"standard.scaling.{count}"] = TestSummary(
+        tests[f"standard.scaling.{count}"] = row_of(
             n=repeats,
             failures=0,
             train=Stat.of(rates.tolist()),
             repeats={str(run): float(rate) for run, rate in enumerate(rates)},
-            work=Work(
-                classic_factor=1.0,
-            ),
+            classic_factor=1.0,
             devices=count,
         )
     at = Provenance(kind="measured", source="made up", hardware="8 x GPU")
