@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import mean
+from typing import TypeVar
 
 import msgspec
 
 from milabench_ng.analysis.scoring.comparison import ComparedTest
 from milabench_ng.analysis.statistics.effects import unusual
 from milabench_ng.analysis.statistics.intervals import Interval
-from milabench_ng.analysis.summary.summary import Boundary, TestSummary
+from milabench_ng.analysis.summary.summary import Boundary, Latency, TestSummary
 from milabench_ng.present.render.cells import (
     Cell,
     Tone,
@@ -30,6 +31,7 @@ from milabench_ng.present.render.fitting import WORDS
 from milabench_ng.present.render.sections import Column, Section, section
 from milabench_ng.report.report import Line, Report
 
+T = TypeVar("T")
 TestColumn = Column[Line]
 
 
@@ -124,7 +126,7 @@ def all_columns(report: Report) -> tuple[TestColumn, ...]:
 
 def file_columns(report: Report) -> tuple[TestColumn, ...]:
     """`all_columns`, and what has tables of its own for people: a file holds one."""
-    timed = (_P50, _P99) if any(line.row.latency for line in report.lines) else ()
+    timed = _LATENCY if any(line.row.latency for line in report.lines) else ()
     return (*all_columns(report), *timed, *_derived_columns(report))
 
 
@@ -278,6 +280,14 @@ def span(interval: Interval | None) -> str | None:
     return None if interval is None else f"[{interval.low:.3f}, {interval.high:.3f}]"
 
 
+def quantiles(of: Callable[[T], Latency | None], what: str = "") -> tuple[Column[T], ...]:
+    """The columns of a latency, whose titles begin with ``what``; empty cells where nothing was timed."""
+    return (
+        Column(f"{what}p50", "ms", number, True, value=lambda item: timed.p50_ms if (timed := of(item)) else None),
+        Column(f"{what}p99", "ms", number, True, value=lambda item: timed.p99_ms if (timed := of(item)) else None),
+    )
+
+
 def half_width_pct(interval: Interval | None) -> float | None:
     """Half the width of an interval, in percent of the value (upwards; the lower half is hardly narrower)."""
     return None if interval is None else 100 * (interval.high / interval.value - 1)
@@ -341,9 +351,4 @@ _HIGH: TestColumn = Column("perf high 95 %", "unit/s", number, True, value=lambd
 _BOUND: TestColumn = Column("bottleneck", key="bound by", value=lambda at: at.scored.bound)
 _MEASURED_BOUND: TestColumn = Column("measured bottleneck", spare=14, value=lambda at: at.row.bottleneck)
 _FLAGS: TestColumn = Column("flags", "", whole, True, value=lambda at: len(at.row.flags))
-_P50: TestColumn = Column(
-    "latency p50", "ms", number, True, value=lambda at: at.row.latency.p50_ms if at.row.latency else None
-)
-_P99: TestColumn = Column(
-    "latency p99", "ms", number, True, value=lambda at: at.row.latency.p99_ms if at.row.latency else None
-)
+_LATENCY: tuple[TestColumn, ...] = quantiles(lambda at: at.row.latency, "latency ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.rate_curves import CurvePoint, RateCurve
@@ -29,7 +29,7 @@ from milabench_ng.present.render.cells import (
     toned,
     whole,
 )
-from milabench_ng.present.render.columns import half_width_pct, span
+from milabench_ng.present.render.columns import half_width_pct, quantiles, span
 from milabench_ng.present.render.device_tables import host_pace_section, matrix, stragglers
 from milabench_ng.present.render.look_at import not_proven, repeated
 from milabench_ng.present.render.sections import Column, Section, section
@@ -162,8 +162,7 @@ def _latency(report: Report) -> Section:
         ((line, line.row.latency) for line in report.lines if line.row.latency),
         Column("test", show=_name, value=lambda item: item[0].scored.test),
         Column("batches", "", whole, True, value=lambda item: item[1].batches),
-        Column("p50", "ms", number, True, value=lambda item: item[1].p50_ms),
-        Column("p99", "ms", number, True, value=lambda item: item[1].p99_ms),
+        *quantiles(lambda item: item[1]),
         notes=("measured from the call until the outputs are on the host, over the averaging windows of all launches",),
         detail=True,
     )
@@ -177,8 +176,7 @@ def _item_latency(report: Report) -> Section:
         Column("test", show=_name, value=lambda item: item[0].scored.test),
         Column("what", value=lambda item: item[1]),
         Column("items", "", whole, True, value=lambda item: item[2].batches),
-        Column("p50", "ms", number, True, value=lambda item: item[2].p50_ms),
-        Column("p99", "ms", number, True, value=lambda item: item[2].p99_ms),
+        *quantiles(lambda item: item[2]),
         notes=("over the averaging windows of all launches",),
         detail=True,
     )
@@ -194,7 +192,7 @@ def _rate_curve(curve: RateCurve) -> Section:
         Column("test", show=_name, value=lambda point: point.test),
         Column("perf", f"{curve.unit}/s", number, True, value=lambda point: point.perf),
         Column(curve.against, "", number, True, value=lambda point: point.against),
-        *(column for name in timed for column in _quantiles(name)),
+        *(column for name in timed for column in quantiles(_timed(name), f"{name} ")),
     )
 
 
@@ -212,14 +210,8 @@ def _sweep(test: str, sweep: Sweep) -> Section:
     )
 
 
-def _quantiles(name: str) -> tuple[Column[CurvePoint], ...]:
-    def of(point: CurvePoint) -> Latency | None:
-        return point.item_latency.get(name)
-
-    return (
-        Column(f"{name} p50", "ms", number, True, value=lambda point: one.p50_ms if (one := of(point)) else None),
-        Column(f"{name} p99", "ms", number, True, value=lambda point: one.p99_ms if (one := of(point)) else None),
-    )
+def _timed(name: str) -> Callable[[CurvePoint], Latency | None]:
+    return lambda point: point.item_latency.get(name)
 
 
 def _sub_scores(report: Report, of: str) -> Section:
@@ -328,8 +320,7 @@ def _shared_devices(report: Report) -> Section:
         Column("each tenant", "", number, True, value=lambda line: line.each),
         Column("worst tenant", "", number, True, value=lambda line: line.worst),
         Column("unit", value=lambda line: f"{line.unit}/s"),
-        Column("p50", "ms", number, True, value=lambda line: line.latency.p50_ms if line.latency else None),
-        Column("p99", "ms", number, True, value=lambda line: line.latency.p99_ms if line.latency else None),
+        *quantiles(lambda line: line.latency),
         notes=("no ratio where options, data or precision differ, such as a batch size set by memory class",),
     )
 
