@@ -269,7 +269,6 @@ def test_the_operating_characteristic_against_simulated_nodes(bid: Path, tmp_pat
     assert all(math.isfinite(at.keeps) and 0 <= at.keeps + at.breaks <= 1 + 1e-9 for at in made.characteristic)
     assert [at.ratio for at in made.characteristic] == sorted(at.ratio for at in made.characteristic)
     estimate = combine([(1.0, log_stat([math.exp(one) for one in by_session(side)])) for side in (BID, DELIVERED)])
-    assert estimate is not None
     drawn = stats.nct.sf(stats.t.ppf(0.95, estimate.df), estimate.df, math.log(1.02) / math.sqrt(estimate.variance))
     assert points[1.02].keeps == pytest.approx(drawn, abs=0.02)
 
@@ -319,7 +318,6 @@ def test_the_planned_sessions_decide_four_of_five_simulated_deliveries() -> None
     behind = msgspec.structs.replace(spread, mean=0.02)
     one = OpenRatio(parts=[(1.0, spread), (-1.0, behind)], declared={"bid": 0.0, "delivered": 0.0})
     plan = deciding([one], math.log(0.97), 1)
-    assert plan is not None
     assert (plan.sides, plan.repeats) == (("bid", "delivered"), 5)
     draw = np.random.default_rng(20261125)
 
@@ -339,7 +337,6 @@ def test_a_side_with_few_sessions_is_the_one_that_measures_again() -> None:
     for sides, parts in {("delivered",): (once, known), ("bid",): (known, once)}.items():
         declared: dict[Side, float] = {"bid": 0.0, "delivered": 0.0} | dict.fromkeys(sides, 0.03**2)
         plan = deciding([OpenRatio(parts=[(1.0, parts[0]), (-1.0, parts[1])], declared=declared)], math.log(0.97), 1)
-        assert plan is not None
         assert plan.sides == sides
         assert plan.sessions > 3
     near = OpenRatio(parts=[(1.0, once), (-1.0, known)], declared={"bid": 0.0, "delivered": 0.03**2})

@@ -263,7 +263,6 @@ def test_letters_that_look_latin_are_escaped_in_latin_words(name: str, shown: st
 
 def test_files_shipped_are_found_by_name_and_by_no_path() -> None:
     found = find("weights", "standard")
-    assert found is not None
     assert found.name == "standard.json"
     assert {"v100", "rtx8000"} <= {*names("baselines")}
     for name in ("nothing", "../weights/standard", "x" * 300, "", ".", "a\0b", "/etc/passwd"):

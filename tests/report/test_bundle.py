@@ -377,7 +377,6 @@ def test_shipped_rules_pin_all_that_the_profile_leaves_open(rules: str, profile:
     """Every option of every test: as the profile states it, else at its default."""
     pinned, catalogue = load_rules(rules).arguments, builtin_workloads()
     path = find("profiles", profile)
-    assert path is not None
     tests = json.loads(path.read_text())
     assert pinned.keys() <= {"*", *tests}
     for name, test in tests.items():
@@ -391,8 +390,6 @@ def test_shipped_rules_pin_all_that_the_profile_leaves_open(rules: str, profile:
 def test_rules_for_both_suites_are_those_for_one() -> None:
     """They differ in what the modern suite adds, and pin the weights of both suites."""
     one, both = load_rules("standard"), load_rules("procurement")
-    assert one.ceiling is not None
-    assert both.ceiling is not None
     assert one.ceiling.flops_per_item.items() <= both.ceiling.flops_per_item.items()
     assert one.arguments.items() <= both.arguments.items()
     assert both == msgspec.structs.replace(

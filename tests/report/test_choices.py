@@ -51,7 +51,6 @@ def made_of(folder: Path, whole: Plan, **manifest: Any) -> Path:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the shipped profile, as its hash says."""
     file = find("profiles", "quick")
-    assert file is not None
     profile = {"file": "quick.json", "sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "text": file.read_text()}
     return made_of(tmp_path_factory.mktemp("runs") / "run", planned(), profile=profile)
 
@@ -89,7 +88,6 @@ def test_nothing_is_told_where_all_is_as_shipped(run: Path) -> None:
 def test_weights_that_are_not_shipped_are_named_with_the_tests_that_they_leave_out(run: Path, tmp_path: Path) -> None:
     file = weights(tmp_path / "mine.json", "vae", "toy_reg", "toy_lstm")
     report = make_report(run, weights=file)
-    assert report.score is not None
     assert report.score.status == "complete"
     told = (
         f"from {file} instead of the shipped weights of quick; without a weight, so not in the score: loader, convnet"

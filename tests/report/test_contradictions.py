@@ -123,7 +123,6 @@ def test_where_every_launch_failed_nothing_is_0_of_any_items(summary: Summary) -
 
 def test_the_bounds_hold_the_smallest_and_the_largest_rate() -> None:
     stat = log_stat([1e-15, 1e15])  # logarithms -+34.539: mean 0, deviation 34.539 * sqrt(2)
-    assert stat is not None
     assert (stat.mean, stat.std) == pytest.approx((0.0, 15 * math.log(10) * math.sqrt(2)), abs=1e-9)
     assert msgspec.convert(msgspec.to_builtins(stat), LogStat) == stat
     assert log_stat([1e-16, 1.0]) is None

@@ -104,8 +104,6 @@ def test_each_test_that_the_gpu_bounds_is_held_from_h200_to_the_published_figure
     assert {"standard.translator", "standard.wlm", "standard.convnet", "standard.fast_style"} <= set(labels)
     for label in labels:
         run, base = h200.tests[label], old.tests[label]
-        assert run.train is not None
-        assert base.train is not None
         step = distance(ours, theirs, arithmetic_of(run.work.precision[0]))
         assert step is not None
         truth = math.log(base.train.mean / (run.train.mean * (run.work.classic_factor or math.nan)))
@@ -155,7 +153,6 @@ def test_an_estimate_by_hand() -> None:
     carried = made.tests["standard.convnet"]
     assert (carried.n, carried.failures, carried.train, carried.log_perf) == (0, 0, None, None)
     found = carried.estimate
-    assert found is not None
     peaks = math.sqrt((19.5 / 66.9) * (2039 / 4800))
     width = math.exp(2.7764451 * 0.1)  # Student's t for 95 % at 4 degrees of freedom
     expected = [400 * math.sqrt(peaks) / width, 400 * math.sqrt(peaks), 400 * math.sqrt(peaks) * width]
@@ -174,8 +171,6 @@ def test_the_shipped_a100_is_the_estimate_from_the_shipped_h200() -> None:
     assert shipped.tests.keys() == made.tests.keys()
     for label, row_made in made.tests.items():
         was, now = shipped.tests[label].estimate, row_made.estimate
-        assert was is not None
-        assert now is not None
         assert [was.low, was.value, was.high] == pytest.approx([now.low, now.value, now.high], rel=1e-9)
         assert (was.held, was.known) == (now.held, now.known)
     assert (shipped.provenance, shipped.notes) == (made.provenance, made.notes)

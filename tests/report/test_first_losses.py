@@ -68,7 +68,6 @@ def test_the_mean_square_of_little_noise_may_be_further_away(
 ) -> None:
     """That of N normal numbers has a variance of 2 / N; five standard deviations accuse nobody."""
     first_loss = read_builtin()[name].first_loss
-    assert first_loss is not None
     assert first_loss.margin(options) == pytest.approx(margin, rel=5e-3)
 
 

@@ -319,7 +319,6 @@ def test_a_summary_in_the_fields_of_2020(quick: Path, tmp_path: Path) -> None:
     again = load(file)  # read as a summary of 2020
     assert again.units == "classic"
     ours = load(quick).tests["quick.vae"].train
-    assert ours is not None
     assert found["quick.vae"]["train"]["mean"] == ours.mean
 
 

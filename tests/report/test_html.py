@@ -199,7 +199,6 @@ def test_counters_are_what_a_launch_added(tmp_path: Path) -> None:
             power, idle = {**over, "min": 1.0, "mean": 2.0, "max": begin}, {**over, "min": 0.0, "mean": 0.0, "max": 0.0}
             made["mnb"]["telemetry"] = {"gpu:GPU-0": {"power_w": power, "energy_j": energy, "hw_thermal_s": idle}}
     section = telemetry_section(details_of(read_folder(run)), "quick.vae")
-    assert section is not None
     assert tuple(row for row in section.rows if row[2] == "device 0" and row[1] != "MiB") == (
         ("energy", "J a launch", "device 0", 2, 10.0, 20.0, 30.0),
         ("power", "W", "device 0", 2, 1.0, 2.0, 2000.0),
@@ -216,7 +215,6 @@ def test_the_forest_names_tests_without_a_ratio(tmp_path: Path) -> None:
             made["mnb"]["unit"] = "sheep"
     made_report = make_report(run, compare_to=[str(base)])
     view = forest_view(made_report, made_report.comparisons[0], 0)
-    assert view is not None
     rows = {tick.text: tick.at for tick in view.panels[0].y.ticks}
     beside = {label.at[1]: (label.text, label.title) for label in parts(view, Label)}
     assert beside[rows["vae"]] == ("n/a", "unit images vs. sheep")

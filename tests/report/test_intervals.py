@@ -40,11 +40,9 @@ def test_the_logarithms_of_the_repeats() -> None:
 def test_the_interval_of_one_rate_is_that_of_t() -> None:
     # logs 1 to 5: mean 3, standard error sqrt(2.5 / 5), t(0.975, 4) = 2.7764451051977987
     estimate = combine([(1.0, log_stat([math.exp(log) for log in (1, 2, 3, 4, 5)]))])
-    assert estimate is not None
     assert (estimate.mean, estimate.variance, estimate.df, estimate.n) == pytest.approx((3.0, 0.5, 4.0, 5), rel=1e-12)
     found = interval(estimate)
     half = 2.7764451051977987 * math.sqrt(0.5)
-    assert found is not None
     assert (found.value, found.low, found.high) == pytest.approx(
         (math.exp(3), math.exp(3 - half), math.exp(3 + half)), rel=1e-12
     )
@@ -54,13 +52,11 @@ def test_the_interval_of_one_rate_is_that_of_t() -> None:
 
 def test_a_ratio_is_welchs_t_test_on_logarithms() -> None:
     estimate = combine([(1.0, log_stat(RUN)), (-1.0, log_stat(BASE))])
-    assert estimate is not None
     expected = scipy_stats.ttest_ind(np.log(RUN), np.log(BASE), equal_var=False)
     low, high = expected.confidence_interval(0.95)
     assert estimate.df == pytest.approx(expected.df, rel=1e-12)
     assert p_value(estimate) == pytest.approx(expected.pvalue, rel=1e-9)
     found = effect([(1.0, log_stat(RUN)), (-1.0, log_stat(BASE))])
-    assert found.ratio is not None
     assert (found.ratio.low, found.ratio.high) == pytest.approx((math.exp(low), math.exp(high)), rel=1e-9)
     assert found.ratio.n == 5
     assert found.verdict == "better"
@@ -70,7 +66,6 @@ def test_a_weighted_sum_has_satterthwaites_degrees_of_freedom() -> None:
     parts = [(0.75, LogStat(5, 1.0, 0.02)), (0.25, LogStat(3, 2.0, 0.06))]
     found = combine(parts)
     first, second = 0.75**2 * 0.0004 / 5, 0.25**2 * 0.0036 / 3
-    assert found is not None
     assert found.mean == pytest.approx(1.25, rel=1e-12)
     assert found.variance == pytest.approx(first + second, rel=1e-12)
     assert found.df == pytest.approx((first + second) ** 2 / (first**2 / 4 + second**2 / 2), rel=1e-12)
@@ -212,7 +207,6 @@ def scored(test: str, repeats: dict[str, float], factor: float = 1.0) -> ScoredT
 def test_a_repeat_has_a_score_of_its_own() -> None:
     rows = {"a": scored("a", {"0": 1.0, "1": 8.0}), "b": scored("b", {"1": 4.0, "0": 2.0}, factor=2.0)}
     ((coefficient, stat),) = log_parts(rows, ["a", "b"], {"a": 1.0, "b": 3.0})
-    assert stat is not None
     logs = [3 * math.log(4) / 4, (math.log(8) + 3 * math.log(8)) / 4]  # (1 * 4^3)^(1/4), (8 * 8^3)^(1/4)
     assert (coefficient, stat.n) == (1.0, 2)
     assert (stat.mean, stat.std) == pytest.approx((sum(logs) / 2, (logs[1] - logs[0]) / math.sqrt(2)), rel=1e-12)
@@ -229,7 +223,6 @@ def test_a_test_that_lacks_a_repeat_has_its_own_mean_there() -> None:
         (3 * middle_a - 2 * a[0]) / 4 + 3 * middle_b / 4,
         middle_a / 4 + 3 * (3 * middle_b - 2 * b[0]) / 4,
     ]
-    assert stat is not None
     assert stat.n == 3
     assert stat.mean == pytest.approx((middle_a + 3 * middle_b) / 4, rel=1e-12)
     assert stat.std == pytest.approx(np.std(by_repeat, ddof=1), rel=1e-12)
@@ -239,7 +232,6 @@ def test_a_test_whose_repeats_are_not_recorded_is_a_part_of_its_own() -> None:
     known, stored = scored("a", {"0": 1.0, "1": 8.0}), scored("b", {"0": 2.0, "2": 4.0})
     rows = {"a": known, "b": msgspec.structs.replace(stored, repeats={}, throughput=None)}
     (_, whole), (coefficient, alone) = log_parts(rows, ["a", "b"], {"a": 1.0, "b": 3.0})
-    assert whole is not None
     assert whole.mean == pytest.approx(math.log(8) / 2 / 4, rel=1e-12)
     assert (coefficient, alone) == (0.75, stored.log_perf)
 
@@ -249,8 +241,6 @@ def test_sessions_of_unequal_size_weigh_by_their_repeats() -> None:
     rates = {str(number): 100.0 for number in range(8)} | {"8": 110.0, "9": 110.0}
     sessions = {str(number): 1 for number in range(8)} | {"8": 2, "9": 3}
     found = jackknife(rates, geometric_mean, sessions)
-    assert found is not None
     assert [math.exp(one) for one in found.pseudo_values(["1", "2", "3"])] == pytest.approx([100.0, 110.0, 110.0])
     plain = jackknife(rates, geometric_mean, {})
-    assert plain is not None
     assert [math.exp(one) for one in plain.pseudo_values(list(rates))] == pytest.approx(list(rates.values()))

@@ -75,7 +75,6 @@ def test_dollars_per_reference_node_and_their_interval() -> None:
         baselines=[("base", node(100.0, 100.0, 8))],
         options=ReportOptions(price=1000.0, price_per="gpu"),
     )
-    assert made.price is not None
     ratio = (2.0 * 4.0**3) ** 0.25 * 4 / 8
     (per,) = made.price.per_reference
     assert made.price.per_node == 4000.0
@@ -83,11 +82,9 @@ def test_dollars_per_reference_node_and_their_interval() -> None:
     assert per.indicative == ()
     # Repeats are alike on both tests, so that the mean of every repeat spreads as each of them does.
     factor = math.exp(t_quantile(0.975, 8) * stdev(map(math.log, SPREAD)) * math.sqrt(2 / 5))
-    assert per.interval is not None
     assert per.interval.low == pytest.approx(4000.0 / ratio / factor, rel=1e-12)
     assert per.interval.high == pytest.approx(4000.0 / ratio * factor, rel=1e-12)
     assert made.price.rpp == pytest.approx(1000.0 / (200.0 * 400.0**3) ** 0.25, rel=1e-12)
-    assert made.price.interval is not None
     assert made.price.interval.low <= made.price.rpp <= made.price.interval.high
 
 
@@ -127,7 +124,6 @@ def test_an_estimate_says_so_at_the_ratio_and_has_no_interval() -> None:
     ratio = (2.0 * geometric_mean(SPREAD) * 4.0**3) ** 0.25
     assert other.ratio == pytest.approx(ratio, rel=1e-12)
     assert other.effect.ratio is None  # no interval is made of launches that never ran
-    assert made.price is not None
     (per,) = made.price.per_reference
     assert (per.value, per.interval) == (pytest.approx(9 / ratio, rel=1e-12), None)
     facts = everything(made)
@@ -289,7 +285,6 @@ def test_bids_are_ranked_with_intervals_and_those_alike_share_a_rank(tender_file
     assert [(at.rank, at.name) for at in made.rows] == [(1, "twin"), (1, "fast"), (3, "slow")]
     ratio = (2.0 * 4.0**3) ** 0.25
     assert rows["fast"].ratio == pytest.approx(ratio, rel=1e-12)
-    assert rows["fast"].per_reference is not None
     assert rows["fast"].per_reference.value == pytest.approx(100_000 / ratio, rel=1e-12)
     assert rows["fast"].price_per_point == pytest.approx(100_000 / 8 / (200.0 * 400.0**3) ** 0.25, rel=1e-12)
     assert (rows["fast"].nodes, rows["slow"].nodes) == (4, 5)
@@ -314,13 +309,11 @@ def test_bids_over_the_years(tender_file: Path) -> None:
     made = compare_bids(change(tender_file, tariff_per_kwh=0.1, years=4, pue=1.5))
     fast = next(at for at in made.rows if at.name == "fast")
     kwh = 8 * 0.5 * 8766 * 4 * 1.5  # 500 W of each GPU as measured
-    assert fast.owned is not None
     assert fast.owned.total == pytest.approx(100_000 + 0.1 * kwh, rel=1e-12)
     alone = node(200.0, 400.0)
     alone.tests["standard.convnet"] = row(400.0, power_w=900.0, devices=1)  # the other seven GPUs idled
     (tender_file.parent / "fast.json").write_text(encode_summary(alone))
     again = next(at for at in compare_bids(tender_file).rows if at.name == "fast")
-    assert again.owned is not None
     assert again.owned.energy_kwh == fast.owned.energy_kwh
     (tender_file.parent / "fast.json").write_text(encode_summary(node(200.0, 400.0)))
     assert made.criterion == "cost over 4 years per reference node"
@@ -375,7 +368,6 @@ def test_the_page_on_bids_begins_with_the_winner(tender_file: Path) -> None:
     offers = json.loads(tender_file.read_text())["bids"]
     alone = compare_bids(change(tender_file, bids={name: offers[name] for name in ("slow", "fast")}))
     price = next(at.per_reference for at in alone.rows if at.name == "fast")
-    assert price is not None
     tile = winner(alone, several=False)
     assert (tile.parts[0], tile.tone) == ("fast", "good")
     assert f"{price.value:,.0f} EUR" in tile.parts[1]
@@ -500,7 +492,6 @@ def test_a_ratio_over_some_of_the_tests_says_so_wherever_it_stands() -> None:
         baselines=[("base", base)],
         options=ReportOptions(price=1000.0),
     )
-    assert made.price is not None
     (per,) = made.price.per_reference
     assert per.value == pytest.approx(500.0, rel=1e-12)
     assert (per.partial, per.indicative) == ("over 1 of 2 tests", ())

@@ -200,7 +200,6 @@ def test_the_command_for_vendors_asks_for_what_the_rules_do(rules: str, nonce: s
     words = shlex.split(line)
     stated = dict(zip(words[3::2], words[4::2], strict=True))
     demanded = load_rules(tmp_path / "made" / "tender.json")
-    assert demanded.profile is not None
     assert (words[2], stated["--rules"]) == (demanded.profile.name, "tender.json")
     assert int(stated["--repeat"]) * int(stated["--sessions"]) >= (demanded.repeat or 0)
     assert (demanded.least_sessions or 0) <= int(stated["--sessions"]) <= (demanded.sessions or 0)

@@ -283,7 +283,6 @@ def test_a_node_with_two_models_is_named_and_its_devices_are_held_against_their_
         report.summary.notes[0]
         == "devices of several models (3 x Big, 1 x Small): each rate is a mean over different devices"
     )
-    assert report.gpus is not None
     assert report.gpus.models == ("Big", "Big", "Big", "Small")
     assert [slow.device for slow in report.gpus.overall] == ["2"]
     assert {slow.device for slow in report.gpus.stragglers} == {"2"}
@@ -292,7 +291,6 @@ def test_a_node_with_two_models_is_named_and_its_devices_are_held_against_their_
 
 def test_of_a_device_without_its_like_nothing_is_claimed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = mixed(tmp_path / "run")
-    assert report.gpus is not None
     assert report.gpus.overall == report.gpus.stragglers == ()
     call(["report", str(tmp_path / "run"), "--per-gpu"])
     shown = " ".join(capsys.readouterr().out.split())

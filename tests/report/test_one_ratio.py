@@ -107,7 +107,6 @@ def test_every_form_prints_that_ratio_and_the_price_that_follows_from_it(run: Su
     (found,) = report.comparisons
     assert found.ratio is not None
     assert found.ratio_per_node == pytest.approx(found.ratio * run.devices / base.devices, rel=1e-12)
-    assert report.price is not None
     (worth,) = report.price.per_reference
     assert worth.value == pytest.approx(PRICE / (found.ratio * run.devices / base.devices), rel=1e-9)
     if worth.interval is not None:
@@ -162,7 +161,6 @@ def test_bids_are_ordered_by_what_is_printed_of_them(
             assert row.rank is None
             continue
         assert row.ratio == pytest.approx(reported(bids[row.name], reference).comparisons[0].ratio_per_node, rel=1e-9)
-        assert row.per_reference is not None
         assert row.per_reference.value == pytest.approx(row.price / row.ratio, rel=1e-12)
     costs = [row.per_reference.value for row in made.rows if row.ratio is not None and row.per_reference]
     ranked = [row for row in made.rows if row.rank is not None]

@@ -69,7 +69,6 @@ def test_medians_over_shares_edges_and_batches() -> None:
             seen(81.0, 81.0, "0", 2),  # 81
         ]
     )
-    assert found is not None
     assert found.run == PaceStat(3, 81.0, 75.0, 89.0)
     assert found.devices == {"0": PaceStat(3, 81.0, 81.0, 90.0), "1": PaceStat(2, 76.5, 65.0, 88.0)}
     assert found.sessions == {"1": found.run}
@@ -79,7 +78,6 @@ def test_medians_over_shares_edges_and_batches() -> None:
 
 def test_a_batch_in_which_two_shares_changed_counts_once() -> None:
     found = paces([seen(80.0, 70.0, "0"), seen(80.0, 70.0, "1"), seen(80.0, 80.0, batch=1)])
-    assert found is not None
     assert found.changed == 1
 
 
@@ -122,14 +120,12 @@ def test_a_single_launch_group_has_no_range_of_paces_to_print(tmp_path: Path) ->
 
 def test_sessions_are_told_apart() -> None:
     found = paces([seen(80.0, 80.0), seen(70.0, 70.0, session=2), seen(72.0, 72.0, session=2, batch=1)])
-    assert found is not None
     assert found.sessions == {"1": PaceStat(1, 80.0, 80.0, 80.0), "2": PaceStat(2, 71.0, 70.0, 72.0)}
     assert found.uneven
 
 
 def test_cores_that_others_use_too_are_told() -> None:
     found = paces([seen(80.0, 80.0, "0"), seen(edge(80.0, on_cpu=0.5), 80.0, "1")])
-    assert found is not None
     assert found.on_cpu == 0.75
     assert found.remarks[-1] == "other programs used 25% of the cores during these checks"
 
@@ -141,7 +137,6 @@ def test_what_was_not_measured_has_its_reason_and_no_figure(tmp_path: Path) -> N
     assert paces([seen(unknown, unknown)]) is None
     some = [seen(80.0, 80.0), seen(unknown, unknown, batch=1)]
     found = paces(some)
-    assert found is not None
     assert found.run.n == 1
     assert without_pace(some) == (f"CPU speed check not done: {unknown.problem}",)
 
@@ -161,7 +156,6 @@ def test_another_library_is_another_computation() -> None:
     other = edge(200.0, library="zlib 2")
     both = [seen(80.0, 80.0), seen(other, other, batch=1)]
     found = paces(both)
-    assert found is not None
     assert (found.run.n, found.run.max) == (1, 80.0)
     assert without_pace(both) == ("CPU speed checks made with zlib 2 are left out",)
 

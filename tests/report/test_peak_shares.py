@@ -64,7 +64,6 @@ def test_no_work_is_faster_than_its_device(
 def test_peaks_of_what_is_sold_today(name: str, half: int, memory: int, fp8: int | None, fp4: int | None) -> None:
     """Dense, as the data sheets of 2021 to 2025 have them."""
     found = peak(name)
-    assert found is not None
     assert (found.half, found.memory) == (pytest.approx(half, abs=0.5), memory)
     assert found.fp8 == (None if fp8 is None else pytest.approx(fp8, abs=0.5))
     assert found.fp4 == (None if fp4 is None else pytest.approx(fp4, abs=0.5))
@@ -106,7 +105,6 @@ def test_peaks_of_gpus_newer_than_the_h200_and_of_amd_have_the_address_of_their_
 def test_large_gpus_are_in_the_class_of_288_gib_if_they_have_its_memory(name: str, chosen: str) -> None:
     """A driver shows about 1% less than the data sheet: 178.35 GiB of a B200 (pytorch/ao, pull request 4002)."""
     found = peak(name)
-    assert found is not None
     memory = DeviceMemory(device=name, bytes=round(0.99 * found.size * GIB))
     for test, option in (("llm_decode", "batch_size"), ("dlrm", "rows")):
         sizes = read_profile(profile_file(Path("modern"))).tests[test].arguments[option]

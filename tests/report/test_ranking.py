@@ -161,8 +161,6 @@ def test_two_devices_against_eight_are_symmetric() -> None:
     small, large = (build_report(scaling_node(count, 100.0), "", scale=Scale(weights=SCALING)) for count in (2, 8))
     weights = weights_over(SCALING, ["standard.vae", "standard.scaling.1", "standard.scaling.2"])
     there, back = cheaper_by(small, 2.0, large, 8.0, weights), cheaper_by(large, 8.0, small, 2.0, weights)
-    assert there is not None
-    assert back is not None
     assert (there.mean, back.mean) == (pytest.approx(0.0, abs=1e-12), pytest.approx(0.0, abs=1e-12))
     assert there.variance == pytest.approx(back.variance, rel=1e-12)
 
@@ -186,11 +184,9 @@ def test_no_order_of_the_bids_changes_a_rank(tmp_path: Path, sessions: dict[str,
 def test_the_mean_of_sessions_by_hand() -> None:
     rates = {"0": 1.0, "1": math.e**2, "2": math.e**3, "3": math.e**5, "4": math.e**7}
     stat = session_stat(rates, THREE)  # means 1, 4, 7
-    assert stat is not None
     assert (stat.n, stat.sessions, stat.independent) == (5, 3, 3)
     assert (stat.mean, stat.std) == (pytest.approx(4.0), pytest.approx(3.0))
     two = session_stat(rates, dict.fromkeys(rates, 1) | {"4": 2})
-    assert two is not None
     assert (two.sessions, two.mean) == (None, pytest.approx(3.4))
 
 
@@ -220,7 +216,6 @@ def test_hours_between_launches_make_sessions(tmp_path: Path) -> None:
     assert vae.sessions == {"0": 1, "1": 1, "2": 2, "3": 2, "4": 3, "5": 3}
     logs = [math.log(rate) for rate in vae.repeats.values()]
     means = [sum(logs[i : i + 2]) / 2 for i in (0, 2, 4)]
-    assert vae.log_perf is not None
     assert vae.log_perf.sessions == 3
     assert vae.log_perf.std == pytest.approx(statistics.stdev(means), rel=1e-9)
 
@@ -274,13 +269,8 @@ def test_cost_over_the_years_has_the_interval_of_the_ratio(tmp_path: Path) -> No
     bids = {"base": node(100.0, 100.0), "a": node(200.0, 200.0), "b": node(100.0, 100.0)}
     made = tender(tmp_path, bids, WEIGHTS, tariff_per_kwh=0.1)
     (a, _) = made.rows
-    assert a.owned is not None
-    assert a.owned_interval is not None
-    assert a.ratio_interval is not None
     assert a.owned_interval.value == pytest.approx(a.owned_per_reference, rel=1e-12)
     assert a.owned_interval.low == pytest.approx(a.owned.total / a.ratio_interval.high, rel=1e-12)
-    assert a.per_reference is not None
-    assert a.per_reference.interval is not None
     assert a.per_reference.interval.high == pytest.approx(1000.0 / a.ratio_interval.low, rel=1e-12)
     declared = (GPU_STD * 0.75) ** 2 + (HOST_STD * 0.25) ** 2
     assert math.log(a.ratio_interval.high / 2.0) > t_quantile(0.975, math.inf) * math.sqrt(declared)

@@ -94,8 +94,6 @@ def test_every_field_of_the_row_is_filled(folder: Path) -> None:
 
 def test_the_steps_of_a_row_are_those_of_the_slices_before_and_in_the_window(folder: Path) -> None:
     row = load(folder).tests["standard.recom"]
-    assert row.steps is not None
-    assert row.train is not None
     slices = json.loads(RECORD.read_bytes())["mnb"]["ranks"][0]["slices"]
     before = list(accumulate(each[3] for each in slices)).index(row.steps.before) + 1
     inside = slices[before + 1 : -3]  # one slice lies across the beginning, three end after the end
@@ -106,7 +104,6 @@ def test_the_steps_of_a_row_are_those_of_the_slices_before_and_in_the_window(fol
 def test_telemetry_and_fence_are_found(folder: Path) -> None:
     evidence = details_of(read_folder(folder))
     section = telemetry_section(evidence, "standard.recom")
-    assert section is not None
     assert {"power", "energy", "clock of the GPU's cores", "CPUs of the node busy", "page cache of the tenant"} <= {
         str(cells[0]) for cells in section.rows
     }

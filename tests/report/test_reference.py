@@ -97,10 +97,8 @@ def test_another_file_under_a_shipped_name_shows_its_sum(tmp_path: Path) -> None
     header = {"reference": "unet3d-h100", "sha256": sha256}
     (tmp_path / "w.json").write_text(json.dumps({"*": header, "s.a": {"weight": 1}}))
     own = load_scale(read_weights(tmp_path / "w.json", "s")).reference
-    assert own is not None
     assert own.unit == f"x unet3d-h100 (SHA-256 {sha256[:12]})"
     shipped = shipped_scale("unet3d").reference
-    assert shipped is not None
     assert shipped.unit == "x unet3d-h100"
 
 
@@ -136,7 +134,6 @@ def test_the_report_says_the_unit_everywhere() -> None:
     assert "   $250.0 per x paper" in told["Price"]
     assert CLASSIC_UNIT not in "".join(told.values())
     assert " points" not in "".join(told.values())
-    assert made.price is not None
     assert made.price.rpp == pytest.approx(250.0, rel=1e-12)
     written = as_json.as_object(made)
     assert (written["score"]["unit"], written["baseline"]["unit"]) == ("x paper", "x paper")
@@ -173,7 +170,6 @@ def test_weights_name_the_reference_and_pin_it(tmp_path: Path) -> None:
     file = written(tmp_path, AT_ONE, WEIGHTS)
     scale = load_scale(read_weights(file, "s"))
     assert scale.weights == WEIGHTS
-    assert scale.reference is not None
     assert (scale.reference.name, scale.reference.summary.tests) == ("paper", AT_ONE.tests)
     assert shipped_scale("standard").reference is None
     assert shipped_scale("no-such-suite").reference is None
@@ -340,7 +336,6 @@ def test_the_weights_of_modern2_are_made_of_a_measured_baseline(tmp_path: Path) 
     run = of_modern2(*(label.removeprefix("modern2.") for label in planned), rate=20.0)
     twice = msgspec.structs.replace(run, unplanned=dict.fromkeys(stands_in, "this node can run the larger one"))
     made = build_report(twice, "run", scale=Scale(weights=weights, reference=scale.reference, groups=groups))
-    assert made.score is not None
     assert (made.score.status, made.score.unit) == ("complete", "x modern2-one")
     assert made.score.per_device == pytest.approx(2.0)
     assert [part.per_device for part in made.sub_scores if part.name.startswith("group ")] == pytest.approx([2.0] * 4)

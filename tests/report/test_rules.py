@@ -451,7 +451,6 @@ def test_r10_options_of_a_test_that_the_profile_has_not(folder: Path) -> None:
 def test_r6_a_shipped_profile_under_another_name(suite: str, result: str, told: str, tmp_path: Path) -> None:
     """To the byte; but all that knows its tests by suite knows none of them."""
     path = find("profiles", "standard")
-    assert path is not None
     make_records.write_run(tmp_path, make_records.plan(suite, {"vae": make_records.PER_GPU}, 1, 1), slices=30)
     profile = {"text": path.read_text(), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     tampering.rewrite(tmp_path / "run.json", lambda content: content["profile"].update(profile))

@@ -167,7 +167,6 @@ def test_the_buyer_may_list_more(folder: Path) -> None:
 
 def test_the_buyer_may_pin_all_libraries(folder: Path) -> None:
     shown = re.search("[0-9a-f]{64}", verify(folder, CLOSED).facts["libraries"])
-    assert shown is not None
     known, other = (msgspec.structs.replace(CLOSED, libraries=("1" * 64, *sums)) for sums in ((shown[0],), ()))
     assert results(folder, known) == ["pass"] * 3
     assert "which is not among those demanded" in rulings(folder, other)["R21"].reasons[0]

@@ -177,13 +177,11 @@ def test_the_v100_score_of_2020(file: str) -> None:
     report = make_report(
         DATA / file, weights=DATA / "weights-standard.json", options=ReportOptions(penalize_variance=False)
     )
-    assert report.score is not None
     assert report.score.status == "complete"
     assert round(report.score.per_device or 0, 1) == 1054.8
     assert report.score.per_device == pytest.approx(by_hand(False, weights), rel=1e-12)
     assert report.score.per_node == pytest.approx(8 * by_hand(False, weights), rel=1e-12)
     charged = make_report(DATA / file, weights=DATA / "weights-standard.json")
-    assert charged.score is not None
     assert charged.score.per_device == pytest.approx(by_hand(True, weights), rel=1e-12)
     assert round(charged.score.per_device or 0, 2) == 1026.56
 
@@ -193,7 +191,6 @@ def test_a_v100_node_without_recom_is_invalid_and_not_550() -> None:
     whole = load(DATA / "v100.json")
     tests = {label: entry for label, entry in whole.tests.items() if label != "standard.recom"}
     report = build_report(summary(tests, 8, "classic", has_plan=False), "x", scale=Scale(weights=weights))
-    assert report.score is not None
     assert (report.score.status, report.score.missing) == ("invalid", ("standard.recom",))
     assert report.exit_code == 1
 
@@ -213,7 +210,6 @@ def test_shipped_baselines_are_the_published_figures(name: str) -> None:
 @pytest.mark.parametrize("suite", ["standard", "quick"])
 def test_shipped_weights(suite: str) -> None:
     shipped = find_weights(suite)
-    assert shipped is not None
     classic = read_weights(DATA / "weights-standard.json", "standard").weights
     renamed = {label.replace("standard", suite): value for label, value in classic.items()}
     assert shipped.weights.items() <= renamed.items()

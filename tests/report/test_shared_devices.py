@@ -121,8 +121,6 @@ def test_a_price_per_gpu_is_that_of_all_its_tenants(folders: dict[int, Path], tm
     weights.write_text('{"k.one": {"weight": 1}, "k.other": {"weight": 1}}')
     of_node = make_report(folders[2], weights=weights, options=ReportOptions(price=2000.0)).price
     of_gpu = make_report(folders[2], weights=weights, options=ReportOptions(price=1000.0, price_per="gpu")).price
-    assert of_node is not None
-    assert of_gpu is not None
     assert (of_gpu.per_node, of_gpu.rpp) == (2000.0, pytest.approx(of_node.rpp))
 
 

@@ -38,7 +38,6 @@ def test_the_model_computes_what_the_report_computes() -> None:
             for test, weight in enumerate(weights)
         ]
         expected = combine(parts)
-        assert expected is not None
         assert found.estimate[trial] == pytest.approx(expected.mean, rel=1e-9)
         assert found.error[trial] ** 2 == pytest.approx(expected.variance, rel=1e-9)
         assert found.df[trial] == pytest.approx(expected.df, rel=1e-9)

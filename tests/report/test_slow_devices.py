@@ -124,7 +124,6 @@ def test_two_devices_are_a_paired_t_test() -> None:
 def test_one_repeat_gives_no_verdict_but_the_command_that_does(tmp_path: Path) -> None:
     """Two devices 5 % apart in one launch: with a run-to-run spread of 2 %, one pair in thirteen is."""
     report = reported(tmp_path / "run", {"vae": [[1.0, 0.95]]})
-    assert report.gpus is not None
     assert (report.gpus.stragglers, report.gpus.overall, report.gpus.judged) == ((), (), False)
     assert "Look at GPU 1 is behind the best in vae (-5%). Run more repeats before judging" in printed(report)
     commands = re.findall(rf"mnb {TENDER}|mnb jobs", printed(report))
@@ -146,7 +145,6 @@ def test_what_a_repeat_does_to_all_devices_hides_no_slow_one(tmp_path: Path) -> 
     wobble = (1.001, 0.999, 1.0, 1.002, 0.998)
     repeats = [[at, at * odd, at * 0.94 / odd, at] for at, odd in zip(shared, wobble, strict=True)]
     report = reported(tmp_path / "run", {"vae": repeats, "convnet": repeats})
-    assert report.gpus is not None
     assert {(slow.device, slow.test) for slow in report.gpus.stragglers} == {("2", "quick.vae"), ("2", "quick.convnet")}
     (slow,) = report.gpus.overall
     assert (slow.device, slow.effect_pct) == ("2", pytest.approx(-6.0, abs=0.1))
@@ -155,7 +153,6 @@ def test_what_a_repeat_does_to_all_devices_hides_no_slow_one(tmp_path: Path) -> 
 
 def test_devices_within_3_percent_are_never_slow_however_often_they_ran(tmp_path: Path) -> None:
     report = reported(tmp_path / "run", {"vae": [[1.0, 0.975]] * 12})
-    assert report.gpus is not None
     assert report.gpus.judged
     assert report.gpus.stragglers == report.gpus.overall == ()
 
@@ -219,7 +216,6 @@ def noisy(folder: Path, seed: int, noise: float, slow: float = 0.15, repeats: in
 @pytest.mark.parametrize("seed", range(4))
 def test_a_device_15_percent_slower_in_36_batches_is_found_on_a_noisy_host(tmp_path: Path, seed: int) -> None:
     report = noisy(tmp_path / "run", seed, 0.08)
-    assert report.gpus is not None
     (slow,) = report.gpus.overall
     assert (slow.device, slow.effect_pct) == ("1", pytest.approx(-15, abs=5))
     assert f"slow over all tests: GPU 1 ({slow.effect_pct:+.1f}%)" in printed(report)
@@ -229,7 +225,6 @@ def test_a_device_15_percent_slower_in_36_batches_is_found_on_a_noisy_host(tmp_p
 def test_what_is_not_proven_is_not_cleared(tmp_path: Path) -> None:
     """All forms say the same, with the command that would tell."""
     report = noisy(tmp_path / "run", 0, 0.3)
-    assert report.gpus is not None
     assert report.gpus.overall == ()
     (behind,) = report.gpus.behind
     assert (behind.device, behind.repeats) == ("1", 3)
@@ -237,8 +232,6 @@ def test_what_is_not_proven_is_not_cleared(tmp_path: Path) -> None:
     command = f"mnb jobs quick --repeat {behind.repeats_needed}"
     assert f"Look at {told}: {command}" in printed(report)
     own = msgspec.structs.replace(report, summary=msgspec.structs.replace(report.summary, suite="own"))
-    assert own.folder is not None
-    assert own.folder.manifest is not None
     of_file = f"mnb jobs {own.folder.manifest.profile.file} --repeat {behind.repeats_needed}"
     assert f"{told}: {of_file}" in printed(own), "a profile that is not shipped is named as it was"
     weights = tmp_path / "weights.json"

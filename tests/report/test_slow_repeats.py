@@ -46,12 +46,10 @@ def test_an_interval_holds_the_mean_with_and_without_them() -> None:
     stat = stat_of_logs((*STEADY, -0.16))
     assert stat.moved == pytest.approx(0.006 - (0.024 - 0.16) / 5)
     estimate = combine([(-0.5, stat)])
-    assert estimate is not None
     assert estimate.moved == pytest.approx(0.5 * stat.moved)
     error = t_quantile(0.975, 4) * math.sqrt(estimate.variance)
     assert estimate.half_width() == pytest.approx(error + estimate.moved)
     found = interval(estimate)
-    assert found is not None
     assert math.log(found.high / found.value) == pytest.approx(error + estimate.moved)
     assert p_value(estimate, math.expm1(estimate.mean + estimate.moved)) == 1.0, "the usual mean may be at the edge"
 
@@ -66,7 +64,6 @@ def test_a_score_is_widened_by_the_weight_of_what_is_slow() -> None:
     rates = np.exp(np.array([[*STEADY, 0.004], [*STEADY, -0.16]]))[:, None, :]
     both = score(run_of(rates), {"s.0": 3.0, "s.1": 1.0}, penalize_variance=False).interval
     steady = score(run_of(rates), {"s.0": 3.0}, penalize_variance=False).interval
-    assert both is not None
     assert steady is not None
     usual = (3 * np.mean([*STEADY, 0.004]) + 0.006) / 4
     assert math.log(both.low) < usual < math.log(both.high)

@@ -66,7 +66,6 @@ def test_a_throttle_inside_the_window_of_a_long_launch_is_found() -> None:
     rates = [(0.8 if i >= 232 else 1.0) * (1 + rng.gauss(0, 0.05)) for i in range(240)]
     rows = [SliceRow(0.5 * i, 0.5, round(1_000_000 * rate), 5, 0.0) for i, rate in enumerate(rates)]
     found = odd_shape(rows, 0.0, 111.0, 120.0)
-    assert found is not None
     assert found.kind == "no steady state"
     assert found.detail.endswith("after 56% of the window")  # ten of 18 slices were at full speed
 
@@ -120,5 +119,4 @@ def test_an_outlier_is_named_with_its_reason_and_counts(tmp_path: Path) -> None:
     assert "GPU clocks throttled" in found["3.1"].detail
     assert "the record shows no reason" in found["4.0"].detail
     assert row.launches["3.1"] == 90_000.0
-    assert row.train is not None
     assert row.train.n == 12

@@ -80,15 +80,11 @@ def test_the_same_node_twice_is_equivalent(healthy: Path, tmp_path: Path) -> Non
     assert other.effect.verdict == "equivalent in these sessions"
     assert {at.effect.verdict for at in other.rows.values()} <= {"equivalent in these sessions", "inconclusive"}
     assert {part.effect.verdict for part in other.subsets} == {"equivalent in these sessions"}
-    assert report.gpus is not None
     assert report.gpus.overall == report.gpus.stragglers == ()
-    assert report.score is not None
-    assert report.score.interval is not None
     assert report.score.interval.low < (report.score.per_device or 0) < report.score.interval.high
     priced: list[tuple[PricePer, int]] = [("node", DEVICES), ("gpu", 1)]
     for what, per in priced:
         price = cost(800.0, what, report.score, DEVICES)
-        assert price.interval is not None
         assert price.interval.value == pytest.approx(price.rpp, rel=1e-12)
         assert price.interval.low == pytest.approx(800.0 / (per * report.score.interval.high), rel=1e-12)
     assert other.differences == ()
@@ -100,7 +96,6 @@ def test_a_slow_device_is_named_from_folder_and_from_summary(tmp_path: Path) -> 
     summary.write_text(encode_summary(load(slow)))
     for source in (slow, summary):
         report = make_report(source, options=ReportOptions(per_gpu=True))
-        assert report.gpus is not None
         (named,) = report.gpus.overall
         assert (named.device, named.test) == ("2", None)
         assert named.effect_pct == pytest.approx(-5, abs=0.7)
@@ -115,7 +110,6 @@ def test_matrices_by_device(tmp_path: Path) -> None:
     whole = make_records.plan("quick", {"vae": PER_GPU}, 2, 2)  # 100 and 102 in run 0, 104 and 106 in run 1
     make_records.write_run(tmp_path / "run", whole)
     found = make_report(tmp_path / "run").gpus
-    assert found is not None
     assert found.devices == ("0", "1")
     rows = [found.mean[0].relative, found.min[0].relative, found.max[0].relative]
     expected = [(102 / 104, 1.0), (100 / 102, 1.0), (104 / 106, 1.0)]
@@ -137,7 +131,6 @@ def test_a_test_on_one_device_says_nothing_of_how_devices_differ(tmp_path: Path)
     whole = make_records.plan("quick", {"vae": PER_GPU, "scaling": PROGRESSION}, 2, 2)
     make_records.write_run(tmp_path / "run", whole, rate)
     found = make_report(tmp_path / "run").gpus
-    assert found is not None
     assert [row.test for row in found.mean] == ["quick.vae"]
     (slow,) = found.overall
     assert (slow.device, slow.effect_pct) == ("0", pytest.approx(-10.0, abs=0.01))
@@ -147,7 +140,6 @@ def test_a_faster_node_is_better_and_a_slower_one_worse(healthy: Path, tmp_path:
     faster = node(tmp_path / "faster", 5, slow=dict.fromkeys(range(DEVICES), 1.06))
     up, down = compared(faster, healthy).comparisons[0], compared(healthy, faster).comparisons[0]
     assert (up.effect.verdict, down.effect.verdict) == ("differs in these sessions",) * 2
-    assert up.effect.ratio is not None
     assert up.effect.ratio.low < 1.06 < up.effect.ratio.high
 
 
@@ -210,14 +202,12 @@ def test_the_commands_of_the_screen_show_the_same_report() -> None:
 def test_the_figures_of_2020_have_no_interval_and_say_so() -> None:
     root = Path(__file__).parent.parent.parent / "baselines"
     report = make_report(root / "v100.json", compare_to=[str(root / "rtx8000.json")])
-    assert report.score is not None
     assert (report.score.interval, report.score.why) == (None, "no repeats are recorded")
     assert report.comparisons[0].effect.why == "no repeats are recorded"
 
 
 def test_one_repeat_has_no_interval_and_says_so(healthy: Path, tmp_path: Path) -> None:
     report = compared(node(tmp_path / "one", 7, repeat=1), healthy)
-    assert report.score is not None
     assert (report.score.interval, report.score.why) == (None, "one repeat")
     text = " ".join(printed(report).split())
     assert "no interval: one repeat" in text
@@ -228,7 +218,6 @@ def test_under_five_repeats_there_is_a_range_and_neither_interval_nor_verdict(he
     report = compared(node(tmp_path / "four", 8, repeat=4), healthy)
     (other,) = report.comparisons
     assert (other.effect.ratio, report.score and report.score.interval) == (None, None)
-    assert other.repeats is not None
     assert other.ratio is not None
     assert other.repeats.low < other.ratio < other.repeats.high
     assert f"4 repeats: {other.repeats.low:.3f} to {other.repeats.high:.3f}" in " ".join(printed(report).split())
@@ -240,7 +229,6 @@ def test_a_repeat_that_lacks_a_device_is_in_no_interval(tmp_path: Path) -> None:
     next(run.glob("quick.vae.J2.1.*")).unlink()
     row = load(run).tests["quick.vae"]
     assert list(row.repeats) == ["0", "1", "3", "4", "5"]
-    assert row.log_perf is not None
     assert row.log_perf.n == 5
     assert (row.n, row.failures) == (24, 1)
 
@@ -251,7 +239,6 @@ def test_repeats_spread_and_their_logarithms(tmp_path: Path) -> None:
     report = make_report(tmp_path / "run")
     row, scored = report.lines[0].row, report.lines[0].scored
     assert row.repeats == {"0": 101.0, "1": 105.0}
-    assert row.log_perf is not None
     logs = (math.log(101), math.log(105))
     assert row.log_perf.mean == pytest.approx(sum(logs) / 2, rel=1e-12)
     assert row.log_perf.std == pytest.approx((logs[1] - logs[0]) / math.sqrt(2), rel=1e-12)

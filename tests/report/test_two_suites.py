@@ -93,7 +93,6 @@ def test_each_suite_has_the_score_that_it_has_alone(place: Path) -> None:
         folder = place / f"alone-{suite}"
         make_records.write_run(folder, alone, slices=24)
         assert part.score == score(load(folder), WEIGHTS[suite])
-        assert part.score is not None
         assert part.score.status == "complete"
     assert [line.scored.test for line in made.lines] == [
         "standard.vae",
@@ -326,5 +325,4 @@ def test_the_page_has_both_suites(place: Path, tmp_path: Path) -> None:
 
 def test_a_folder_of_several_suites_is_whole(place: Path) -> None:
     found = check_results(str(place / "one"), Demands())
-    assert found.verification is not None
     assert found.verification.passed
