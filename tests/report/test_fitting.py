@@ -48,7 +48,7 @@ def test_no_table_pretends_to_know_what_unlike_repeats_do_not_tell(tmp_path: Pat
     tests = dict.fromkeys(("toy_reg", "toy_lstm", "vae", "loader", "convnet"), PER_GPU) | {"scaling": PROGRESSION}
     plan = make_records.plan("quick", tests, 2, 5)
     make_records.write_run(tmp_path / "run", plan, lambda launch, _: 1e4 * 30 ** (launch.run % 2))
-    text = text_of(write_report, make_report(tmp_path / "run"), "table")
+    text = text_of(write_report, make_report(tmp_path / "run"), "table", full=True)
     (whole,) = [line for line in text.splitlines() if line.startswith("without the variance penalty")]
     assert "over 100" in whole
 
