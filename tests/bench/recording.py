@@ -10,7 +10,7 @@ import torch
 from milabench_ng.bench import Bench
 from milabench_ng.bench.options import CommonOptions
 from milabench_ng.datasets.base import DataSet
-from milabench_ng.model.events import Event
+from milabench_ng.model.events import Event, Loss
 from milabench_ng.records.window import WindowRule
 
 Kind = TypeVar("Kind", bound=Event)
@@ -41,6 +41,10 @@ class Recording:
     def one(self, kind: type[Kind]) -> Kind:
         (event,) = self.all(kind)
         return event
+
+    @property
+    def losses(self) -> list[float | None]:
+        return [event.value for event in self.all(Loss)]
 
 
 def bench_on(

@@ -21,30 +21,24 @@ def one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+def ranks(tmp_path_factory: pytest.TempPathFactory, place: Callable[..., Path]) -> dict[str, list[Any]]:
     """What the jobs of `rank_jobs` came to in two ranks, which are started once: they import torch anew."""
     import rank_jobs
     from gloo_pair import both
 
-    from milabench_ng.datasets import registry
-    from milabench_ng.datasets.prepare import prepare
-
-    root = tmp_path_factory.mktemp("ranks")
-    clicks = prepare(registry.find("clicks"), root, 1 / 64, lambda _done, _total: None, 1).path
     names = ("talk", "lie", "travel", "damage", "pictures", "sweep_wrongly", "sharded", "sharded_bf16")
     names += ("history_step", "read_histories")
     jobs = {
         **{name: getattr(rank_jobs, name) for name in names},
         **{name: functools.partial(rank_jobs.swept, name) for name in rank_jobs.OPERATIONS},
-        "recommend": functools.partial(rank_jobs.recommend, str(clicks)),
+        "recommend": functools.partial(rank_jobs.recommend, str(place("clicks"))),
     }
-    return both(root / "rendezvous", jobs)
+    return both(tmp_path_factory.mktemp("ranks") / "rendezvous", jobs)
 
 
 @pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Path]:
-    """Where a small twin of a text lies."""
-    from milabench_ng.datasets.prepare import prepare
+def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Where a small dataset lies, by its name."""
+    from launching import places
 
-    root = tmp_path_factory.mktemp("language")
-    return lambda data_set: prepare(data_set, root, 1 / 128, lambda _done, _total: None, 1).path
+    return places(tmp_path_factory.mktemp("data"))

@@ -8,18 +8,17 @@ from typing import Any
 from unittest import mock
 
 import torch
-from recording import Recording, bench_on
+from launching import run
 from torch import Tensor, nn
 
-from milabench_ng.datasets import registry
-from milabench_ng.model.events import Loss
+from milabench_ng.bench import Bench
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.models.transformer_xl import TransformerXL
 
 Told = dict[str, list[float]]
 
 
-def shared(name: str, place: str, options: dict[str, Any], ranks: int, rank: int) -> Told:
+def shared(name: str, place: Path | None, options: dict[str, Any], ranks: int, rank: int) -> Told:
     """Five steps on every ``ranks``-th sample of the batches that one process would have, without dropout."""
     batch_in = 1 if name in ("txl", "gnmt") else 0
     empty = TransformerXL.no_memory
@@ -36,7 +35,7 @@ def shared(name: str, place: str, options: dict[str, Any], ranks: int, rank: int
         return _trained(name, place, options, steps=5, rank=rank, part=part, prepare=without_dropout)
 
 
-def own(name: str, place: str, options: dict[str, Any], rank: int) -> Told:
+def own(name: str, place: Path | None, options: dict[str, Any], rank: int) -> Told:
     """Two steps, each rank on batches of its own."""
     with (
         mock.patch("milabench_ng.workloads.models.wave_glow.WIDTH", 4),
@@ -46,29 +45,26 @@ def own(name: str, place: str, options: dict[str, Any], rank: int) -> Told:
 
 
 def _trained(
-    name: str, place: str, options: dict[str, Any], *, steps: int, rank: int, tenant: int = 0, **how: Any
+    name: str, place: Path | None, options: dict[str, Any], *, steps: int, rank: int, tenant: int = 0, **how: Any
 ) -> Told:
-    definition = builtin_workloads()[name]
-    given = {option.name: option.default for option in definition.own_options} | options
-    data = definition.describe(name, "tests 1").data_set(given)
-    channel = Recording(last=steps)
-    data_set = registry.find(data) if data else None
-    bench = bench_on(channel, data_set=data_set, data_path=Path(place) if data else None, tenant=tenant)
-    bench.rank = rank
     placed: list[nn.Module] = []
-    put, measure = bench.place, bench.measure
 
-    def keep(module: nn.Module) -> nn.Module:
-        how.get("prepare", lambda _: None)(module)
-        placed.append(put(module))
-        return placed[0]
+    def watch(bench: Bench) -> None:
+        bench.rank = rank
+        put, measure = bench.place, bench.measure
 
-    def parts(batches: Iterable[Any], **counting: Any) -> Iterator[Any]:
-        return measure(map(how["part"], batches), **counting) if "part" in how else measure(batches, **counting)
+        def keep(module: nn.Module) -> nn.Module:
+            how.get("prepare", lambda _: None)(module)
+            placed.append(put(module))
+            return placed[0]
 
-    bench.place, bench.measure = keep, parts  # type: ignore[method-assign,assignment]
-    definition(bench, **given)
-    losses = [event.value for event in channel.all(Loss) if event.value is not None]
+        def parts(batches: Iterable[Any], **counting: Any) -> Iterator[Any]:
+            return measure(map(how["part"], batches), **counting) if "part" in how else measure(batches, **counting)
+
+        bench.place, bench.measure = keep, parts  # type: ignore[method-assign,assignment]
+
+    channel = run(builtin_workloads()[name], steps, lambda _: place or Path(), watch, tenant=tenant, **options)
+    losses = [loss for loss in channel.losses if loss is not None]
     return {"losses": losses, "weights": [weight.double().sum().item() for weight in placed[0].parameters()]}
 
 

@@ -12,7 +12,7 @@ from recording import Recording, bench_on
 from torch.nn.parallel import DistributedDataParallel
 
 from milabench_ng.datasets.tables.clicks import Clicks
-from milabench_ng.model.events import Checked, Done, Loss, Mismatch, Slice
+from milabench_ng.model.events import Checked, Done, Mismatch, Slice
 from milabench_ng.workloads.cv.cv_train_ddp import cv_train_ddp
 from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
 from milabench_ng.workloads.models.sharded_tables import ShardedTables
@@ -160,7 +160,7 @@ def pictures(rank: int) -> dict[str, Any]:
     cv_train_ddp(bench, arch="mobilenet_v3_large", batch_size=2, width=64, height=64, learning_rate=1e-3)
     return {
         "count": channel.one(Done).count,
-        "losses": [event.value for event in channel.all(Loss)],
+        "losses": channel.losses,
         "weights": [weight.sum().item() for weight in placed[0].parameters()],
     }
 
@@ -204,7 +204,7 @@ def recommend(place: str, rank: int) -> tuple[list[float | None], int]:
     bench = bench_on(channel, data_set=Clicks(), data_path=Path(place), precision="bf16_master")
     bench.rank = rank
     dlrm(bench, **SMALL_DLRM)
-    return [event.value for event in channel.all(Loss)], channel.one(Done).count
+    return channel.losses, channel.one(Done).count
 
 
 def history_step(rank: int, ranks: int = 2) -> dict[str, list[Any]]:
@@ -243,4 +243,4 @@ def read_histories(rank: int) -> tuple[list[float | None], int]:
     bench = bench_on(channel, precision="bf16_master")
     bench.rank = rank
     hstu(bench, **SMALL_HSTU)
-    return [event.value for event in channel.all(Loss)], channel.one(Done).count
+    return channel.losses, channel.one(Done).count

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recording import Recording, bench_on
+from launching import run
 
 from milabench_ng.model.events import Done
 from milabench_ng.model.units import MIB
@@ -43,9 +43,7 @@ def test_every_antagonist_is_tried_here() -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_it_presses_and_leaves_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
-    options = {option.name: option.default for option in WORKLOADS[name].own_options} | SMALL[name]
-    channel = Recording(last=3)
-    WORKLOADS[name](bench_on(channel), **options)
+    channel = run(WORKLOADS[name], 3, **SMALL[name])
     assert channel.one(Done).count > 0
     assert channel.one(Done).count % 3 == 0
     assert list(tmp_path.iterdir()) == []

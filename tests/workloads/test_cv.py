@@ -8,14 +8,13 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from launching import Places, Spy, run
 from recording import Recording, bench_on
 from torch import Tensor
 from torch.nn import functional as F
 from torchvision.models import resnet50
 
 from milabench_ng.bench import Bench
-from milabench_ng.datasets import registry
-from milabench_ng.datasets.prepare import prepare
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.events import Done, Loss, Ready, Slice
 from milabench_ng.model.memory_classes import REACHES
@@ -34,25 +33,19 @@ MODES = ("fp32", "torch_default", "amp")
 SMALL = {"batch_size": 2, "width": 64, "height": 64}
 
 
-def launch(name: str, steps: int = 1, **given: Any) -> tuple[Recording, list[float], list[Any]]:
+def launch(
+    name: str, steps: int = 1, place: Places | None = None, **given: Any
+) -> tuple[Recording, list[float], list[Any]]:
     """The channel, the losses and the outputs of ``steps`` steps."""
-    known = {key: given.pop(key) for key in ("precision", "tenant", "workers", "data_set", "data_path") if key in given}
-    channel = Recording(last=steps)
-    bench = bench_on(channel, **known)
-    losses: list[float] = []
-    outputs: list[Any] = []
-    step, infer = bench.step, bench.infer
+    spy, outputs = Spy(), list[Any]()
 
-    def learn(loss: Tensor, optimizer: Any) -> None:
-        losses.append(loss.item())
-        step(loss, optimizer)
+    def watch(bench: Bench) -> None:
+        spy.watch(bench)
+        infer = bench.infer
+        bench.infer = lambda model, *inputs: outputs.append(infer(model, *inputs))  # type: ignore[method-assign]
 
-    def ask(model: Any, *inputs: Any) -> Any:
-        outputs.append(infer(model, *inputs))
-
-    bench.step, bench.infer = learn, ask  # type: ignore[method-assign,assignment]
-    WORKLOADS[name](bench, **{**SMALL, **given})
-    return channel, losses, outputs
+    channel = run(WORKLOADS[name], steps, place, watch, **SMALL | given)
+    return channel, spy.losses, outputs
 
 
 @pytest.mark.parametrize("arch", [name for name in (*get_args(Classifier), *get_args(Segmenter)) if name not in HEAVY])
@@ -135,11 +128,9 @@ def test_pictures_from_memory_through_loader_processes() -> None:
     assert all(map(math.isfinite, losses))
 
 
-def test_pictures_from_files(tmp_path: Path) -> None:
-    data_set = registry.find("imagenet")
-    place = prepare(data_set, tmp_path, 0.0002, lambda _done, _total: None, 2).path
+def test_pictures_from_files(place: Places) -> None:
     given = {"arch": "mobilenet_v3_large", "source": "loader", "width": 96}
-    channel, _, outputs = launch("cv_infer", 2, data_set=data_set, data_path=place, **given)
+    channel, _, outputs = launch("cv_infer", 2, place, **given)
     assert channel.one(Done).count == 4
     assert not torch.equal(*outputs)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from recording import Recording, bench_on
+from launching import run
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -26,6 +26,7 @@ SIZES: dict[str, Any] = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "i
 SIZE = Dimensions(**SIZES)
 PROMPTS, ANSWERS, PROMPT, ANSWER, PAGE = 2, 3, 11, 9, 4
 TEXTS, LONGEST = PROMPTS * ANSWERS, pages_for(PROMPT + ANSWER - 1, PAGE)
+SMALL = SIZES | {"prompts": PROMPTS, "answers": ANSWERS, "prompt": PROMPT, "answer": ANSWER, "page": PAGE}
 ASKED = next(questions(7, PROMPTS, PROMPT, SIZE.vocabulary))
 
 
@@ -151,16 +152,9 @@ def test_operations_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
 # The workload
 
 
-def run(rounds: int, seed: int = 1234, **options: Any) -> Recording:
-    channel = Recording(last=rounds)
-    small = {"prompts": PROMPTS, "answers": ANSWERS, "prompt": PROMPT, "answer": ANSWER, "page": PAGE}
-    grpo(bench_on(channel, precision="bf16_master", seed=seed), **{**SIZES, **small, **options})
-    return channel
-
-
 def test_on_the_cpu() -> None:
     """The first loss is 0: the ratio is 1, advantages of a group cancel out, and the policy is still the reference."""
-    channel = run(3)
+    channel = run(grpo, 3, **SMALL)
     rows, done = channel.all(Slice), channel.one(Done)
     assert done.ran == "bf16_master"
     assert done.count == 3 * TEXTS * ANSWER
@@ -181,7 +175,7 @@ def test_shares_of_the_phases() -> None:
 
 def test_answers_get_better() -> None:
     """The weights go back to the generator: what it says follows the rule more and more."""
-    rewards = [row.notes["reward"] for row in run(24, answers=8, learning_rate=3e-3).all(Slice)]
+    rewards = [row.notes["reward"] for row in run(grpo, 24, **SMALL | {"answers": 8, "learning_rate": 3e-3}).all(Slice)]
     first, last = sum(rewards[:4]) / 4, sum(rewards[-4:]) / 4
     assert first == pytest.approx(0.5, abs=0.1)
     assert last > first + 0.15
@@ -194,6 +188,8 @@ def test_a_group_needs_several_answers_and_a_prompt_two_tokens(options: dict[str
 
 
 def test_equal_seeds_draw_and_learn_the_same() -> None:
-    first, again, other = ([event.value for event in run(1, seed=seed).all(GradientNorm)] for seed in (1, 1, 2))
+    first, again, other = (
+        [event.value for event in run(grpo, 1, **SMALL, seed=seed).all(GradientNorm)] for seed in (1, 1, 2)
+    )
     assert first == again
     assert first != other

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from launching import run
 from rank_jobs import SMALL_HSTU, history_step
-from recording import Recording, bench_on
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.events import Done, Loss, Slice
+from milabench_ng.model.events import Done, Slice
 from milabench_ng.model.formula import evaluate
 from milabench_ng.workloads.models.transducer import Histories, Transducer, last_event_loss
 from milabench_ng.workloads.modern.hstu import FLOP, hstu, quantiles
@@ -135,9 +135,8 @@ def test_operations_are_those_that_torch_counts() -> None:
 
 
 def test_it_trains_and_begins_with_the_loss_of_theory() -> None:
-    channel = Recording(last=3)
-    hstu(bench_on(channel, precision="bf16_master"), **SMALL_HSTU)
-    losses = [event.value for event in channel.all(Loss)]
+    channel = run(hstu, 3, **SMALL_HSTU)
+    losses = channel.losses
     assert losses[0] == pytest.approx(math.log(2), rel=1e-6)
     assert all(loss is not None and math.isfinite(loss) for loss in losses)
     assert (channel.one(Done).count, channel.one(Done).ran) == (3 * SMALL_HSTU["batch_size"], "bf16_master")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import lambda_ranks
 import pytest
 from gloo_pair import RANKS, both
+from launching import Places, data_of
 
-from milabench_ng.datasets import registry
-from milabench_ng.datasets.prepare import prepare
 from milabench_ng.model.profile import Scheme, read_profile
 from milabench_ng.model.shipped import profile_file
 from milabench_ng.worker.discovery import builtin_workloads
@@ -49,56 +47,37 @@ NORMALISED: dict[str, dict[str, Any]] = {
     "tacotron2": {"batch_size": 3, "frames": 10, "letters": 12, "learning_rate": 1e-3},
     "waveglow": {"batch_size": 1, "learning_rate": 1e-3},
 }
-LETTERS = "abcdefghijklmnopqrst"
+
+
+def read_by(name: str, place: Places) -> Path | None:
+    """Where the small set of a workload lies, if it reads one."""
+    data_set = data_of(builtin_workloads()[name], {})
+    return data_set and place(data_set.name)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Where a small set of a workload lies, if it reads one."""
-    root = tmp_path_factory.mktemp("data")
-    sentences = "".join(f"{' '.join(LETTERS[at % 12 : at % 12 + 8])}\n" for at in range(48))
-    rated = [(user, item) for user in range(60) for item in range(40) if (user - item) % 5 == 0]
-    texts = {
-        "news-commentary": (sentences, sentences[::-1].strip() + "\n", "\n".join(LETTERS) + "\n"),
-        "wikitext-103": (f" {' '.join(LETTERS)} \n" * 10,),
-        "ml-20m": ("".join(f"{user}\t{item}\t1\n" for user, item in rated),),
-    }
-
-    def find(workload: str) -> str:
-        definition = builtin_workloads()[workload]
-        name = definition.describe(workload, "").data_set({"source": "resident"})
-        if name is None:
-            return ""
-        data_set = registry.find(name)
-        folder = root / data_set.folder
-        if name in texts and not folder.exists():
-            folder.mkdir()
-            for file, text in zip(data_set.texts, texts[name], strict=True):
-                (folder / file).write_text(text)
-        return str(prepare(data_set, root, 1.0 if name in texts else 0.0003, lambda _done, _total: None, 1).path)
-
-    return find
-
-
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, place: Callable[[str], str]) -> dict[str, list[Any]]:
+def told(tmp_path_factory: pytest.TempPathFactory, place: Places) -> dict[str, list[Any]]:
     """What both ranks tell of each task; they are started once."""
     shared = {
-        name: functools.partial(lambda_ranks.shared, name, place(name), AVERAGED[name], RANKS) for name in AVERAGED
+        name: functools.partial(lambda_ranks.shared, name, read_by(name, place), given, RANKS)
+        for name, given in AVERAGED.items()
     }
-    own = {name: functools.partial(lambda_ranks.own, name, place(name), NORMALISED[name]) for name in NORMALISED}
+    own = {
+        name: functools.partial(lambda_ranks.own, name, read_by(name, place), given)
+        for name, given in NORMALISED.items()
+    }
     return both(tmp_path_factory.mktemp("ranks") / "rendezvous", {**shared, **own})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", AVERAGED)
 def test_ranks_have_the_losses_of_one_process_with_the_whole_batch(
-    name: str, told: dict[str, list[Any]], place: Callable[[str], str]
+    name: str, told: dict[str, list[Any]], place: Places
 ) -> None:
     """Of a step, the mean of theirs is its loss; their weights are its weights."""
     if name == "bert_squad":
         pytest.importorskip("transformers", reason="the extra language is not installed")
-    whole = lambda_ranks.shared(name, place(name), AVERAGED[name], 1, 0)
+    whole = lambda_ranks.shared(name, read_by(name, place), AVERAGED[name], 1, 0)
     parts = told[name]
     assert not [part for part in parts if isinstance(part, str)]
     assert len(whole["losses"]) == 3

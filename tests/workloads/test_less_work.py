@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from launching import Places, run
 from parts.trace_bands import build
-from recording import Recording, bench_on
 from torch import Tensor, nn
 
 from milabench_ng.analysis.launch.traces import ReferenceTrace, Traced, compare
 from milabench_ng.bench import Bench
-from milabench_ng.datasets import registry
-from milabench_ng.datasets.prepare import prepare
 from milabench_ng.model.events import GradientNorm, Loss
 from milabench_ng.worker.discovery import builtin_workloads
 
@@ -29,31 +26,12 @@ SIZES: dict[str, dict[str, Any]] = {
     "toy_reg": {"batch_size": 64},
     "vae": {"batch_size": 64},
 }
-DATA = {name: prepared.data.name for name in SIZES if (prepared := WORKLOADS[name]).data}
 Change = Callable[[Bench], None]
 
 
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Small twins of the datasets."""
-    root = tmp_path_factory.mktemp("data")
-    scale = 0.002
-    return {
-        name: prepare(registry.find(name), root, scale, lambda _done, _total: None, 2).path
-        for name in set(DATA.values())
-    }
-
-
-def launch(name: str, places: dict[str, Path], *, tenant: int = 0, change: Change | None = None, **less: Any) -> Traced:
+def launch(name: str, place: Places, *, tenant: int = 0, change: Change | None = None, **less: Any) -> Traced:
     """What the record of a launch would say, which claims the options of ``SIZES`` and works with ``less``."""
-    channel = Recording(last=2)
-    data = DATA.get(name)
-    bench = bench_on(
-        channel, data_set=registry.find(data) if data else None, data_path=places.get(data or ""), tenant=tenant
-    )
-    if change is not None:
-        change(bench)
-    WORKLOADS[name](bench, **{**SIZES[name], **less})
+    channel = run(WORKLOADS[name], 2, lambda data: place(data, 0.002), change, tenant=tenant, **SIZES[name] | less)
     return Traced(
         label=f"try.{name}",
         arguments=SIZES[name],
@@ -67,13 +45,13 @@ def launch(name: str, places: dict[str, Path], *, tenant: int = 0, change: Chang
 
 
 @pytest.fixture(scope="module")
-def reference(places: dict[str, Path]) -> Callable[[str], ReferenceTrace]:
+def reference(place: Places) -> Callable[[str], ReferenceTrace]:
     """The trace of a test, made of two tenants; each is made once."""
     made: dict[str, ReferenceTrace] = {}
 
     def find(name: str) -> ReferenceTrace:
         if name not in made:
-            tenants = [(launch(name, places, tenant=tenant), "") for tenant in (0, 1)]
+            tenants = [(launch(name, place, tenant=tenant), "") for tenant in (0, 1)]
             made[name] = build("try", tenants, ()).tests[f"try.{name}"]
         return made[name]
 
@@ -82,12 +60,12 @@ def reference(places: dict[str, Path]) -> Callable[[str], ReferenceTrace]:
 
 @pytest.mark.parametrize("name", SIZES)
 def test_an_honest_launch_of_another_tenant_with_other_kernels_is_inside_a_strong_trace(
-    name: str, places: dict[str, Path], reference: Callable[[str], ReferenceTrace]
+    name: str, place: Places, reference: Callable[[str], ReferenceTrace]
 ) -> None:
     trace = reference(name)
     for kernels in (nullcontext(), torch.backends.mkldnn.flags(enabled=False)):
         with kernels:
-            found = compare(launch(name, places, tenant=5), trace, "")
+            found = compare(launch(name, place, tenant=5), trace, "")
         assert (found.strength, found.deviations) == ("strong", ())
 
 
@@ -135,13 +113,13 @@ def half_trained(bench: Bench) -> None:
     ],
 )
 def test_less_work_leaves_a_strong_trace(
-    name: str, less: dict[str, Any], places: dict[str, Path], reference: Callable[[str], ReferenceTrace]
+    name: str, less: dict[str, Any], place: Places, reference: Callable[[str], ReferenceTrace]
 ) -> None:
-    assert compare(launch(name, places, **less), reference(name), "").deviations
+    assert compare(launch(name, place, **less), reference(name), "").deviations
 
 
 def test_without_gradient_norms_half_of_the_backward_pass_is_not_seen_and_the_trace_is_weak(
-    places: dict[str, Path], reference: Callable[[str], ReferenceTrace]
+    place: Places, reference: Callable[[str], ReferenceTrace]
 ) -> None:
     trace = reference("convnet")
     old = ReferenceTrace(
@@ -149,12 +127,10 @@ def test_without_gradient_norms_half_of_the_backward_pass_is_not_seen_and_the_tr
         data=None,
         losses={"cpu": {"fp32": {"1": trace.losses["cpu"]["fp32"]["1"]}}},
     )
-    found = compare(launch("convnet", places, change=half_trained), old, "")
+    found = compare(launch("convnet", place, change=half_trained), old, "")
     assert (found.strength, found.deviations) == ("weak", ())
 
 
-def test_half_of_the_batch_is_not_seen_in_fast_style(
-    places: dict[str, Path], reference: Callable[[str], ReferenceTrace]
-) -> None:
+def test_half_of_the_batch_is_not_seen_in_fast_style(place: Places, reference: Callable[[str], ReferenceTrace]) -> None:
     """As docs/methodology/correctness.md says: its pictures are alike to a network that has not learned."""
-    assert not compare(launch("fast_style", places, batch_size=2), reference("fast_style"), "").deviations
+    assert not compare(launch("fast_style", place, batch_size=2), reference("fast_style"), "").deviations

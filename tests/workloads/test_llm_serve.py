@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from field_cases.shapes import LLAMA_8B
-from recording import Recording, bench_on
+from launching import run
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -24,6 +24,7 @@ from milabench_ng.workloads.modern.llm_serve import Server, enough_pages, llm_se
 from milabench_ng.workloads.modern.serving import Mix, Schedule, pages_for
 
 SIZES: dict[str, Any] = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "inner": 96, "vocabulary": 512}
+SMALL = SIZES | {"concurrency": 4, "prompt": 24, "answer": 16, "chunk": 16, "page": 8}
 TINY = Dimensions(**SIZES, tied=False)
 MIX = Mix(20, 12, 7)
 ANSWERED = 7
@@ -196,16 +197,9 @@ def test_what_does_not_fit_is_refused() -> None:
 # The workload
 
 
-def run(count: int, **options: Any) -> Recording:
-    channel = Recording(last=count)
-    small = {"concurrency": 4, "prompt": 24, "answer": 16, "chunk": 16, "page": 8}
-    llm_serve(bench_on(channel, precision="bf16_master"), **{**SIZES, **small, **options})
-    return channel
-
-
 def test_on_the_cpu() -> None:
     """Texts are under way from the first step; an item is a token, each of which is timed at most once."""
-    channel = run(60)
+    channel = run(llm_serve, 60, **SMALL)
     rows, done = channel.all(Slice), channel.one(Done)
     assert done.ran == "bf16_master"
     assert not channel.all(Loss)
@@ -223,19 +217,23 @@ def test_on_the_cpu() -> None:
 
 
 def test_limits_that_nobody_keeps() -> None:
-    assert all(row.notes["in_time"] == 0 for row in run(40, first_limit_s=1e-9, next_limit_s=1e-9).all(Slice)[2:])
-    assert all(row.notes["in_time"] == row.count for row in run(40, first_limit_s=60.0, next_limit_s=60.0).all(Slice))
+    never, ever = (
+        run(llm_serve, 40, **SMALL, first_limit_s=first_s, next_limit_s=next_s).all(Slice)
+        for first_s, next_s in ((1e-9, 1e-9), (60.0, 60.0))
+    )
+    assert all(row.notes["in_time"] == 0 for row in never[2:])
+    assert all(row.notes["in_time"] == row.count for row in ever)
 
 
 def test_equal_seeds_say_equal_tokens() -> None:
-    digests = [run(100).one(Digest).sha256 for _ in range(2)]
+    digests = [run(llm_serve, 100, **SMALL).one(Digest).sha256 for _ in range(2)]
     assert digests[0] == digests[1]
-    assert run(100, prompt=25).one(Digest).sha256 != digests[0]
+    assert run(llm_serve, 100, **SMALL | {"prompt": 25}).one(Digest).sha256 != digests[0]
 
 
 def test_with_few_pages_requests_wait() -> None:
     """For room for one of them, one text speaks at a time, and all are answered in turn."""
-    rows = run(60, pages=5).all(Slice)
+    rows = run(llm_serve, 60, **SMALL, pages=5).all(Slice)
     assert max(row.count for row in rows) == 1
     assert sum(row.count for row in rows) > 30
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from field_cases.case import sizes_of
 from field_cases.shapes import LLAMA_1B, LLAMA_8B
-from recording import Recording, bench_on
+from launching import run
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -26,6 +26,7 @@ SIZES: dict[str, Any] = {
     **sizes_of(TARGET),
     **{f"draft_{name}": value for name, value in sizes_of(DRAFT).items() if name != "vocabulary"},
 }
+SMALL = SIZES | {"concurrency": 3, "drafts": 2, "prompt": 24, "answer": 16}
 PROMPT, ROUNDS = 9, 12
 
 
@@ -169,16 +170,9 @@ def test_a_round_of_the_shapes_of_8b_and_1b() -> None:
     }
 
 
-def run(count: int, **options: Any) -> Recording:
-    channel = Recording(last=count)
-    small = {"concurrency": 3, "drafts": 2, "prompt": 24, "answer": 16}
-    llm_speculate(bench_on(channel, precision="bf16_master"), **{**SIZES, **small, **options})
-    return channel
-
-
 def test_on_the_cpu() -> None:
     """An item is a token that a text goes on with."""
-    channel = run(30)
+    channel = run(llm_speculate, 30, **SMALL)
     rows, done = channel.all(Slice), channel.one(Done)
     assert done.ran == "bf16_master"
     assert not channel.all(Loss)
@@ -187,10 +181,13 @@ def test_on_the_cpu() -> None:
     for row in rows:
         assert {*row.notes} == {*llm_speculate.notes}
         assert 0 < row.notes["draft_s"] + row.notes["verify_s"] < row.length_s
-    assert sum(row.count for row in run(5, acceptance=0.0, concurrency=1).all(Slice)) == 5
-    assert sum(row.count for row in run(5, acceptance=1.0, concurrency=1).all(Slice)) == 15
+    one = SMALL | {"concurrency": 1}
+    assert sum(row.count for row in run(llm_speculate, 5, **one, acceptance=0.0).all(Slice)) == 5
+    assert sum(row.count for row in run(llm_speculate, 5, **one, acceptance=1.0).all(Slice)) == 15
 
 
 def test_equal_seeds_say_equal_tokens() -> None:
-    digests = [run(100, acceptance=acceptance).one(Digest).sha256 for acceptance in (0.5, 0.5, 0.6)]
+    digests = [
+        run(llm_speculate, 100, **SMALL, acceptance=acceptance).one(Digest).sha256 for acceptance in (0.5, 0.5, 0.6)
+    ]
     assert digests[0] == digests[1] != digests[2]

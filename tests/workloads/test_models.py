@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torchvision
+from launching import parameters
 from PIL import Image
 from torch import nn
 from torch.distributions import Bernoulli, Normal, kl_divergence
@@ -22,10 +23,6 @@ from milabench_ng.workloads.standard.toy_lstm import Sequence, sine_waves
 from milabench_ng.workloads.standard.vae import VAE, negative_elbo
 
 WORKLOADS = builtin_workloads()
-
-
-def parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def test_parameter_counts() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from launching import run
 from rank_jobs import OPERATIONS
 from recording import Recording, bench_on
 
@@ -29,13 +30,6 @@ from milabench_ng.workloads.modern.collectives_sweep import TIMES
 WORKLOADS = builtin_workloads()
 
 
-def run(name: str, steps: int, **given: Any) -> Recording:
-    options = {option.name: option.default for option in WORKLOADS[name].own_options} | given
-    channel = Recording(last=steps)
-    WORKLOADS[name](bench_on(channel), **options)
-    return channel
-
-
 def most_of_a_step(name: str, options: dict[str, Scalar], devices: int) -> float:
     """What `mnb verify` allows."""
     return read_builtin()[name].most_of_a_step(options, devices) or 0.0
@@ -48,7 +42,7 @@ def derived(name: str, notes: dict[str, float], devices: int = 1, **given: Any) 
 
 def test_checkpoint_saves_and_restores_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
-    channel = run("checkpoint", 3, shards=2, shard_mib=1)
+    channel = run(WORKLOADS["checkpoint"], 3, shards=2, shard_mib=1)
     assert channel.one(Done).count == 3
     for event in channel.all(Slice):
         assert event.notes["save_s"] > 0 < event.notes["restore_s"]
@@ -62,7 +56,7 @@ def test_the_record_has_digests_of_what_was_written_and_read_back(
 ) -> None:
     """Those of equal seeds: of shard 0 and of the last but seven, by a sum of words that Python adds up itself."""
     monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
-    (found,) = run("checkpoint", 1, shards=16, shard_mib=1).all(Digest)
+    (found,) = run(WORKLOADS["checkpoint"], 1, shards=16, shard_mib=1).all(Digest)
     words = random_shards(bench_on(Recording()), 16, MIB)[[0, 8]].tolist()
     sums = [sum(word * (2 * place + 1) for place, word in enumerate(row)) % 2**64 for row in words]
     assert found.sha256 == hashlib.sha256(b"".join(one.to_bytes(8, "little") for one in sums)).hexdigest()
@@ -79,7 +73,7 @@ def test_checkpoint_tells_what_it_verified(flipped: bool, tmp_path: Path, monkey
         words[0] ^= int(flipped)
 
     monkeypatch.setattr("milabench_ng.workloads.modern.checkpoint.load", load)
-    channel = run("checkpoint", 3, shards=2, shard_mib=1)
+    channel = run(WORKLOADS["checkpoint"], 3, shards=2, shard_mib=1)
     told = channel.all(Checked)[-1]
     assert (told.unit, told.checks, told.wrong) == ("GB", 3, 3 * flipped)
     assert told.work == pytest.approx(3 * MIB / 1e9)
@@ -141,7 +135,7 @@ def test_seconds_for_8b_are_those_of_96_gigabytes() -> None:
 
 
 def test_h2d_copies_both_ways() -> None:
-    channel = run("h2d", 3, mib=1)
+    channel = run(WORKLOADS["h2d"], 3, mib=1)
     assert channel.one(Done).count == 6 == 3 * most_of_a_step("h2d", {"mib": 1}, devices=1)  # as of old, too
     assert all(event.notes.keys() == {"in_s", "out_s"} for event in channel.all(Slice))
     found = derived("h2d", {"in_s": 0.005, "out_s": 0.01})
@@ -151,7 +145,7 @@ def test_h2d_copies_both_ways() -> None:
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_h2d_copies_one_way(direction: copies.Direction) -> None:
     """It times this way alone, and finds a byte that is wrong after its last copy."""
-    channel = run("h2d", 3, mib=1, direction=direction)
+    channel = run(WORKLOADS["h2d"], 3, mib=1, direction=direction)
     assert channel.one(Done).count == 3 == 3 * most_of_a_step("h2d", {"mib": 1, "direction": direction}, devices=1)
     assert all(event.notes.keys() == {f"{direction}_s"} for event in channel.all(Slice))
     copier = copies.Copier(bench_on(Recording()), MIB, direction)

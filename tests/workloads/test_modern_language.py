@@ -13,14 +13,13 @@ import pytest
 import torch
 from field_cases.shapes import DENSE_0_8B, LLAMA_8B, LLAMA_70B, ROUTED_0_9B, ROUTED_21B
 from gloo_pair import both
+from launching import Places, run
 from msgspec.structs import replace
-from recording import Recording, bench_on
 from sharded_training import Generation, KnownSteps, KnownTokens, ShardedTraining
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from milabench_ng.bench import Definition
-from milabench_ng.datasets.base import DataSet
 from milabench_ng.datasets.text.token_stream import Tokens32k, Tokens128k
 from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.errors import InputError
@@ -54,12 +53,12 @@ LLAMA_3B = Dimensions(layers=28, width=3072, heads=24, kv_heads=8, inner=8192, v
 """The shape of Llama 3.2 3B."""
 FIRST_LOSS = math.log(512) + 64 * 0.02**2 / 2
 """The logits of a normalised state are normal, with a variance of the width times 0.02^2."""
-WORKLOADS: dict[str, tuple[Definition, dict[str, Any]]] = {
-    "llm_pretrain": (llm_pretrain, {"batch_size": 4, "length": 64}),
-    "llm_lora": (llm_lora, {"batch_size": 4, "length": 64, "rank": 4}),
-    "llm_prefill": (llm_prefill, {"length": 64}),
-    "llm_decode": (llm_decode, {"batch_size": 3, "ring": 64}),
-    "moe": (moe, {"batch_size": 4, "length": 64, "experts": 8, "active": 2}),
+SMALL = {
+    "llm_pretrain": SIZES | {"batch_size": 4, "length": 64},
+    "llm_lora": SIZES | {"batch_size": 4, "length": 64, "rank": 4},
+    "llm_prefill": SIZES | {"length": 64},
+    "llm_decode": SIZES | {"batch_size": 3, "ring": 64},
+    "moe": SIZES | {"batch_size": 4, "length": 64, "experts": 8, "active": 2},
 }
 TRAINED = ("llm_pretrain", "llm_lora", "moe")
 
@@ -260,11 +259,11 @@ def test_the_products_are_grouped_where_a_kernel_is_there(
     assert products_for(torch.device("cpu")) == "batched"
 
 
-def test_experts_learn_the_same_by_either_products(place: Callable[[DataSet], Path]) -> None:
-    seen = {each: run("moe", place, 5, products=each) for each in ("auto", *get_args(Products))}
+def test_experts_learn_the_same_by_either_products(place: Places) -> None:
+    seen = {each: run(moe, 5, place, **SMALL["moe"], products=each) for each in ("auto", *get_args(Products))}
     kernels = {each: channel.one(Done).kernels["experts"] for each, channel in seen.items()}
     assert kernels == {"auto": "batched", "batched": "batched", "grouped_mm": "grouped_mm"}
-    losses = {each: [loss.value for loss in channel.all(Loss)] for each, channel in seen.items()}
+    losses = {each: channel.losses for each, channel in seen.items()}
     assert losses["auto"] == losses["batched"]
     assert losses["batched"] == pytest.approx(losses["grouped_mm"], rel=1e-4)
 
@@ -329,23 +328,13 @@ def windowed(model: Transformer, tokens: Tensor) -> tuple[Tensor, list[tuple[Ten
 # Workloads
 
 
-def run(name: str, place: Callable[[DataSet], Path], steps: int = 2, **options: Any) -> Recording:
-    workload, own = WORKLOADS[name]
-    data = workload.data() if isinstance(workload.data, type) else None
-    channel = Recording(last=steps)
-    bench = bench_on(channel, data_set=data, data_path=place(data) if data else None, precision="bf16_master")
-    workload(bench, **{**SIZES, **own, **options})
-    return channel
-
-
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_each_test_on_the_cpu(name: str, place: Callable[[DataSet], Path]) -> None:
+@pytest.mark.parametrize("name", SMALL)
+def test_each_test_on_the_cpu(name: str, place: Places) -> None:
     """The first loss of a training is what random weights must give, within 1 %."""
-    channel = run(name, place)
-    _, own = WORKLOADS[name]
+    channel = run(FAMILY[name], 2, place, **SMALL[name])
     ready, done = channel.one(Ready), channel.one(Done)
     assert ready.ran == done.ran == "bf16_master"
-    assert done.count == 2 * own.get("batch_size", 1) * own.get("length", 1)
+    assert done.count == 2 * SMALL[name].get("batch_size", 1) * SMALL[name].get("length", 1)
     losses = {event.step: event.value for event in channel.all(Loss)}
     if name in TRAINED:
         assert losses[1] == pytest.approx(FIRST_LOSS, rel=0.01)
@@ -355,9 +344,7 @@ def test_each_test_on_the_cpu(name: str, place: Callable[[DataSet], Path]) -> No
 
 
 @pytest.mark.slow
-def test_a_compiled_model_has_the_loss_of_the_plain_one(
-    monkeypatch: pytest.MonkeyPatch, place: Callable[[DataSet], Path]
-) -> None:
+def test_a_compiled_model_has_the_loss_of_the_plain_one(monkeypatch: pytest.MonkeyPatch, place: Places) -> None:
     """All but the head is one graph; the compiler itself is left out."""
     whole, graphs = torch.compile, []
 
@@ -366,25 +353,25 @@ def test_a_compiled_model_has_the_loss_of_the_plain_one(
         return graph.forward
 
     monkeypatch.setattr(torch, "compile", lambda module: whole(module, backend=keep))
-    compiled, plain = (run("llm_pretrain", place, compile=compile) for compile in (True, False))
+    compiled, plain = (
+        run(llm_pretrain, 2, place, **SMALL["llm_pretrain"], compile=compile) for compile in (True, False)
+    )
     assert len(graphs) == 1
     assert "compile" in {phase.name for phase in compiled.all(Phase)}
     assert compiled.one(Done).kernels == plain.one(Done).kernels == {"attention": "flash"}
-    ours, theirs = ([event.value for event in channel.all(Loss)] for channel in (compiled, plain))
+    ours, theirs = (channel.losses for channel in (compiled, plain))
     assert ours == pytest.approx(theirs, rel=1e-3)
 
 
 @pytest.mark.parametrize("options", [{"experts": 9}, {"batch_size": 1, "length": 63}])
-def test_experts_that_cannot_have_the_same_work_are_refused(
-    options: dict[str, int], place: Callable[[DataSet], Path]
-) -> None:
+def test_experts_that_cannot_have_the_same_work_are_refused(options: dict[str, int], place: Places) -> None:
     with pytest.raises(InputError, match="multiple of --active"):
-        run("moe", place, **options)
+        run(moe, 2, place, **SMALL["moe"] | options)
 
 
-def test_a_text_must_be_longer_than_its_windows(place: Callable[[DataSet], Path]) -> None:
+def test_a_text_must_be_longer_than_its_windows(place: Places) -> None:
     with pytest.raises(InputError, match=r"the text has 1,048,576 tokens; use a larger --data-scale"):
-        run("llm_prefill", place, length=1 << 20)
+        run(llm_prefill, 2, place, **SMALL["llm_prefill"] | {"length": 1 << 20})
 
 
 @pytest.mark.parametrize("definition", [llm_pretrain, llm_fsdp, llm_lora, moe, moe_ep], ids=lambda one: one.name)
@@ -435,9 +422,9 @@ ROUTES = {name: EXPERTS[name] for name in (*SIZES, "experts", "active")} | {"hea
 
 
 @pytest.fixture(scope="session")
-def two(tmp_path_factory: pytest.TempPathFactory, place: Callable[[DataSet], Path]) -> dict[str, list[Any]]:
+def two(tmp_path_factory: pytest.TempPathFactory, place: Places) -> dict[str, list[Any]]:
     """What both ranks came to, which are started once: they import torch anew."""
-    texts = place(Tokens128k())
+    texts = place("tokens-128k")
     jobs = {
         "llm_fsdp": ShardedTraining("llm_fsdp", texts, SIZES),
         "llm_cp": ShardedTraining("llm_fsdp", texts, {**SIZES, "share_texts": True}),
@@ -504,11 +491,9 @@ def test_two_ranks_tell_how_unevenly_their_experts_work(two: dict[str, list[Any]
 
 
 @pytest.mark.parametrize("data_set", [Tokens32k(), Tokens128k()])
-def test_half_of_the_tokens_are_foretold_by_the_one_before(
-    data_set: Tokens32k, place: Callable[[DataSet], Path]
-) -> None:
+def test_half_of_the_tokens_are_foretold_by_the_one_before(data_set: Tokens32k, place: Places) -> None:
     """The most frequent follower of a frequent token comes half of the time; documents begin every 800 tokens or so."""
-    text = data_set.open(place(data_set))
+    text = data_set.open(place(data_set.name))
     tokens = torch.from_numpy(text.tokens.astype("int64"))  # type: ignore[attr-defined]
     assert len(tokens) == 1 << 20
     assert 0 <= int(tokens.min()) <= int(tokens.max()) < data_set.types

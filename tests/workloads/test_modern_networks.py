@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from launching import Places, parameters, run
 from rank_jobs import SMALL_DLRM, click_step
 from recording import Recording, bench_on
 from torch import nn
 from torchvision.models import VisionTransformer
 
-from milabench_ng.datasets import registry
-from milabench_ng.datasets.prepare import prepare
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.events import Done, Loss
+from milabench_ng.model.events import Done
 from milabench_ng.model.formula import evaluate
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.models import diffusion_transformer
@@ -32,41 +28,12 @@ from milabench_ng.workloads.modern import dlrm as clicks
 from milabench_ng.workloads.modern import vit as vision
 
 WORKLOADS = builtin_workloads()
-SMALL = {
+SMALL: dict[str, dict[str, Any]] = {
     "dit": {"batch_size": 16, "layers": 2, "width": 64, "heads": 4, "side": 32},
     "dit_video": {"batch_size": 2, "frames": 8, "layers": 2, "width": 64, "heads": 4, "side": 32},
     "vit": {"batch_size": 4, "layers": 2, "width": 64, "heads": 4, "side": 32},
     "dlrm": {**SMALL_DLRM, "rows": 1000},
 }
-SCALES = {"dit": 32 / 8192, "dit_video": 32 / 8192, "vit": 0.0003, "dlrm": 1 / 64}
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Where the small twin of a workload lies; it is generated once."""
-    root = tmp_path_factory.mktemp("data")
-
-    @functools.cache
-    def find(name: str) -> Path:
-        data = WORKLOADS[name].data
-        assert isinstance(data, type)
-        return prepare(registry.find(data.name), root, SCALES[name], lambda _done, _total: None, 2).path
-
-    return find
-
-
-def run(name: str, steps: int, place: Callable[[str], Path], **given: Any) -> Recording:
-    defaults = {option.name: option.default for option in WORKLOADS[name].own_options}
-    data = WORKLOADS[name].data
-    assert isinstance(data, type)
-    channel = Recording(last=steps)
-    bench = bench_on(channel, data_set=data(), data_path=place(name), precision="bf16_master")
-    WORKLOADS[name](bench, **{**defaults, **SMALL[name], **given})
-    return channel
-
-
-def parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def defaults(name: str) -> dict[str, float]:
@@ -143,15 +110,13 @@ def test_both_vision_transformers_begin_alike() -> None:
     ("name", "theory", "items"),
     [("dit", 1.0, 16), ("dit_video", 1.0, 16), ("vit", math.log(1000), 4), ("dlrm", math.log(2), 16)],
 )
-def test_it_trains_and_begins_with_the_loss_of_theory(
-    name: str, theory: float, items: int, place: Callable[[str], Path]
-) -> None:
+def test_it_trains_and_begins_with_the_loss_of_theory(name: str, theory: float, items: int, place: Places) -> None:
     """No noise is predicted at first, and all of 1,000 classes, or of two, are as likely: as is declared."""
     declared = WORKLOADS[name].first_loss
     assert declared is not None
     assert declared.of(defaults(name)) == pytest.approx(theory, rel=1e-12)
-    channel = run(name, 2, place)
-    first, second = (event.value for event in channel.all(Loss))
+    channel = run(WORKLOADS[name], 2, place, **SMALL[name])
+    first, second = channel.losses
     assert first == pytest.approx(theory, rel=0.01)
     assert second is not None
     assert math.isfinite(second)
@@ -159,7 +124,7 @@ def test_it_trains_and_begins_with_the_loss_of_theory(
     assert channel.one(Done).ran == "bf16_master"
 
 
-def test_sides_and_widths_that_do_not_fit_are_refused(place: Callable[[str], Path]) -> None:
+def test_sides_and_widths_that_do_not_fit_are_refused(place: Places) -> None:
     for name, given, told in (
         ("dit", {"width": 66}, "--width 66: it must be a multiple of 4 and of --heads"),
         ("dit", {"side": 33}, "--side 33: it must be a multiple of 2, at most 64"),
@@ -168,7 +133,7 @@ def test_sides_and_widths_that_do_not_fit_are_refused(place: Callable[[str], Pat
         ("dlrm", {"batch_size": 8193}, "--batch-size 8193: 1 ranks need 8,193 clicks, there are 8,192"),
     ):
         with pytest.raises(InputError, match=told):
-            run(name, 1, place, **given)
+            run(WORKLOADS[name], 1, place, **SMALL[name] | given)
 
 
 def test_a_transformer_without_gates_predicts_what_its_head_makes_of_the_patches() -> None:

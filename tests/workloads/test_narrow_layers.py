@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from recording import Recording, bench_on
+from launching import Places, run
 from torch import Tensor, nn
 
 from milabench_ng.bench import Definition
 from milabench_ng.bench.layer_type import LayerType
-from milabench_ng.datasets.base import DataSet
-from milabench_ng.datasets.text.token_stream import Tokens32k, Tokens128k
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.events import Done, Loss, Ready
 from milabench_ng.workloads.models.block_scaled import MXFP8, NVFP4, e2m1, tiled, untiled
@@ -31,6 +27,7 @@ from milabench_ng.workloads.modern.llm_prefill import llm_prefill
 from milabench_ng.workloads.modern.llm_pretrain import llm_pretrain
 
 SIZES: dict[str, Any] = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "inner": 128, "vocabulary": 512}
+SMALL = SIZES | {"length": 64}
 
 
 # Numbers
@@ -201,14 +198,6 @@ def test_a_layer_that_trains_in_narrow_numbers(numbers: Any) -> None:
 # Workloads
 
 
-def run(workload: Definition, place: Callable[[DataSet], Path], steps: int, **options: Any) -> Recording:
-    data = Tokens32k() if workload is llm_pretrain else Tokens128k()
-    channel = Recording(last=steps)
-    bench = bench_on(channel, data_set=data, data_path=place(data), precision="bf16_master")
-    workload(bench, **{**SIZES, "length": 64, **options})
-    return channel
-
-
 @pytest.mark.parametrize(
     ("options", "error", "type_of_weights"),
     [
@@ -218,9 +207,9 @@ def run(workload: Definition, place: Callable[[DataSet], Path], steps: int, **op
     ],
 )
 def test_prompts_in_narrow_numbers_say_nearly_what_bf16_does(
-    options: dict[str, Any], error: float, type_of_weights: str, place: Callable[[DataSet], Path]
+    options: dict[str, Any], error: float, type_of_weights: str, place: Places
 ) -> None:
-    plain, narrow = (run(llm_prefill, place, 2, **given) for given in ({}, options))
+    plain, narrow = (run(llm_prefill, 2, place, **SMALL, **given) for given in ({}, options))
     found, expected = (channel.all(Loss)[0].value for channel in (narrow, plain))
     assert found == pytest.approx(expected, rel=error)
     assert found != expected
@@ -229,17 +218,20 @@ def test_prompts_in_narrow_numbers_say_nearly_what_bf16_does(
     assert narrow.one(Done).ran == "bf16_master"
 
 
-def test_the_older_name_of_fp8(place: Callable[[DataSet], Path]) -> None:
-    named, older = (run(llm_prefill, place, 2, **given) for given in ({"numbers": "fp8"}, {"fp8": True}))
-    assert [loss.value for loss in named.all(Loss)] == [loss.value for loss in older.all(Loss)]
+def test_the_older_name_of_fp8(place: Places) -> None:
+    named, older = (run(llm_prefill, 2, place, **SMALL, **given) for given in ({"numbers": "fp8"}, {"fp8": True}))
+    assert named.losses == older.losses
     with pytest.raises(InputError, match="--fp8 is --numbers fp8, and --numbers mxfp8 was given"):
-        run(llm_prefill, place, 1, fp8=True, numbers="mxfp8")
+        run(llm_prefill, 1, place, **SMALL, fp8=True, numbers="mxfp8")
 
 
 @pytest.mark.parametrize("numbers", ["fp8", "mxfp8"])
-def test_training_in_narrow_numbers_learns_as_in_bf16(numbers: str, place: Callable[[DataSet], Path]) -> None:
+def test_training_in_narrow_numbers_learns_as_in_bf16(numbers: str, place: Places) -> None:
     narrow, plain = (
-        {loss.step: loss.value or 0.0 for loss in run(llm_pretrain, place, 10, batch_size=4, **given).all(Loss)}
+        {
+            loss.step: loss.value or 0.0
+            for loss in run(llm_pretrain, 10, place, **SMALL, batch_size=4, **given).all(Loss)
+        }
         for given in ({"learning_rate": 1e-2, "numbers": numbers}, {"learning_rate": 1e-2})
     )
     assert narrow[1] == pytest.approx(math.log(512) + 64 * 0.02**2 / 2, rel=0.01)

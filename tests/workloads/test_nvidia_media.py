@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from recording import Recording, bench_on
+from launching import Places, run
 from torch import Tensor
 
+from milabench_ng.bench import Bench
 from milabench_ng.bench.precision import AMP
-from milabench_ng.datasets import registry
-from milabench_ng.datasets.prepare import prepare
 from milabench_ng.model.events import Done, Loss, Ready, Skips
 from milabench_ng.model.memory_classes import DeviceMemory, choose_entries
 from milabench_ng.model.profile import read_profile
@@ -45,17 +43,6 @@ PROFILE = {
 }
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Where a small twin of a dataset lies; it is generated once."""
-    root = tmp_path_factory.mktemp("data")
-
-    def find(name: str) -> Path:
-        return prepare(registry.find(name), root, 0.0003, lambda _done, _total: None, 2).path
-
-    return find
-
-
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """WaveGlow with 4 channels instead of 512, which take a CPU half a minute, and SSD300 over a short ResNet."""
@@ -63,25 +50,16 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("milabench_ng.workloads.nvidia.ssd_resnet50.RESNET", (1, 1, 1, 1))
 
 
-def run(name: str, steps: int, place: Callable[[str], Path], precision: str = "fp32", **given: Any) -> Recording:
-    options = {option.name: option.default for option in WORKLOADS[name].own_options} | SMALL[name] | given
-    described = WORKLOADS[name].describe(name, "tests 1").data_set(options)
-    data_set = registry.find(described) if described else None
-    channel = Recording(last=steps)
-    data_path = place(described) if described else None
-    WORKLOADS[name](bench_on(channel, data_set=data_set, data_path=data_path, precision=precision), **options)
-    return channel
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("entry", PROFILE)
-def test_each_entry_runs(entry: str, place: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_entry_runs(entry: str, place: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     name, arguments = PROFILE[entry].workload, PROFILE[entry].arguments
     precision = arguments["precision"]
     if precision == "amp":  # convolutions in fp16 take a CPU minutes; the loss scale stays
         monkeypatch.setattr(AMP, "context", lambda _self: nullcontext())
     own = {option.name for option in WORKLOADS[name].own_options} - {"batch_size"}
-    channel = run(name, 1, place, precision, **{key: value for key, value in arguments.items() if key in own})
+    given = {key: value for key, value in arguments.items() if key in own}
+    channel = run(WORKLOADS[name], 1, place, precision=precision, **SMALL[name] | given)
     if name in PARAMETERS:
         assert channel.one(Ready).parameters == PARAMETERS[name]
     assert channel.one(Done).ran == {"tf32": "fp32", "amp": "fp32"}.get(precision, precision)
@@ -135,33 +113,33 @@ def test_entries_are_in_all_precisions_with_the_batches_of_the_published_runs() 
         ("tacotron2", {"learning_rate": 1e-3}, 0.99),
     ],
 )
-def test_losses_fall(name: str, given: Any, to: float, place: Callable[[str], Path]) -> None:
-    """On a fixed batch; Mask R-CNN on two pictures."""
-    first, last = (event.value for event in run(name, 2, place, **given).all(Loss))
+def test_losses_fall(name: str, given: Any, to: float, place: Places) -> None:
+    """On a fixed batch; Mask R-CNN on two pictures, which are about as hard in a twin of this scale."""
+    first, last = run(WORKLOADS[name], 2, lambda data: place(data, 0.0003), **SMALL[name], **given).losses
     assert first is not None
     assert last is not None
     assert last < to * first
 
 
 @pytest.mark.slow
-def test_by_default_the_weights_of_most_stay_as_they_are(place: Callable[[str], Path]) -> None:
+def test_by_default_the_weights_of_most_stay_as_they_are(place: Places) -> None:
     """As in the published runs; of ResNet-50 they do not."""
     rates = {name: {option.name: option.default for option in WORKLOADS[name].own_options} for name in SMALL}
     assert {name for name, options in rates.items() if options["learning_rate"]} == {"resnet50"}
     seen: list[list[Tensor]] = []
-    definition = WORKLOADS["tacotron2"]
-    channel = Recording(last=2)
-    bench = bench_on(channel, data_set=registry.find("ljspeech"), data_path=place("ljspeech"))
-    step = bench.step
 
-    def watch(loss: Tensor, optimizer: torch.optim.Optimizer, **options: Any) -> None:
-        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-        before = [weight.detach().clone() for weight in weights]
-        step(loss, optimizer, **options)
-        seen.append([weight for weight, old in zip(weights, before, strict=True) if not torch.equal(weight, old)])
+    def watch(bench: Bench) -> None:
+        step = bench.step
 
-    bench.step = watch  # type: ignore[method-assign]
-    definition(bench, **SMALL["tacotron2"])
+        def compare(loss: Tensor, optimizer: torch.optim.Optimizer, **options: Any) -> None:
+            weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+            before = [weight.detach().clone() for weight in weights]
+            step(loss, optimizer, **options)
+            seen.append([weight for weight, old in zip(weights, before, strict=True) if not torch.equal(weight, old)])
+
+        bench.step = compare  # type: ignore[method-assign]
+
+    run(WORKLOADS["tacotron2"], 2, place, watch, **SMALL["tacotron2"])
     assert seen == [[], []]
 
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from recording import Recording, bench_on
+from launching import LETTERS, Places, laid, parameters, run
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from milabench_ng.datasets import registry
-from milabench_ng.datasets.prepare import prepare
 from milabench_ng.datasets.tables.ml_20m import Ratings
 from milabench_ng.datasets.text.bucketing import LengthClasses
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.events import Done, Loss, Ready, Slice
+from milabench_ng.model.events import Done, Ready, Slice
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.models.bert import VOCABULARY, SpanFinder, span_loss
 from milabench_ng.workloads.models.neumf import NeuMF
@@ -40,47 +37,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "bert_squad": {"batch_size": 4, "layers": 2, "width": 16, "heads": 2, "inner": 16, "length": 64},
 }
 ENTRIES = [name for name, entry in PROFILE.items() if entry["workload"] in SMALL]
-LETTERS = "abcdefghijklmnopqrst"
 BASE = {"layers": 16, "width": 512, "heads": 8, "inner": 2048, "dropout": 0.1}
 LARGE = {"layers": 18, "width": 1024, "heads": 16, "inner": 4096, "dropout": 0.2}
-
-
-@pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Where a small set lies: texts of 20 letters, the likings of 60 users, or a twin."""
-    root = tmp_path_factory.mktemp("nvidia")
-    sentences = "".join(f"{' '.join(LETTERS[at % 12 : at % 12 + 8])}\n" for at in range(48))
-    rated = [(user, item) for user in range(60) for item in range(40) if (user - item) % 5 == 0]
-    texts = {
-        "news-commentary": (sentences, sentences[::-1].strip() + "\n", "\n".join(LETTERS) + "\n"),
-        "wikitext-103": (f" {' '.join(LETTERS)} \n" * 10,),
-        "ml-20m": ("".join(f"{user}\t{item}\t1\n" for user, item in rated),),
-        "squad": (),
-    }
-
-    def find(name: str) -> Path:
-        data_set = registry.find(name)
-        folder = root / data_set.folder
-        if data_set.texts and not folder.exists():
-            folder.mkdir()
-            for file, text in zip(data_set.texts, texts[name], strict=True):
-                (folder / file).write_text(text)
-        return prepare(data_set, root, 1.0 if data_set.texts else 0.0005, lambda _done, _total: None, 1).path
-
-    return find
-
-
-def run(name: str, place: Callable[[str], Path], steps: int, precision: str = "fp32", **options: Any) -> Recording:
-    data = WORKLOADS[name].data
-    assert isinstance(data, type)
-    channel = Recording(last=steps)
-    bench = bench_on(channel, data_set=data(), data_path=place(data.name), precision=precision)
-    WORKLOADS[name](bench, **{**SMALL[name], **options})
-    return channel
-
-
-def parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def test_parameter_counts() -> None:
@@ -127,12 +85,12 @@ def test_the_sizes_of_the_profile_are_those_that_were_published() -> None:
 
 
 @pytest.mark.parametrize("name", ["bert_squad", "gnmt", "txl"])
-def test_fp16_weights_with_fp32_masters_learn_what_fp32_does(name: str, place: Callable[[str], Path]) -> None:
+def test_fp16_weights_with_fp32_masters_learn_what_fp32_does(name: str, place: Places) -> None:
     """Apex's O2, which the suite's FP16 is: the same losses but for the rounding of fp16, and in its range."""
     if name == "bert_squad":
         pytest.importorskip("transformers", reason="the extra language is not installed")
     losses = {
-        mode: [loss.value for loss in run(name, place, 3, mode, learning_rate=1e-3).all(Loss)]
+        mode: run(WORKLOADS[name], 3, place, precision=mode, **SMALL[name], learning_rate=1e-3).losses
         for mode in ("fp32", "half_master")
     }
     assert losses["half_master"] == pytest.approx(losses["fp32"], rel=0.03)
@@ -374,26 +332,19 @@ def test_tokens_of_a_batch_are_those_that_are_read_and_those_that_are_predicted(
     assert (lengths, tokens) == ([4, 3], 3 + 3 + 4 + 1)
 
 
-def test_gnmt_counts_tokens_of_classes_of_length(place: Callable[[str], Path]) -> None:
+def test_gnmt_counts_tokens_of_classes_of_length(place: Places) -> None:
     """Sentences of 8 letters, with beginning and end: 10 tokens are read, 9 predicted."""
-    channel = run("gnmt", place, 3, longest=20)
+    channel = run(WORKLOADS["gnmt"], 3, place, **SMALL["gnmt"], longest=20)
     assert [entry.count for entry in channel.all(Slice)] == [4 * 19] * 3
 
 
 def test_in_each_step_all_tenants_of_gnmt_have_sentences_of_the_same_class(tmp_path: Path) -> None:
     """Half of the sentences have 4 letters, half 14, of a longest of 20: tokens tell the class."""
-    data_set = registry.find("news-commentary")
-    folder = tmp_path / data_set.folder
-    folder.mkdir()
     text = "".join(f"{' '.join(LETTERS[at % 6 : at % 6 + (4 if at % 2 else 14)])}\n" for at in range(64))
-    for file, content in zip(data_set.texts, (text, text, "\n".join(LETTERS) + "\n"), strict=True):
-        (folder / file).write_text(content)
-    path = prepare(data_set, tmp_path, 1.0, lambda _done, _total: None, 1).path
+    path = laid(tmp_path, "news-commentary", text, text, "\n".join(LETTERS) + "\n")
     told = []
     for tenant in range(2):
-        channel = Recording(last=12)
-        bench = bench_on(channel, data_set=data_set, data_path=path, tenant=tenant)
-        WORKLOADS["gnmt"](bench, **SMALL["gnmt"], longest=20)
+        channel = run(WORKLOADS["gnmt"], 12, lambda _: path, tenant=tenant, **SMALL["gnmt"], longest=20)
         told.append([entry.count for entry in channel.all(Slice)])
     assert set(told[0]) == {4 * 11, 4 * 31}
     assert told[0] == told[1]
@@ -479,9 +430,9 @@ def test_the_loss_of_a_span_is_the_mean_of_both_ends() -> None:
 @pytest.mark.parametrize(
     ("name", "flag"), [("txl", "--width 9: it must be a multiple of --heads"), ("bert_squad", "--width 9")]
 )
-def test_a_width_that_the_heads_cannot_share(name: str, flag: str, place: Callable[[str], Path]) -> None:
+def test_a_width_that_the_heads_cannot_share(name: str, flag: str, place: Places) -> None:
     with pytest.raises(InputError, match=flag):
-        run(name, place, 1, width=9)
+        run(WORKLOADS[name], 1, place, **SMALL[name] | {"width": 9})
 
 
 @pytest.mark.parametrize(
@@ -498,11 +449,11 @@ def test_a_width_that_the_heads_cannot_share(name: str, flag: str, place: Callab
     ],
     ids=["gnmt", "ncf", "txl with lamb", "txl with adam", "bert_squad"],
 )
-def test_the_loss_falls_on_a_fixed_batch(name: str, options: dict[str, Any], place: Callable[[str], Path]) -> None:
+def test_the_loss_falls_on_a_fixed_batch(name: str, options: dict[str, Any], place: Places) -> None:
     """The whole set is one batch, so that each step sees the same."""
     if name == "bert_squad":
         pytest.importorskip("transformers", reason="the extra language is not installed")
-    losses = [loss.value for loss in run(name, place, 10, **options).all(Loss)]
+    losses = run(WORKLOADS[name], 10, place, **SMALL[name] | options).losses
     assert len(losses) == 4
     assert losses[0] is not None
     assert losses[-1] is not None
@@ -510,7 +461,7 @@ def test_the_loss_falls_on_a_fixed_batch(name: str, options: dict[str, Any], pla
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_each_entry_of_the_profile_runs(entry: str, place: Callable[[str], Path]) -> None:
+def test_each_entry_of_the_profile_runs(entry: str, place: Places) -> None:
     """In small: the loss is finite, and what ran is what the entry says. oneDNN has an LSTM in bf16 not everywhere."""
     name, arguments = PROFILE[entry]["workload"], PROFILE[entry]["arguments"]
     if name == "bert_squad":
@@ -518,10 +469,10 @@ def test_each_entry_of_the_profile_runs(entry: str, place: Callable[[str], Path]
     precision = arguments["precision"]
     options = {option: value for option, value in arguments.items() if option in ("optimizer", "dropout")}
     with torch.backends.mkldnn.flags(enabled=not (name == "gnmt" and precision in ("amp", "bf16"))):
-        channel = run(name, place, 2, precision, **options)
+        channel = run(WORKLOADS[name], 2, place, precision=precision, **SMALL[name], **options)
     assert channel.one(Done).ran == {"tf32": "fp32"}.get(precision, precision)
     assert channel.one(Ready).parameters > 1_000
-    losses = [loss.value for loss in channel.all(Loss)]
+    losses = channel.losses
     assert len(losses) == 2
     assert all(value is not None and math.isfinite(value) for value in losses)
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from launching import parameters, train
 from recording import Recording, bench_on
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from milabench_ng.bench import Bench
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.events import Done, Ready
 from milabench_ng.worker.discovery import builtin_workloads
@@ -33,10 +33,6 @@ RULES = ppo.PpoOptions(
     entropy_coefficient=0.01,
     gradient_norm=0.5,
 )
-
-
-def parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def test_parameter_counts() -> None:
@@ -213,27 +209,6 @@ def test_a_rollout_starts_where_the_last_one_ended() -> None:
     assert first.ended[:, 0].tolist() == [0, 1, 0]
     assert second.going_on[:, 0].tolist() == [1, 0]
     assert torch.equal(first.values[3], second.values[0])
-
-
-class Spy:
-    """Keeps the losses."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.losses: list[float] = []
-        self._step = bench.step
-        bench.step = self  # type: ignore[method-assign,assignment]
-
-    def __call__(self, loss: Tensor, *rest: Any, **options: Any) -> None:
-        self.losses.append(float(loss.detach()))
-        self._step(loss, *rest, **options)
-
-
-def train(name: str, last: int, **options: Any) -> tuple[Recording, Spy]:
-    channel = Recording(last=last)
-    bench = bench_on(channel)
-    spy = Spy(bench)
-    builtin_workloads()[name](bench, **options)
-    return channel, spy
 
 
 @installed

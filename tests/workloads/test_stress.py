@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from recording import Recording, bench_on
+from launching import run
+from recording import Recording
 from torch import Tensor
 
 from milabench_ng.model.events import Checked, Digest, Mismatch
@@ -35,11 +36,8 @@ SMALL: dict[str, dict[str, Any]] = {
 IN_RANKS = {"burn_links"}
 
 
-def run(name: str, steps: int = 3, **given: Any) -> Recording:
-    options = {option.name: option.default for option in WORKLOADS[name].own_options} | SMALL[name] | given
-    channel = Recording(last=steps)
-    WORKLOADS[name](bench_on(channel), **options)
-    return channel
+def small(name: str, steps: int = 3) -> Recording:
+    return run(WORKLOADS[name], steps, **SMALL[name])
 
 
 def flip(tensor: Tensor, bit: int) -> None:
@@ -62,7 +60,7 @@ def test_every_burn_is_tried_here() -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_sound_work_has_no_mismatch(name: str) -> None:
-    channel = run(name)
+    channel = small(name)
     last = channel.all(Checked)[-1]
     assert channel.all(Mismatch) == []
     assert (last.wrong, last.checks >= 3, last.work > 0) == (0, True, True)
@@ -78,13 +76,13 @@ def test_all_numbers_keep_their_spread_over_a_lap(numbers: burning.Numbers) -> N
 
 def test_verified_work_is_counted_by_hand() -> None:
     """Three laps of four products of 32 x 32: 2 x 32^3 operations each."""
-    assert run("burn").all(Checked)[-1].work == pytest.approx(3 * 4 * 2 * 32**3 / 1e12)
-    assert run("burn_memory").all(Checked)[-1].work == pytest.approx(3 * 3 * 2**20 / 1e9)
-    assert run("burn_bus").all(Checked)[-1].work == pytest.approx(3 * 2 * 16 * 2**20 / 1e9)
+    assert small("burn").all(Checked)[-1].work == pytest.approx(3 * 4 * 2 * 32**3 / 1e12)
+    assert small("burn_memory").all(Checked)[-1].work == pytest.approx(3 * 3 * 2**20 / 1e9)
+    assert small("burn_bus").all(Checked)[-1].work == pytest.approx(3 * 2 * 16 * 2**20 / 1e9)
 
 
 def test_equal_seeds_give_equal_digests_in_every_lap() -> None:
-    first, second = (run("burn", 5).all(Digest) for _ in range(2))
+    first, second = (small("burn", 5).all(Digest) for _ in range(2))
     assert [one.step for one in first] == [1, 2, 5]
     assert len({one.sha256 for one in (*first, *second)}) == 1
 
@@ -98,7 +96,7 @@ def test_a_number_that_is_none_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) ->
         chain.start[3, 4] = torch.nan
 
     monkeypatch.setattr(Chain, "__init__", spoil)
-    (found,) = run("burn").all(Mismatch)
+    (found,) = small("burn").all(Mismatch)
     assert (found.what, found.check) == ("number", 1)
 
 
@@ -113,7 +111,7 @@ def test_a_mismatch_names_what_and_when(monkeypatch: pytest.MonkeyPatch) -> None
             flip(out, 30)
 
     monkeypatch.setattr(Chain, "product", faulty)
-    channel = run("burn", 5)
+    channel = small("burn", 5)
     (found,) = channel.all(Mismatch)
     assert (found.what, found.check) == ("product", 3)
     assert channel.all(Checked)[-1].wrong == 1
@@ -129,7 +127,7 @@ def test_an_input_that_changes_for_good_is_found_again_and_again(monkeypatch: py
         return lap(chain, before)
 
     monkeypatch.setattr(Chain, "lap", faulty)
-    channel = run("burn", 12)
+    channel = small("burn", 12)
     assert [(one.what, one.check) for one in channel.all(Mismatch)] == [("product", n) for n in range(2, 10)]
     assert channel.all(Checked)[-1].wrong == 12  # eleven laps, and the inputs at the end
 

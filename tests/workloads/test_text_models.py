@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from launching import parameters
 from torch import nn
 
 from milabench_ng.datasets.tables.ml_20m import Ratings
@@ -14,10 +15,6 @@ from milabench_ng.workloads.models.neumf import NeuMF
 from milabench_ng.workloads.models.recurrent_translator import GNMT, Attention, Encoder, smoothed
 from milabench_ng.workloads.standard.recom import Batches, Epochs, Samples
 from milabench_ng.workloads.standard.wlm import LanguageModel, detached
-
-
-def parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def test_parameter_counts() -> None:

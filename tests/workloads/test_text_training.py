@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_training import WORKLOADS, train
+from launching import LETTERS, laid, train
 
-from milabench_ng.datasets import registry
-from milabench_ng.datasets.prepare import prepare
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.events import Done, Ready, Skips, Slice
+from milabench_ng.workloads.standard.wlm import wlm
 
 Put = Callable[..., Path]
-LETTERS = "abcdefghijklmnopqrst"
 
 
 @pytest.fixture
 def put(tmp_path: Path) -> Put:
-    """Lay the files of a real set into its place and prepare it."""
-
-    def lay(name: str, **files: str) -> Path:
-        place = tmp_path / registry.find(name).folder
-        place.mkdir()
-        for file, text in zip(registry.find(name).texts, files.values(), strict=True):
-            (place / file).write_text(text)
-        located = prepare(registry.find(name), tmp_path, 1.0, lambda _done, _total: None, 1)
-        assert (located.path, located.kind) == (place, "real")
-        return place
-
-    return lay
+    return functools.partial(laid, tmp_path)
 
 
 @pytest.fixture
 def alphabets(put: Put) -> Path:
     """A text of 210 tokens over 21 words, in which each word follows from the one before."""
-    return put("wikitext-2", train=f" {' '.join(LETTERS)} \n" * 10, valid=" a \n", test=" b \n")
+    return put("wikitext-2", f" {' '.join(LETTERS)} \n" * 10, " a \n", " b \n")
 
 
 def test_wlm(alphabets: Path) -> None:
@@ -52,14 +40,14 @@ def test_wlm_counts_tokens_in_the_last_shorter_window_too(alphabets: Path) -> No
     channel, _ = train("wlm", 4, alphabets, embedding=2, hidden=2, batch_size=2, bptt=45)
     # two columns of 105 tokens: 104 steps of prediction are windows of 45, 45 and 14
     assert [entry.count for entry in channel.all(Slice)] == [90, 90, 28, 90]
-    assert WORKLOADS["wlm"].classic_factor * 35 == pytest.approx(1)
+    assert wlm.classic_factor * 35 == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("mode", "skips"), [("half_master", True), ("half_master_static", False)])
 def test_wlm_in_fp16_at_a_learning_rate_of_20_stays_finite(alphabets: Path, mode: str, skips: bool) -> None:
     """A dynamic loss scale tells how many steps it skipped. A static one of 128, as in 2020, skips none."""
     options = {"model": "GRU", "embedding": 16, "hidden": 16, "batch_size": 2, "dropout": 0.5}
-    channel, spy = train("wlm", 200, alphabets, mode, vocabulary_multiple=8, **options)
+    channel, spy = train("wlm", 200, alphabets, precision=mode, vocabulary_multiple=8, **options)
     assert channel.one(Ready).ran == channel.one(Done).ran == mode
     assert channel.one(Ready).skips == skips
     assert bool(channel.all(Skips)) == skips
@@ -74,9 +62,9 @@ def test_translator(put: Put) -> None:
     sentences = [" ".join(LETTERS[start : start + 3]) for start in range(16)] * 3
     place = put(
         "wmt16",
-        english="".join(f"{sentence}\n" for sentence in sentences),
-        german="".join(f"{sentence[::-1].upper()}\n" for sentence in sentences),
-        vocabulary="".join(f"{letter}\n" for letter in LETTERS + LETTERS.upper()),
+        "".join(f"{sentence}\n" for sentence in sentences),
+        "".join(f"{sentence[::-1].upper()}\n" for sentence in sentences),
+        "".join(f"{letter}\n" for letter in LETTERS + LETTERS.upper()),
     )
     channel, spy = train("translator", 150, place, hidden=24, layers=3, batch_size=10, learning_rate=0.01, dropout=0.0)
     assert channel.one(Ready).parameters == channel.one(Ready).dtypes["float32"]
@@ -87,7 +75,7 @@ def test_translator(put: Put) -> None:
 
 def test_translator_leaves_out_what_is_longer_than_asked(put: Put) -> None:
     text = "a b c\na b c d\na\n"
-    place = put("wmt16", english=text, german=text, vocabulary="a\nb\nc\nd\n")
+    place = put("wmt16", text, text, "a\nb\nc\nd\n")
     seen, _ = train("translator", 4, place, hidden=4, layers=2, batch_size=1, longest=5)
     assert seen.one(Done).count == 4
     with pytest.raises(InputError, match="no batch"):
@@ -100,7 +88,7 @@ def test_recom(put: Put) -> None:
         f"{user}\t{item}\t1\n" for user in range(60) for item in range(40) if (user - item) % 5 == 0 and user != item
     ]
     options = {"factors": 8, "layers": "16,8", "batch_size": 128, "learning_rate": 0.02}
-    channel, spy = train("recom", 250, put("ml-20m", ratings="".join(rows)), **options)
+    channel, spy = train("recom", 250, put("ml-20m", "".join(rows)), **options)
     assert channel.one(Ready).parameters == (60 + 40) * 16 + 17 * 8 + 17
     assert spy.losses[0] == pytest.approx(math.log(2), abs=0.2)
     assert sum(spy.losses[-10:]) / 10 < 0.3  # who knows only that one sample in five is a rating has 0.50

@@ -5,64 +5,18 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from recording import Recording, bench_on
-from torch import Tensor
-from torch.optim import Optimizer
+from launching import Places, train
 
-from milabench_ng.bench import Bench
 from milabench_ng.bench.precision import MODES
-from milabench_ng.datasets import registry
-from milabench_ng.datasets.prepare import prepare
 from milabench_ng.model.events import Digest, Done, Ready, Slice
 from milabench_ng.records.precision_seen import TRAITS
 from milabench_ng.worker.discovery import builtin_workloads
-
-WORKLOADS = builtin_workloads()
-
-
-@pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Where a small twin of a dataset lies; it is generated once."""
-    root = tmp_path_factory.mktemp("data")
-
-    def find(name: str) -> Path:
-        return prepare(registry.find(name), root, 0.0005, lambda _done, _total: None, 2).path
-
-    return find
-
-
-class Spy:
-    """Keeps the loss and the optimizer of every step."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.losses: list[float] = []
-        self.optimizers: list[Optimizer] = []
-        self._step = bench.step
-        bench.step = self  # type: ignore[method-assign,assignment]
-
-    def __call__(self, loss: Tensor, optimizer: Optimizer, **options: Any) -> None:
-        self.losses.append(loss.item())
-        self.optimizers.append(optimizer)
-        self._step(loss, optimizer, **options)
-
-
-def train(
-    name: str, steps: int, data_path: Path | None = None, precision: str = "fp32", **options: Any
-) -> tuple[Recording, Spy]:
-    channel = Recording(last=steps)
-    definition = WORKLOADS[name]
-    data_set = registry.find(definition.data.name) if definition.data else None
-    bench = bench_on(channel, data_set=data_set, data_path=data_path, precision=precision)
-    spy = Spy(bench)
-    definition(bench, **options)
-    return channel, spy
 
 
 def test_toy_reg() -> None:
@@ -80,7 +34,7 @@ def test_toy_lstm() -> None:
     assert spy.losses == sorted(spy.losses, reverse=True)
 
 
-def test_vae(place: Callable[[str], Path]) -> None:
+def test_vae(place: Places) -> None:
     channel, spy = train("vae", 60, place("mnist"))
     assert channel.one(Ready).parameters == 652_824
     assert channel.one(Done).count == 60 * 128
@@ -88,14 +42,14 @@ def test_vae(place: Callable[[str], Path]) -> None:
     assert spy.losses[-1] < 0.5 * spy.losses[0]
 
 
-def test_loader(place: Callable[[str], Path]) -> None:
+def test_loader(place: Places) -> None:
     channel, spy = train("loader", 4, place("imagenet"), batch_size=20)
     assert spy.losses == []
     assert [entry.count for entry in channel.all(Slice)] == [20] * 4  # of 50 pictures
     assert channel.one(Ready).dtypes == {}
 
 
-def test_convnet(place: Callable[[str], Path]) -> None:
+def test_convnet(place: Places) -> None:
     channel, spy = train("convnet", 12, place("imagenet"), batch_size=25, image_size=32, learning_rate=0.02)
     assert channel.one(Ready).parameters == 11_689_512
     assert channel.one(Done).count == 300
@@ -103,8 +57,8 @@ def test_convnet(place: Callable[[str], Path]) -> None:
     assert min(spy.losses[-2:]) < spy.losses[0] - 1
 
 
-def test_convnet_in_half_master_has_fp16_weights_and_fp32_masters(place: Callable[[str], Path]) -> None:
-    channel, spy = train("convnet", 2, place("imagenet"), "half_master", batch_size=4, image_size=32)
+def test_convnet_in_half_master_has_fp16_weights_and_fp32_masters(place: Places) -> None:
+    channel, spy = train("convnet", 2, place("imagenet"), precision="half_master", batch_size=4, image_size=32)
     ready = channel.one(Ready)
     assert ready.ran == channel.one(Done).ran == "half_master"
     assert ready.dtypes == {"float16": 11_679_912, "float32": 9_600}  # batch normalisation has 4,800 channels
@@ -119,21 +73,21 @@ def falls(losses: list[float], to: float) -> bool:
     return all(map(math.isfinite, losses)) and sum(last) / len(last) < to * losses[0]
 
 
-def test_reso(place: Callable[[str], Path]) -> None:
+def test_reso(place: Places) -> None:
     channel, spy = train("reso", 14, place("bsds500"), batch_size=16, image_size=32)
     assert channel.one(Ready).parameters == 58_212
     assert channel.one(Done).count == 14 * 16  # an epoch of 200 pictures ends within the 13th batch
     assert falls(spy.losses, 0.3)
-    assert WORKLOADS["reso"].classic_factor == 1.28
+    assert builtin_workloads()["reso"].classic_factor == 1.28
 
 
-def test_reso_at_the_rate_of_2020_stays_finite(place: Callable[[str], Path]) -> None:
+def test_reso_at_the_rate_of_2020_stays_finite(place: Places) -> None:
     _, spy = train("reso", 12, place("bsds500"), batch_size=8, image_size=32, learning_rate=0.1)
     assert max(spy.losses) > 10 * spy.losses[0]
     assert all(map(math.isfinite, spy.losses))
 
 
-def test_dcgan(place: Callable[[str], Path]) -> None:
+def test_dcgan(place: Places) -> None:
     channel, spy = train("dcgan", 24, place("imagenet"), batch_size=8, width=8)
     assert channel.one(Done).count == 24 * 8  # an epoch of 50 pictures ends within the seventh batch
     critic, forger = spy.losses[::2], spy.losses[1::2]
@@ -144,7 +98,7 @@ def test_dcgan(place: Callable[[str], Path]) -> None:
     assert {id(optimizer) for optimizer in spy.optimizers[::2]} == {id(first)}
 
 
-def test_fast_style(place: Callable[[str], Path]) -> None:
+def test_fast_style(place: Places) -> None:
     channel, spy = train("fast_style", 10, place("imagenet"), batch_size=2, image_size=32, style_size=32)
     assert channel.one(Ready).parameters == 1_679_235 + 7_635_264
     assert falls(spy.losses, 0.8)
@@ -152,7 +106,7 @@ def test_fast_style(place: Callable[[str], Path]) -> None:
     assert sum(parameter.numel() for parameter in trained) == 1_679_235
 
 
-def test_ssd(place: Callable[[str], Path]) -> None:
+def test_ssd(place: Places) -> None:
     channel, spy = train("ssd", 5, place("coco"), arch="resnet10", batch_size=2)
     assert channel.one(Done).count == 10
     assert falls(spy.losses, 0.9)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from launching import Places, run
 from recording import Recording, bench_on
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from milabench_ng.bench import Bench
-from milabench_ng.datasets.prepare import prepare
 from milabench_ng.datasets.volumes.cremi import CLEFTS, RAW, Cremi, Volume
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.events import Done, Loss, Ready, Skips
@@ -48,24 +48,12 @@ BROKEN = ("unet3d_train", "bf16")
 channels, 2 x 4 x 4 voxels): a second step may not have a finite loss."""
 
 
-@pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the smallest twin lies."""
-    return prepare(Cremi(), tmp_path_factory.mktemp("data"), 0.0005, lambda _done, _total: None, 2).path
-
-
 @pytest.fixture
 def ramp(tmp_path: Path) -> Volume:
     """A volume without labels whose voxels are numbered."""
     with h5py.File(tmp_path / "ramp.hdf", "w") as file:
         file[RAW] = np.arange(1, 5 * 6 * 7 + 1, dtype=np.uint8).reshape(5, 6, 7)
     return Volume(tmp_path / "ramp.hdf", False, lambda raw, foreground: (raw, foreground))
-
-
-def run(name: str, place: Path, steps: int, precision: str, **options: Any) -> Recording:
-    channel = Recording(last=steps)
-    WORKLOADS[name](bench_on(channel, data_set=Cremi(), data_path=place, precision=precision), **options)
-    return channel
 
 
 def functional(weights: dict[str, Tensor], volume: Tensor) -> Tensor:
@@ -116,7 +104,7 @@ def adam_by_hand(weights: dict[str, Tensor], loss: Tensor, rate: float) -> dict[
     }
 
 
-def test_a_training_step_is_that_of_the_functional_form(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_step_is_that_of_the_functional_form(place: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     """Same weights, same patch: the same loss to 1e-5, and the same weights wherever the gradient is not rounding."""
     seen: list[tuple[UNet3d, dict[str, Tensor], Tensor]] = []
 
@@ -134,7 +122,7 @@ def test_a_training_step_is_that_of_the_functional_form(place: Path, monkeypatch
         "binary_cross_entropy_with_logits",
         lambda logits, target: (targets.append(target), entropy(logits, target))[1],
     )
-    channel = run("unet3d_train", place, 1, "fp32", learning_rate=1e-3, **SMALL["unet3d_train"])
+    channel = run(WORKLOADS["unet3d_train"], 1, place, learning_rate=1e-3, **SMALL["unet3d_train"])
     ((model, weights, volume),), (target,) = seen, targets
     logits = functional(weights, volume)
     loss = (torch.log1p(torch.exp(-logits.abs())) + logits.clamp(min=0) - logits * target).mean()
@@ -152,16 +140,16 @@ def test_sides_that_the_network_cannot_halve(side: int, near: str) -> None:
         check_sides({"--depth": 16, "--width": side})
 
 
-def test_the_sides_of_a_block_are_those_with_its_halo(place: Path) -> None:
+def test_the_sides_of_a_block_are_those_with_its_halo(place: Places) -> None:
     with pytest.raises(InputError, match="--block-depth with twice --halo-depth is 40 voxels"):
-        run("unet3d_infer", place, 1, "fp32", **SMALL["unet3d_infer"] | {"block_depth": 32, "halo_depth": 4})
+        run(WORKLOADS["unet3d_infer"], 1, place, **SMALL["unet3d_infer"] | {"block_depth": 32, "halo_depth": 4})
 
 
 @pytest.mark.parametrize(("name", "option"), [("unet3d_train", "height"), ("unet3d_infer", "block_height")])
-def test_a_volume_that_is_smaller_than_a_patch(place: Path, name: str, option: str) -> None:
+def test_a_volume_that_is_smaller_than_a_patch(place: Places, name: str, option: str) -> None:
     flag = f"--{option.replace('_', '-')} 528: the volume in .* has 64 x 512 x 512 voxels. Use at most 512"
     with pytest.raises(InputError, match=flag):
-        run(name, place, 1, "fp32", **SMALL[name] | {option: 528})
+        run(WORKLOADS[name], 1, place, **SMALL[name] | {option: 528})
 
 
 def test_normalised_by_hand() -> None:
@@ -173,8 +161,8 @@ def test_normalised_by_hand() -> None:
     assert normalised(np.full((2, 2, 2), 7, np.uint8)).tolist() == np.zeros((2, 2, 2)).tolist()
 
 
-def test_patches_lie_anywhere_and_have_targets_of_their_own(place: Path) -> None:
-    volume = Cremi().open(place)
+def test_patches_lie_anywhere_and_have_targets_of_their_own(place: Places) -> None:
+    volume = Cremi().open(place("cremi"))
     assert isinstance(volume, Volume)
     patches = Patches(volume, {"depth": 16, "height": 32, "width": 32})
     assert len(patches) == 64 * 512 * 512 // (16 * 32 * 32)
@@ -183,7 +171,7 @@ def test_patches_lie_anywhere_and_have_targets_of_their_own(place: Path) -> None
     assert corners == list(patches.corners(torch.Generator().manual_seed(1)))
     assert {corner[0] for corner in corners} == set(range(49))
     assert max(corners, key=lambda corner: corner[1])[1] > 470
-    with h5py.File(place / "sample_A_20160501.hdf") as file:
+    with h5py.File(place("cremi") / "sample_A_20160501.hdf") as file:
         labels = file[CLEFTS][:]
     inside = next(map(tuple, np.argwhere(labels[:48, :480, :480] != 2**64 - 1).tolist()))
     raw, target = patches[inside]
@@ -203,13 +191,13 @@ def test_blocks_have_their_halo_and_zeros_outside_of_the_volume(ramp: Volume) ->
         assert np.array_equal(blocks[index].numpy(), expected), index
 
 
-def test_loader_processes_read_what_this_process_reads(place: Path) -> None:
-    volume = Cremi().open(place)
+def test_loader_processes_read_what_this_process_reads(place: Places) -> None:
+    volume = Cremi().open(place("cremi"))
     assert isinstance(volume, Volume)
     patches = Patches(volume, {"depth": 16, "height": 32, "width": 32})
     seen = []
     for workers in (0, 2):
-        bench = bench_on(Recording(last=4), data_set=Cremi(), data_path=place, workers=workers)
+        bench = bench_on(Recording(last=4), data_set=Cremi(), data_path=place("cremi"), workers=workers)
         batches = bench.loader(2, samples=patches, order=patches.corners)
         seen.append([[part.clone() for part in batch] for batch in bench.measure(batches)])
     assert len(seen[0]) == 4
@@ -246,7 +234,7 @@ def test_blocks_without_their_halo_are_the_whole_volume(ramp: Volume, monkeypatc
             assert torch.allclose(inside, expected, atol=1e-3)
 
 
-def test_the_halo_is_cut_where_the_copies_say(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_halo_is_cut_where_the_copies_say(place: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device or on the host: the same output, digest and type; as published, all of it is copied."""
     monkeypatch.setattr("milabench_ng.workloads.models.unet3d.FEATURES", (2, 4, 8, 16, 32))
     copied: list[tuple[int, ...]] = []
@@ -260,13 +248,13 @@ def test_the_halo_is_cut_where_the_copies_say(place: Path, monkeypatch: pytest.M
     seen = {}
     for copies in ("original", "lean"):
         copied.clear()
-        channel = run("unet3d_infer", place, 1, "fp32", **SMALL["unet3d_infer"], copies=copies)
-        seen[copies] = [loss.value for loss in channel.all(Loss)]
+        channel = run(WORKLOADS["unet3d_infer"], 1, place, **SMALL["unet3d_infer"], copies=copies)
+        seen[copies] = channel.losses
         assert ((1, 1, 16, 32, 32) in copied) is (copies == "original")
     assert seen["original"] == seen["lean"]
 
 
-def test_blocks_are_page_locked_only_for_lean_copies(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_page_locked_only_for_lean_copies(place: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
     loader = Bench.loader
 
@@ -277,7 +265,7 @@ def test_blocks_are_page_locked_only_for_lean_copies(place: Path, monkeypatch: p
     monkeypatch.setattr(Bench, "loader", watched)
     monkeypatch.setattr("milabench_ng.workloads.models.unet3d.FEATURES", (2, 4, 8, 16, 32))
     for copies in ("original", "lean"):
-        run("unet3d_infer", place, 1, "fp32", **SMALL["unet3d_infer"], copies=copies)
+        run(WORKLOADS["unet3d_infer"], 1, place, **SMALL["unet3d_infer"], copies=copies)
     assert asked == [False, True]
 
 
@@ -297,7 +285,7 @@ def test_rates_in_the_units_of_the_suite() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("entry", PROFILE)
-def test_each_entry_of_the_profile_runs(entry: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_entry_of_the_profile_runs(entry: str, place: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     """In small: the loss is finite, also in half, and what ran is what the entry says."""
     name, arguments = PROFILE[entry]["workload"], PROFILE[entry]["arguments"]
     precision = arguments["precision"]
@@ -305,12 +293,12 @@ def test_each_entry_of_the_profile_runs(entry: str, place: Path, monkeypatch: py
     if precision in SLOW:
         monkeypatch.setattr("milabench_ng.workloads.models.unet3d.FEATURES", (2, 4, 8, 16, 32))
     steps = 1 if (name, precision) == BROKEN else 3
-    channel = run(name, place, steps, precision, **options)
+    channel = run(WORKLOADS[name], steps, place, precision=precision, **options)
     assert channel.one(Ready).parameters == (88_439 if precision in SLOW else 22_575_329)
     assert channel.one(Done).ran == {"tf32": "fp32"}.get(precision, precision)
     voxels = 16 * 32 * 32
     assert channel.one(Done).count == steps * voxels
-    losses = [loss.value for loss in channel.all(Loss)]
+    losses = channel.losses
     assert len(losses) == min(steps, 2)
     assert all(value is not None and math.isfinite(value) for value in losses)
     if name == "unet3d_train" and precision not in SLOW:
@@ -319,10 +307,10 @@ def test_each_entry_of_the_profile_runs(entry: str, place: Path, monkeypatch: py
 
 
 @pytest.mark.slow
-def test_batches_count_all_their_patches_and_the_network_learns(place: Path) -> None:
-    channel = run("unet3d_train", place, 5, "fp32", batch_size=2, **SMALL["unet3d_train"])
+def test_batches_count_all_their_patches_and_the_network_learns(place: Places) -> None:
+    channel = run(WORKLOADS["unet3d_train"], 5, place, batch_size=2, **SMALL["unet3d_train"])
     assert channel.one(Done).count == 5 * 2 * 16 * 32 * 32
-    losses = [loss.value for loss in channel.all(Loss)]
+    losses = channel.losses
     assert losses[-1] is not None
     assert losses[0] is not None
     assert losses[-1] < losses[0]
