@@ -9,25 +9,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from making import checksum, differing, made
 
 from milabench_ng.datasets.audio import ljspeech
 from milabench_ng.datasets.audio.even_batches import EvenBatches
 from milabench_ng.datasets.audio.ljspeech import LJSpeech, Utterances
 from milabench_ng.datasets.audio.voice import SAMPLE_RATE, SOUND, speech
 from milabench_ng.datasets.base import random_stream
-from milabench_ng.datasets.prepare import FoundDataset, locate, prepare, read_again
+from milabench_ng.datasets.prepare import FoundDataset, locate
 from milabench_ng.model.errors import InputError
 
 SCALE = 0.002  # 26 utterances
 
 
-def quiet(done: int, total: int) -> None:
-    """Progress that nobody watches."""
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
-    return prepare(LJSpeech(), tmp_path_factory.mktemp("data"), SCALE, quiet, 2)
+    return made(LJSpeech(), tmp_path_factory.mktemp("data"), SCALE, 2)
 
 
 def opened(place: FoundDataset) -> Utterances:
@@ -46,7 +43,7 @@ def test_the_twin_has_the_real_files(place: FoundDataset) -> None:
         assert text == spoken
         assert text[0].isupper()
         assert text.endswith(".")
-    assert read_again(LJSpeech(), place, SCALE, quiet, 2).differing == ()
+    assert differing(LJSpeech(), place, SCALE) == ()
 
 
 def test_samples_are_what_the_files_say(place: FoundDataset) -> None:
@@ -64,10 +61,8 @@ def test_samples_are_what_the_files_say(place: FoundDataset) -> None:
 
 
 def test_it_is_the_same_for_any_number_of_processes(place: FoundDataset, tmp_path: Path) -> None:
-    alone = prepare(LJSpeech(), tmp_path, SCALE, quiet, 1)
-    assert alone.manifest is not None
-    assert place.manifest is not None
-    assert alone.manifest.checksum == place.manifest.checksum
+    alone = made(LJSpeech(), tmp_path, SCALE)
+    assert checksum(alone) == checksum(place)
 
 
 def test_speech_does_not_change_unnoticed() -> None:
@@ -129,7 +124,7 @@ def write(file: Path, length: int, rate: int) -> None:
 
 def test_a_real_set_is_read_with_its_normalised_texts(real: Path, tmp_path: Path) -> None:
     assert locate(LJSpeech(), tmp_path, 1.0).kind == "real"
-    utterances = opened(prepare(LJSpeech(), tmp_path, 1.0, quiet, 1))
+    utterances = opened(made(LJSpeech(), tmp_path))
     assert utterances.folder == str(real)
     assert utterances.lengths.tolist() == [5, 3]
     sound, letters = utterances[1]
@@ -156,7 +151,7 @@ def test_a_real_set_that_is_none(real: Path, tmp_path: Path, change: object, mes
     assert callable(change)
     change(real)
     with pytest.raises(InputError, match=message):
-        prepare(LJSpeech(), tmp_path, 1.0, quiet, 1)
+        made(LJSpeech(), tmp_path)
 
 
 def test_batches_have_a_sample_of_each_range_of_lengths() -> None:

@@ -8,25 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from making import checksum, differing, made
 from PIL import Image
 
 from milabench_ng.datasets.base import BINARY
 from milabench_ng.datasets.images import coco_scenes
 from milabench_ng.datasets.images.coco import Boxed, Coco, Outlined
-from milabench_ng.datasets.prepare import FoundDataset, locate, prepare, read_again
+from milabench_ng.datasets.prepare import FoundDataset, locate
 from milabench_ng.model.errors import InputError
 
 SCALE = 0.001  # 118 + 5 pictures
 SEED = 7
 
 
-def quiet(done: int, total: int) -> None:
-    """Progress that nobody watches."""
-
-
 @pytest.fixture(scope="module")
 def coco(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
-    return prepare(Coco(), tmp_path_factory.mktemp("data"), SCALE, quiet, 2)
+    return made(Coco(), tmp_path_factory.mktemp("data"), SCALE, 2)
 
 
 @pytest.fixture(scope="module")
@@ -92,11 +89,9 @@ def test_boxes_are_as_many_and_as_large_as_in_train2017() -> None:
 
 
 def test_it_is_the_same_for_any_number_of_processes(coco: FoundDataset, tmp_path: Path) -> None:
-    alone = prepare(Coco(), tmp_path, SCALE, quiet, 1)
-    assert alone.manifest is not None
-    assert coco.manifest is not None
-    assert alone.manifest.checksum == coco.manifest.checksum
-    assert read_again(Coco(), coco, SCALE, quiet, 2).differing == ()
+    alone = made(Coco(), tmp_path, SCALE)
+    assert checksum(alone) == checksum(coco)
+    assert differing(Coco(), coco, SCALE) == ()
 
 
 def test_samples_say_what_the_annotations_say(coco: FoundDataset, listed: dict[str, Any]) -> None:
@@ -147,7 +142,7 @@ def real(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("real")
 def test_the_annotations_of_a_real_set_are_converted(tmp_path: Path) -> None:
     assert locate(Coco(), tmp_path, 1.0).kind == "real"
-    located = prepare(Coco(), tmp_path, 1.0, quiet, 1)
+    located = made(Coco(), tmp_path)
     assert located.kind == "real"
     train = Coco().open(located.path)
     assert len(train) == 2  # type: ignore[arg-type]
@@ -159,10 +154,10 @@ def test_the_annotations_of_a_real_set_are_converted(tmp_path: Path) -> None:
 
 
 def test_they_are_converted_anew_when_they_change(real: Path, tmp_path: Path) -> None:
-    prepare(Coco(), tmp_path, 1.0, quiet, 1)
+    made(Coco(), tmp_path)
     assert len(Coco().open(tmp_path / "coco")) == 2  # type: ignore[arg-type]
     real.write_text(json.dumps({**REAL, "annotations": []}))
-    prepare(Coco(), tmp_path, 1.0, quiet, 1)
+    made(Coco(), tmp_path)
     assert len(Coco().open(tmp_path / "coco")) == 0  # type: ignore[arg-type]
 
 
@@ -170,7 +165,7 @@ def test_they_are_converted_anew_when_they_change(real: Path, tmp_path: Path) ->
 def test_annotations_that_are_none(real: Path, tmp_path: Path, text: str) -> None:
     real.write_text(text)
     with pytest.raises(InputError, match=r"instances_train2017\.json is no annotation file of COCO"):
-        prepare(Coco(), tmp_path, 1.0, quiet, 1)
+        made(Coco(), tmp_path)
 
 
 def test_outlines_are_those_of_the_annotations(coco: FoundDataset, listed: dict[str, Any]) -> None:
@@ -207,7 +202,7 @@ def test_crowds_and_lines_without_an_area_have_no_outline(real: Path, tmp_path: 
         {**whole, "id": 4, "image_id": 4, "bbox": [10, 0, 0, 50]},
     ]
     real.write_text(json.dumps({**REAL, "annotations": annotations}))
-    boxed = Coco().open(prepare(Coco(), tmp_path, 1.0, quiet, 1).path)
+    boxed = Coco().open(made(Coco(), tmp_path).path)
     assert isinstance(boxed, Boxed)
     assert len(boxed) == 2
     shown = Outlined(boxed, lambda _picture, corners, _labels, outlines: (corners.tolist(), outlines))

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from making import differing, made
 
-from milabench_ng.datasets.prepare import prepare, read_again
 from milabench_ng.datasets.spectra import scenes
-from milabench_ng.datasets.spectra.hyperspectral import HsiRaw, HsiRaw16, HsiRaw32, Hyperspectral, Images
+from milabench_ng.datasets.spectra.hyperspectral import HsiRaw, HsiRaw16, HsiRaw32, Images
 from milabench_ng.model.errors import InputError
 
 blosc2 = pytest.importorskip("blosc2", reason="the extra hyperspectral is not installed")
@@ -41,12 +41,8 @@ class Raw16(HsiRaw16):
 FORMS = (Raw, Raw32, Raw16)
 
 
-def made(form: type[Hyperspectral], root: Path, processes: int = 1, scale: float = 1.0) -> Path:
-    return prepare(form(), root, scale, lambda _done, _total: None, processes).path
-
-
 def test_the_three_forms_decode_to_the_same_values(tmp_path: Path) -> None:
-    raw, raw32, raw16 = (form().open(made(form, tmp_path)) for form in FORMS)
+    raw, raw32, raw16 = (form().open(made(form(), tmp_path).path) for form in FORMS)
     assert len(raw) == len(raw32) == len(raw16) == 5
     for number in range(5):
         (values, classes), (same, same_classes), (halved, half_classes) = (each[number] for each in (raw, raw32, raw16))
@@ -60,7 +56,7 @@ def test_the_three_forms_decode_to_the_same_values(tmp_path: Path) -> None:
 
 def test_any_number_of_threads_decompresses_the_same(tmp_path: Path) -> None:
     form = Raw32()
-    content = (made(Raw32, tmp_path) / "0002.blosc").read_bytes()
+    content = (made(Raw32(), tmp_path).path / "0002.blosc").read_bytes()
     alone, together = (np.zeros(SHAPE, np.float32) for _ in range(2))
     form.unpack(content, alone, 1)
     form.unpack(content, together, 3)
@@ -70,7 +66,7 @@ def test_any_number_of_threads_decompresses_the_same(tmp_path: Path) -> None:
 
 def test_only_loader_processes_decompress_with_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that forks must not: blosc2 in its child would wait for threads that are not there."""
-    images = Raw32().open(made(Raw32, tmp_path))
+    images = Raw32().open(made(Raw32(), tmp_path).path)
     images.threads = 4
     seen: list[int] = []
     monkeypatch.setattr(images.form, "unpack", lambda _content, _target, threads: seen.append(threads))
@@ -81,7 +77,7 @@ def test_only_loader_processes_decompress_with_threads(tmp_path: Path, monkeypat
 
 
 def test_a_raw_file_is_big_endian_by_columns_and_upside_down(tmp_path: Path) -> None:
-    place = made(Raw, tmp_path)
+    place = made(Raw(), tmp_path).path
     content = (place / "0003.dat").read_bytes()
     assert content[:12] == bytes([0, 0, 0, 64, 0, 0, 0, 32, 0, 0, 0, 100])
     values = scenes.image(20200801, 3, SHAPE)
@@ -92,16 +88,16 @@ def test_a_raw_file_is_big_endian_by_columns_and_upside_down(tmp_path: Path) -> 
 
 def test_the_same_bytes_for_any_number_of_processes(tmp_path: Path) -> None:
     for form in FORMS:
-        alone, together = made(form, tmp_path / "1"), made(form, tmp_path / "2", processes=2)
+        alone, together = made(form(), tmp_path / "1").path, made(form(), tmp_path / "2", processes=2).path
         names = sorted(path.name for path in alone.iterdir() if not path.name.startswith("mnb-"))
         assert len(names) == 10
         assert all((alone / name).read_bytes() == (together / name).read_bytes() for name in names)
 
 
 def test_the_scale_is_the_share_of_the_images_and_the_level_is_recorded(tmp_path: Path) -> None:
-    place = prepare(Raw16(), tmp_path, 0.4, lambda _done, _total: None, 1)
+    place = made(Raw16(), tmp_path, 0.4)
     assert len(Raw16().open(place.path)) == 2
-    assert read_again(Raw16(), place, 0.4, lambda _done, _total: None, 1).differing == ()
+    assert differing(Raw16(), place, 0.4) == ()
     assert place.manifest is not None
     assert (place.manifest.libraries["zstd level"], place.manifest.files) == ("5", 4)
     assert HsiRaw().size(0.0325).files == 48  # 24 images
@@ -143,7 +139,7 @@ def test_most_pixels_are_valid_and_all_classes_occur() -> None:
 def test_what_has_been_read_leaves_the_page_cache_if_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[int] = []
     monkeypatch.setattr("milabench_ng.datasets.spectra.hyperspectral.drop", dropped.append)
-    images = Raw().open(made(Raw, tmp_path))
+    images = Raw().open(made(Raw(), tmp_path).path)
     images[0]
     assert not dropped
     images.keep_cached = False

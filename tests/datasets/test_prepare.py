@@ -20,13 +20,10 @@ from milabench_ng.datasets.prepare import FoundDataset
 from milabench_ng.model.errors import InputError
 
 sys.path.insert(0, str(Path(__file__).parent))
+from making import quiet
 from toys import ITEMS, Gigantic, Newer, Toy
 
 PROGRAM = Path(__file__).with_name("toys.py")
-
-
-def quiet(done: int, total: int) -> None:
-    """Progress that nobody watches."""
 
 
 def differing(located: FoundDataset) -> tuple[str, ...]:

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from making import checksum, made
 
 from milabench_ng.datasets import words
 from milabench_ng.datasets.base import BINARY, DataSet, random_stream
-from milabench_ng.datasets.prepare import FoundDataset, locate, prepare
+from milabench_ng.datasets.prepare import FoundDataset, locate
 from milabench_ng.datasets.shuffled import shuffled
 from milabench_ng.datasets.tables import ml_20m
 from milabench_ng.datasets.tables.ml_20m import MovieLens
@@ -27,31 +28,27 @@ from milabench_ng.model.errors import InputError
 SCALE = 0.0005
 
 
-def quiet(done: int, total: int) -> None:
-    """Progress that nobody watches."""
-
-
 @pytest.fixture(scope="module")
 def wikitext(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
-    return prepare(WikiText2(), tmp_path_factory.mktemp("data"), 1.0, quiet, 1)
+    return made(WikiText2(), tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
 def wmt(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
-    return prepare(Wmt16(), tmp_path_factory.mktemp("data"), SCALE, quiet, 2)
+    return made(Wmt16(), tmp_path_factory.mktemp("data"), SCALE, 2)
 
 
 @pytest.fixture(scope="module")
 def ratings(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
-    return prepare(MovieLens(), tmp_path_factory.mktemp("data"), SCALE, quiet, 2)
+    return made(MovieLens(), tmp_path_factory.mktemp("data"), SCALE, 2)
 
 
 def test_the_plan_names_as_many_files_as_are_written(
     wikitext: FoundDataset, wmt: FoundDataset, ratings: FoundDataset
 ) -> None:
-    for data_set, made, scale in ((WikiText2(), wikitext, 1.0), (Wmt16(), wmt, SCALE), (MovieLens(), ratings, SCALE)):
-        assert made.manifest is not None
-        assert data_set.size(scale).files == made.manifest.files, data_set.name
+    for data_set, twin, scale in ((WikiText2(), wikitext, 1.0), (Wmt16(), wmt, SCALE), (MovieLens(), ratings, SCALE)):
+        assert twin.manifest is not None
+        assert data_set.size(scale).files == twin.manifest.files, data_set.name
 
 
 def test_wikitext_has_the_real_tokens_lines_and_words(wikitext: FoundDataset) -> None:
@@ -69,8 +66,7 @@ def test_wikitext_has_the_real_tokens_lines_and_words(wikitext: FoundDataset) ->
     shares = np.asarray(list(counts.values())) / 2_088_628
     assert -(shares * np.log(shares)).sum() == pytest.approx(7.668, abs=0.001)  # the least loss: there is no order
     # Integer arithmetic: the same on every machine. Whoever changes the text raises WikiText2.version.
-    assert wikitext.manifest is not None
-    assert wikitext.manifest.checksum == "8487802bd240fefc865742cafd0a45295afa2ad2308f72fb46bdd6afe5cf8d11"
+    assert checksum(wikitext) == "8487802bd240fefc865742cafd0a45295afa2ad2308f72fb46bdd6afe5cf8d11"
 
 
 def test_wikitext_opens_as_its_text_in_numbers(wikitext: FoundDataset) -> None:
@@ -117,13 +113,12 @@ def test_wmt_opens_as_pairs_of_numbers(wmt: FoundDataset) -> None:
 
 def test_the_twin_of_wmt_did_not_change(wmt: FoundDataset) -> None:
     """Integer arithmetic: the same on every machine. Whoever changes the text raises Wmt16.version."""
-    assert wmt.manifest is not None
-    assert wmt.manifest.checksum == "19bc32d24017c5be64f05b4b4c0e491a1ab9b63917a97a3fe0481a6f44754e4c"
+    assert checksum(wmt) == "19bc32d24017c5be64f05b4b4c0e491a1ab9b63917a97a3fe0481a6f44754e4c"
 
 
 def test_news_has_the_lengths_and_sub_words_that_gnmt_is_trained_on(tmp_path: Path) -> None:
     """Of the real set, 92.5 % of the pairs have at most 50 numbers a side, and such a pair has 48.7 tokens."""
-    located = prepare(NewsCommentary(), tmp_path, 0.05, quiet, 1)
+    located = made(NewsCommentary(), tmp_path, 0.05)
     opened = NewsCommentary().open(located.path)
     assert (len(opened), opened.vocabulary) == (8_000, 31_800)  # type: ignore[arg-type,attr-defined]
     chosen = opened.up_to(50)  # type: ignore[attr-defined]
@@ -134,7 +129,7 @@ def test_news_has_the_lengths_and_sub_words_that_gnmt_is_trained_on(tmp_path: Pa
 
 
 def test_a_long_text_has_all_words_at_every_scale(tmp_path: Path) -> None:
-    located = prepare(WikiText103(), tmp_path, 0.0001, quiet, 1)
+    located = made(WikiText103(), tmp_path, 0.0001)
     opened = WikiText103().open(located.path)
     assert opened.vocabulary == 267_735  # type: ignore[attr-defined]
     assert len(opened) == 999_999  # type: ignore[arg-type]
@@ -150,7 +145,7 @@ def test_a_long_text_has_all_words_at_every_scale(tmp_path: Path) -> None:
 
 
 def test_questions_are_cut_or_padded_to_one_length_and_know_their_answers(tmp_path: Path) -> None:
-    located = prepare(Squad(), tmp_path, 0.02, quiet, 1)
+    located = made(Squad(), tmp_path, 0.02)
     opened = Squad().open(located.path)
     assert len(opened) == 1_773  # type: ignore[arg-type]
     lengths = np.diff(opened.starts)  # type: ignore[attr-defined]
@@ -206,11 +201,9 @@ def test_ratings_at_full_scale_have_the_real_extremes() -> None:
 def test_the_same_for_any_number_of_processes(
     data_set: DataSet, wmt: FoundDataset, ratings: FoundDataset, tmp_path: Path
 ) -> None:
-    alone = prepare(data_set, tmp_path, SCALE, quiet, 1)
+    alone = made(data_set, tmp_path, SCALE)
     shared = wmt if data_set.name == "wmt16" else ratings
-    assert alone.manifest is not None
-    assert shared.manifest is not None
-    assert alone.manifest.checksum == shared.manifest.checksum
+    assert checksum(alone) == checksum(shared)
 
 
 def test_real_texts_are_converted_once_and_again_when_they_change(tmp_path: Path) -> None:
@@ -219,15 +212,15 @@ def test_real_texts_are_converted_once_and_again_when_they_change(tmp_path: Path
     for split, text in (("train", " a b \n \n = c = \n"), ("valid", " b d \n"), ("test", " <unk> \n")):
         (place / f"wiki.{split}.tokens").write_text(text)
     assert locate(WikiText2(), tmp_path, 1.0).kind == "real"
-    prepare(WikiText2(), tmp_path, 1.0, quiet, 1)
+    made(WikiText2(), tmp_path)
     opened = WikiText2().open(place)
     assert opened.tokens.tolist() == [0, 1, 2, 2, 3, 4, 3, 2]  # type: ignore[attr-defined]
     assert opened.vocabulary == 7  # type: ignore[attr-defined]
-    made = (place / BINARY / "train.npy").stat().st_mtime_ns
-    assert prepare(WikiText2(), tmp_path, 1.0, quiet, 1) == FoundDataset(place, "real")
-    assert (place / BINARY / "train.npy").stat().st_mtime_ns == made
+    written = (place / BINARY / "train.npy").stat().st_mtime_ns
+    assert made(WikiText2(), tmp_path) == FoundDataset(place, "real")
+    assert (place / BINARY / "train.npy").stat().st_mtime_ns == written
     (place / "wiki.valid.tokens").write_text(" e f g \n")
-    prepare(WikiText2(), tmp_path, 1.0, quiet, 1)
+    made(WikiText2(), tmp_path)
     assert WikiText2().open(place).vocabulary == 9  # type: ignore[attr-defined]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["wikitext-2"]
 
@@ -238,22 +231,22 @@ def test_real_pairs_and_ratings(tmp_path: Path) -> None:
     (place / "vocab.bpe.32000").write_text("the\ncat\ndie\nKatze\n")
     (place / "train.tok.clean.bpe.32000.en").write_text("the cat\n\nthe dog\n")
     (place / "train.tok.clean.bpe.32000.de").write_text("die Katze\nja\ndie\n")
-    prepare(Wmt16(), tmp_path, 1.0, quiet, 1)
+    made(Wmt16(), tmp_path)
     pairs = [[part.tolist() for part in pair] for pair in map(Wmt16().open(place).__getitem__, range(3))]
     assert pairs == [[[2, 4, 5, 3], [2, 6, 7, 3]], [[2, 3], [2, 1, 3]], [[2, 4, 1, 3], [2, 6, 3]]]
     (place / "train.tok.clean.bpe.32000.de").write_text("die\n")
     with pytest.raises(InputError, match=r"\.en has 3 lines, train.*\.de has 1"):
-        prepare(Wmt16(), tmp_path, 1.0, quiet, 1)
+        made(Wmt16(), tmp_path)
 
     place = tmp_path / "ml-20m"
     place.mkdir()
     (place / "train-ratings.csv").write_text("1\t2\t1\n0\t3\t1\n1\t0\t1\n")
-    prepare(MovieLens(), tmp_path, 1.0, quiet, 1)
+    made(MovieLens(), tmp_path)
     opened = MovieLens().open(place)
     assert [opened[index] for index in range(3)] == [(0, 3), (1, 0), (1, 2)]
     (place / "train-ratings.csv").write_text("userId,movieId\n")
     with pytest.raises(InputError, match="Its lines must be user, item and rating between tabs"):
-        prepare(MovieLens(), tmp_path, 1.0, quiet, 1)
+        made(MovieLens(), tmp_path)
     assert sorted(path.name for path in place.iterdir()) == ["train-ratings.csv"]
 
 

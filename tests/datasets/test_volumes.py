@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from making import checksum, differing, made
 
-from milabench_ng.datasets.prepare import FoundDataset, locate, prepare, read_again
+from milabench_ng.datasets.prepare import FoundDataset, locate
 from milabench_ng.datasets.volumes import tissue
 from milabench_ng.datasets.volumes.cremi import BACKGROUND, CLEFTS, RAW, Cremi, Volume
 from milabench_ng.model.errors import InputError
@@ -19,13 +20,9 @@ pytestmark = pytest.mark.slow
 SCALE = 0.001
 
 
-def quiet(done: int, total: int) -> None:
-    """Progress that nobody watches."""
-
-
 @pytest.fixture(scope="module")
 def cremi(tmp_path_factory: pytest.TempPathFactory) -> FoundDataset:
-    return prepare(Cremi(), tmp_path_factory.mktemp("data"), SCALE, quiet, 2)
+    return made(Cremi(), tmp_path_factory.mktemp("data"), SCALE, 2)
 
 
 def test_the_twin_has_the_real_files_names_keys_and_types(cremi: FoundDataset) -> None:
@@ -59,10 +56,8 @@ def test_all_its_sides_shrink_alike_and_no_further_than_a_block() -> None:
 
 
 def test_the_same_bytes_for_any_number_of_processes(cremi: FoundDataset, tmp_path: Path) -> None:
-    alone = prepare(Cremi(), tmp_path, SCALE, quiet, 1)
-    assert cremi.manifest is not None
-    assert alone.manifest is not None
-    assert alone.manifest.checksum == cremi.manifest.checksum
+    alone = made(Cremi(), tmp_path, SCALE)
+    assert checksum(alone) == checksum(cremi)
     assert alone.manifest.libraries["zlib"] == zlib.ZLIB_RUNTIME_VERSION
     assert sorted(path.name for path in alone.path.iterdir()) == [
         "mnb-files.json",
@@ -70,7 +65,7 @@ def test_the_same_bytes_for_any_number_of_processes(cremi: FoundDataset, tmp_pat
         "sample_A_20160501.hdf",
         "sample_A_padded_20160501.hdf",
     ]
-    assert read_again(Cremi(), alone, SCALE, quiet, 1).differing == ()
+    assert differing(Cremi(), alone, SCALE) == ()
 
 
 def test_voxels_do_not_change_unnoticed() -> None:
@@ -116,7 +111,7 @@ def test_real_files_in_the_place_of_the_twin_are_read(tmp_path: Path) -> None:
     real(place, "sample_A_20160501.hdf", raw=(shape, np.uint8), clefts=(shape, np.uint64))
     assert locate(Cremi(), tmp_path, 1.0).kind == "absent"
     real(place, "sample_A_padded_20160501.hdf", raw=(shape, np.uint8))
-    assert prepare(Cremi(), tmp_path, 1.0, quiet, 1).kind == "real"
+    assert made(Cremi(), tmp_path).kind == "real"
     assert Cremi().open(place)[0:1, 0:2, 0:2][1].tolist() == [[[True] * 2] * 2]  # label 0 is not the background
 
 
@@ -145,7 +140,7 @@ def test_without_h5py_the_set_is_listed_and_says_what_to_install(
     monkeypatch.setitem(sys.modules, "h5py", None)
     assert Cremi().size(1.0).files == 2
     with pytest.raises(InputError, match=r'pip install "milabench_ng\[volumes\]"'):
-        prepare(Cremi(), tmp_path, SCALE, quiet, 1)
+        made(Cremi(), tmp_path, SCALE)
 
 
 def test_files_without_content_are_no_real_set(tmp_path: Path) -> None:
@@ -153,4 +148,4 @@ def test_files_without_content_are_no_real_set(tmp_path: Path) -> None:
     for name in ("sample_A_20160501.hdf", "sample_A_padded_20160501.hdf"):
         (tmp_path / "cremi" / name).touch()
     with pytest.raises(InputError, match="cremi"):
-        prepare(Cremi(), tmp_path, 1.0, quiet, 1)
+        made(Cremi(), tmp_path)
