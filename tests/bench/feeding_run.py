@@ -12,8 +12,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +19,6 @@ from recording import Recording, bench_on
 from torch.utils.data import Dataset, get_worker_info
 
 from milabench_ng.bench import Bench
-from milabench_ng.datasets.base import DataSet, Progress, Size
 from milabench_ng.model.events import Event, Full, Slice
 from milabench_ng.records.window import SliceRow, WindowRule, averaging_window, backlog_edges, rate
 
@@ -69,32 +66,6 @@ class Samples(Dataset[Any]):
         return indices
 
 
-class Paced(DataSet):
-    """A dataset of `Samples`."""
-
-    name = folder = "paced"
-    version = 1
-    scalable = False
-
-    def size(self, scale: float) -> Size:
-        return Size(int(scale), 0, 0.0)
-
-    def generate(self, place: Path, scale: float, seed: int, progress: Progress, processes: int) -> None:
-        """It is not on disk."""
-
-    def open(  # it has neither files nor splits
-        self,
-        place: Path,  # noqa: ARG002
-        *,
-        split: str = "train",  # noqa: ARG002
-        transform: Callable[[Any], Any] | None = None,  # noqa: ARG002
-    ) -> Dataset[Any]:
-        return Samples()
-
-    def looks_real(self, place: Path) -> bool:
-        return place.is_dir()
-
-
 class UntilFull(Recording):
     """Starts late, as a tenant whose neighbours are not ready; ends when the window is full, or after a minute."""
 
@@ -114,11 +85,9 @@ class UntilFull(Recording):
 def run(case: str) -> str:
     ratio, stall_s = (float(part) for part in f"{case}+0".split("+")[:2])
     channel = UntilFull()
-    bench: Bench = bench_on(
-        channel, data_set=Paced(), data_path=Path(), workers=PROCESSES, sample_duration=0.5, rule=RULE
-    )
+    bench: Bench = bench_on(channel, workers=PROCESSES, sample_duration=0.5, rule=RULE)
     device = Pace(BATCH / (ratio * PER_SECOND))
-    for step, _ in enumerate(bench.measure(bench.loader(BATCH))):
+    for step, _ in enumerate(bench.measure(bench.loader(BATCH, samples=Samples()))):
         time.sleep(stall_s if step == 0 else 0.0)
         device.keep()
     rows = [SliceRow.of(event) for event in channel.all(Slice)]

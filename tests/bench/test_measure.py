@@ -57,9 +57,6 @@ class Numbered(DataSet):
         assert (place, split) == (HERE, "train")
         return Items(transform or self.function, self.count)
 
-    def looks_real(self, place: Path) -> bool:
-        return place.is_dir()
-
 
 def loading(channel: Recording, data_set: DataSet | None = None, **options: Any) -> Any:
     return bench_on(channel, data_set=data_set or Numbered(), data_path=HERE, **options)
