@@ -4,63 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from milabench_ng.bench.precision import MODES
 from milabench_ng.model.catalogue import Option, Range, Scalar
 
 
-def COMMON(precision: str) -> tuple[Option, ...]:  # noqa: N802  # a constant but for one default
-    """The common options; ``precision`` is the workload's own default."""
-    return (
-        Option(
-            name="max_count",
-            type="int",
-            default=0,
-            range=Range(ge=0),
-            meaning="minimum number of items; 0: one full window",
-        ),
-        Option(
-            name="max_seconds",
-            type="float",
-            default=600.0,
-            range=Range(gt=0),
-            meaning="stop this many seconds after the start",
-        ),
-        Option(
-            name="sample_duration",
-            type="float",
-            default=0.5,
-            range=Range(gt=0),
-            meaning="minimum length of a slice in seconds",
-        ),
-        Option(
-            name="seed",
-            type="int",
-            default=1234,
-            range=Range(ge=0),
-            meaning="of weights and, plus the tenant's number, data order",
-        ),
-        Option(
-            name="workers",
-            type="int",
-            default=8,
-            range=Range(ge=0),
-            meaning="loader processes, at most the tenant's CPUs",
-        ),
-        Option(name="precision", type="str", default=precision, choices=tuple(MODES), meaning="arithmetic mode"),
-    )
+def _option(default: Scalar, meaning: str, choices: tuple[str, ...] = (), **bounds: float) -> Any:
+    what = {"range": Range(**bounds), "choices": choices, "meaning": meaning}
+    return dataclasses.field(default=default, metadata=what)
 
 
 @dataclasses.dataclass(frozen=True)
 class CommonOptions:
     """The common options with their values."""
 
-    max_count: int
-    max_seconds: float
-    sample_duration: float
-    seed: int
-    workers: int
-    precision: str
+    max_count: int = _option(0, "minimum number of items; 0: one full window", ge=0)
+    max_seconds: float = _option(600.0, "stop this many seconds after the start", gt=0)
+    sample_duration: float = _option(0.5, "minimum length of a slice in seconds", gt=0)
+    seed: int = _option(1234, "of weights and, plus the tenant's number, data order", ge=0)
+    workers: int = _option(8, "loader processes, at most the tenant's CPUs", ge=0)
+    precision: str = _option("fp32", "arithmetic mode", tuple(MODES))
+
+
+def COMMON(precision: str) -> tuple[Option, ...]:  # noqa: N802  # a constant but for one default
+    """The common options; ``precision`` is the workload's own default."""
+    defaults = vars(CommonOptions(precision=precision))
+    return tuple(
+        Option(name=each.name, type=each.type, default=defaults[each.name], **each.metadata)  # type: ignore[arg-type]
+        for each in dataclasses.fields(CommonOptions)
+    )
 
 
 def split(arguments: Mapping[str, Scalar | None]) -> tuple[CommonOptions, dict[str, Scalar | None]]:
