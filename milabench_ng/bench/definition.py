@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET
@@ -42,27 +41,26 @@ _DEVICES = "devices"
 _LEARNS = "learning_rate"
 
 
-@dataclasses.dataclass(frozen=True)
-class Definition:
-    """A declared workload: its function and what the function cannot say about itself."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Declared:
+    """What a workload's function cannot say about itself."""
 
-    function: Function
     unit: str
-    data: type[DataSet] | DataBy | None
-    precision: str
-    distributed: bool | Literal["if several"]
-    bound: Bound | None
-    cpu_only: bool
-    requires: tuple[str, ...]
-    extra: str | None
-    ram_gib: float | None
-    auto_batch: bool
-    classic_factor: float
-    legacy_2020: tuple[Legacy2020, ...]
-    derived: tuple[Derived, ...]
-    notes: tuple[str, ...]
-    item_latencies: tuple[str, ...]
-    stores: bool
+    data: type[DataSet] | DataBy | None = None
+    precision: str = "fp32"
+    distributed: bool | Literal["if several"] = False
+    bound: Bound | None = None
+    cpu_only: bool = False
+    requires: tuple[str, ...] = ()
+    extra: str | None = None
+    ram_gib: float | None = None
+    auto_batch: bool = False
+    classic_factor: float = 1.0
+    legacy_2020: tuple[Legacy2020, ...] = ()
+    derived: tuple[Derived, ...] = ()
+    notes: tuple[str, ...] = ()
+    item_latencies: tuple[str, ...] = ()
+    stores: bool = False
     pace_only: tuple[str, ...] = ()
     formerly: dict[str, Scalar] = field(default_factory=dict)
     most_items: str | None = None
@@ -72,6 +70,44 @@ class Definition:
     paced_by: str | None = None
     first_loss: FirstLoss | None = None
     fits: Function | None = None
+
+
+class workload(_Declared):  # noqa: N801  # a decorator
+    """Declare a function ``(bench, *, options...)`` as a workload.
+
+    ``unit``: what one item is. ``data``: the dataset that it reads, or which one by the value of an option.
+    ``distributed``: it runs as one rank per device; ``"if several"``: over one device it runs as other workloads do,
+    without a process group. ``bound``: what sets its pace. ``cpu_only``: its device is the CPU even if the tenant has a
+    GPU. ``requires``: modules that it imports at run time and that may not be installed; ``extra``: the extra of its
+    package that installs them. ``ram_gib``: RAM that a tenant needs, without page cache. ``auto_batch``: ``--batch-size
+    auto`` may find its option ``batch_size``, with which its memory grows. ``classic_factor``: items of the 2020 tool
+    per true item. ``legacy_2020``: how 2020 profiles name it. ``derived``: its rate in other units, shown beside it.
+    ``notes``: names of what it notes of its steps (`Bench.notes`), for their formulas. ``item_latencies``: what of its
+    items it times (`Notes.latency`), such as ``TTFT``. ``stores``: it writes files, below the data root
+    (`Bench.storage`). ``pace_only``: those of its options that change only how fast batches are made, not what is
+    computed for an item. ``formerly``: what versions did that had no such option, by option: their records are compared
+    as if they said so. ``most_items``: the most items of a step, as a formula over its own options and ``devices``, the
+    number that a launch runs over; by default its option ``batch_size``, if it has one. ``trains``: it calls
+    `Bench.step` in each step; by default if it has an option ``learning_rate``. ``own_types``: its model has types that
+    its precision mode does not make, or neither a linear nor a convolution layer. ``converts``: how the names of types
+    begin that it converts weights to, each with a formula over its own options, which is 0 with those that do not.
+    ``paced_by``: the option that sets its pace, unless it is 0, instead of what ``bound`` says. ``first_loss``: the
+    loss of step 1, where theory says it. ``fits``: a function of some of the options, by name, and of ``devices``, that
+    raises InputError where they do not go together; it is asked before a run begins.
+
+    Raises InputError for formulas over what is no option, and if ``fits`` or ``pace_only`` name what is none.
+    """
+
+    def __call__(self, function: Function) -> Definition:
+        """Declare ``function``."""
+        return Definition(function=function, **vars(self))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Definition(_Declared):
+    """A declared workload: its function and what the function cannot say about itself."""
+
+    function: Function
 
     def __post_init__(self) -> None:
         _check_derived(self)
@@ -157,63 +193,6 @@ class Definition:
             "source_sha256": digest(modules),
         }
         return catalogue.Workload(**same | read)
-
-
-def workload(
-    *,
-    unit: str,
-    data: type[DataSet] | DataBy | None = None,
-    precision: str = "fp32",
-    distributed: bool | Literal["if several"] = False,
-    bound: Bound | None = None,
-    cpu_only: bool = False,
-    requires: tuple[str, ...] = (),
-    extra: str | None = None,
-    ram_gib: float | None = None,
-    auto_batch: bool = False,
-    classic_factor: float = 1.0,
-    legacy_2020: tuple[Legacy2020, ...] = (),
-    derived: tuple[Derived, ...] = (),
-    notes: tuple[str, ...] = (),
-    item_latencies: tuple[str, ...] = (),
-    stores: bool = False,
-    pace_only: tuple[str, ...] = (),
-    formerly: Mapping[str, Scalar] = MappingProxyType({}),
-    most_items: str | None = None,
-    trains: bool | None = None,
-    own_types: bool = False,
-    converts: Mapping[str, str] = MappingProxyType({}),
-    paced_by: str | None = None,
-    first_loss: FirstLoss | None = None,
-    fits: Function | None = None,
-) -> Callable[[Function], Definition]:
-    """Declare a function ``(bench, *, options...)`` as a workload.
-
-    ``unit``: what one item is. ``data``: the dataset that it reads, or which one by the value of an option.
-    ``distributed``: it runs as one rank per device; ``"if several"``: over one device it runs as other workloads do,
-    without a process group. ``bound``: what sets its pace. ``cpu_only``: its device is the CPU even if the tenant has a
-    GPU. ``requires``: modules that it imports at run time and that may not be installed; ``extra``: the extra of its
-    package that installs them. ``ram_gib``: RAM that a tenant needs, without page cache. ``auto_batch``: ``--batch-size
-    auto`` may find its option ``batch_size``, with which its memory grows. ``classic_factor``: items of the 2020 tool
-    per true item. ``legacy_2020``: how 2020 profiles name it. ``derived``: its rate in other units, shown beside it.
-    ``notes``: names of what it notes of its steps (`Bench.notes`), for their formulas. ``item_latencies``: what of its
-    items it times (`Notes.latency`), such as ``TTFT``. ``stores``: it writes files, below the data root
-    (`Bench.storage`). ``pace_only``: those of its options that change only how fast batches are made, not what is
-    computed for an item. ``formerly``: what versions did that had no such option, by option: their records are compared
-    as if they said so. ``most_items``: the most items of a step, as a formula over its own options and ``devices``, the
-    number that a launch runs over; by default its option ``batch_size``, if it has one. ``trains``: it calls
-    `Bench.step` in each step; by default if it has an option ``learning_rate``. ``own_types``: its model has types that
-    its precision mode does not make, or neither a linear nor a convolution layer. ``converts``: how the names of types
-    begin that it converts weights to, each with a formula over its own options, which is 0 with those that do not.
-    ``paced_by``: the option that sets its pace, unless it is 0, instead of what ``bound`` says. ``first_loss``: the
-    loss of step 1, where theory says it. ``fits``: a function of some of the options, by name, and of ``devices``, that
-    raises InputError where they do not go together; it is asked before a run begins.
-
-    Raises InputError for formulas over what is no option, and if ``fits`` or ``pace_only`` name what is none.
-    """
-
-    declared = locals() | {"formerly": dict(formerly), "converts": dict(converts)}
-    return lambda function: Definition(function=function, **declared)
 
 
 def check_choice(data: DataBy, options: Sequence[Option], name: str) -> None:
