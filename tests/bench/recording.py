@@ -53,6 +53,7 @@ def bench_on(
     data_set: DataSet | None = None,
     data_path: Path | None = None,
     tenant: int = 0,
+    rank: int = 0,
     precision: str = "fp32",
     seed: int = 1234,
     workers: int = 0,
@@ -77,6 +78,7 @@ def bench_on(
         data_set=data_set,
         data_path=data_path,
         tenant=tenant,
+        rank=rank,
         tenants=tenants,
         close_in_children=close_in_children,
     )

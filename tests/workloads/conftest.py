@@ -31,7 +31,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory, place: Callable[..., Path]) 
     jobs = {
         **{name: getattr(rank_jobs, name) for name in names},
         **{name: functools.partial(rank_jobs.swept, name) for name in rank_jobs.OPERATIONS},
-        "recommend": functools.partial(rank_jobs.recommend, str(place("clicks"))),
+        "recommend": functools.partial(rank_jobs.recommend, place("clicks")),
     }
     return both(tmp_path_factory.mktemp("ranks") / "rendezvous", jobs)
 

@@ -50,7 +50,6 @@ def _trained(
     placed: list[nn.Module] = []
 
     def watch(bench: Bench) -> None:
-        bench.rank = rank
         put, measure = bench.place, bench.measure
 
         def keep(module: nn.Module) -> nn.Module:
@@ -63,7 +62,9 @@ def _trained(
 
         bench.place, bench.measure = keep, parts  # type: ignore[method-assign,assignment]
 
-    channel = run(builtin_workloads()[name], steps, lambda _: place or Path(), watch, tenant=tenant, **options)
+    channel = run(
+        builtin_workloads()[name], steps, lambda _: place or Path(), watch, rank=rank, tenant=tenant, **options
+    )
     losses = [loss for loss in channel.losses if loss is not None]
     return {"losses": losses, "weights": [weight.double().sum().item() for weight in placed[0].parameters()]}
 

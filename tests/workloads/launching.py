@@ -18,7 +18,7 @@ from milabench_ng.datasets.prepare import prepare
 from milabench_ng.worker.discovery import builtin_workloads
 
 LETTERS = "abcdefghijklmnopqrst"
-OF_BENCH = ("precision", "seed", "tenant", "workers")
+OF_BENCH = ("precision", "rank", "seed", "tenant", "workers")
 """What `bench_on` is given, not the workload."""
 Places = Callable[..., Path]
 """Where a small dataset lies, by its name."""

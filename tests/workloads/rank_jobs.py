@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
+from unittest import mock
 
 import torch
 import torch.distributed as dist
+from launching import run
 from recording import Recording, bench_on
 from torch.nn.parallel import DistributedDataParallel
 
-from milabench_ng.datasets.tables.clicks import Clicks
+from milabench_ng.bench import Bench
 from milabench_ng.model.events import Checked, Done, Mismatch, Slice
 from milabench_ng.workloads.cv.cv_train_ddp import cv_train_ddp
 from milabench_ng.workloads.models.deep_cross import DeepCross, click_loss
@@ -50,26 +52,23 @@ SMALL_HSTU = {
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 
-def messages(steps: int, rank: int) -> Recording:
-    channel = Recording(last=steps)
-    bench = bench_on(channel)
-    bench.rank = rank
-    collectives(bench, small_kib=1, large_mib=1, block_mib=1, exchange_mib=1)
-    return channel
+def verdict(channel: Recording) -> tuple[list[tuple[str, int]], Checked]:
+    """What was wrong in which check, and how much was checked."""
+    return [(one.what, one.check) for one in channel.all(Mismatch)], channel.all(Checked)[-1]
+
+
+def messages(rank: int) -> Recording:
+    return run(collectives, 2, rank=rank, small_kib=1, large_mib=1, block_mib=1, exchange_mib=1)
 
 
 def talk(rank: int) -> tuple[int, list[dict[str, float]]]:
-    channel = messages(2, rank)
+    channel = messages(rank)
     return channel.one(Done).count, [event.notes for event in channel.all(Slice)]
 
 
 def travelling(steps: int, rank: int) -> tuple[int, list[tuple[str, int]], Checked]:
-    channel = Recording(last=steps)
-    bench = bench_on(channel)
-    bench.rank = rank
-    burn_links(bench, mib=1, pulse_hz=0.0)
-    found = [(one.what, one.check) for one in channel.all(Mismatch)]
-    return channel.one(Done).count, found, channel.all(Checked)[-1]
+    channel = run(burn_links, steps, rank=rank, mib=1)
+    return channel.one(Done).count, *verdict(channel)
 
 
 def travel(rank: int) -> tuple[int, list[tuple[str, int]], Checked]:
@@ -86,11 +85,8 @@ def damage(rank: int) -> tuple[int, list[tuple[str, int]], Checked]:
         if next(count) == 16 and rank == 1:
             out[0, 5] ^= 1 << 40
 
-    dist.all_to_all_single = badly  # type: ignore[assignment]
-    try:
+    with mock.patch.object(dist, "all_to_all_single", badly):
         return travelling(3, rank)
-    finally:
-        dist.all_to_all_single = exchange
 
 
 class Swept(NamedTuple):
@@ -103,12 +99,8 @@ class Swept(NamedTuple):
 
 
 def swept(operation: Operation, rank: int) -> Swept:
-    channel = Recording(last=2)
-    bench = bench_on(channel)
-    bench.rank = rank
-    collectives_sweep(bench, operation=operation, largest_mib=1)
-    notes, wrong = [one.notes for one in channel.all(Slice)], [(one.what, one.check) for one in channel.all(Mismatch)]
-    return Swept(channel.one(Done).count, notes, wrong, channel.all(Checked)[-1])
+    channel = run(collectives_sweep, 2, rank=rank, operation=operation, largest_mib=1)
+    return Swept(channel.one(Done).count, [one.notes for one in channel.all(Slice)], *verdict(channel))
 
 
 def sweep_wrongly(rank: int) -> Swept:
@@ -120,11 +112,8 @@ def sweep_wrongly(rank: int) -> Swept:
         if rank == 1 and out.numel() == 16:
             out.copy_(out.roll(8))
 
-    dist.all_to_all_single = wrongly  # type: ignore[assignment]
-    try:
+    with mock.patch.object(dist, "all_to_all_single", wrongly):
         return swept("all_to_all", rank)
-    finally:
-        dist.all_to_all_single = exchange
 
 
 def lie(rank: int) -> tuple[list[tuple[str, int]], Checked]:
@@ -136,28 +125,20 @@ def lie(rank: int) -> tuple[list[tuple[str, int]], Checked]:
         if rank == 1:
             out[len(part)] += 1
 
-    dist.all_gather_into_tensor = wrongly  # type: ignore[assignment]
-    try:
-        channel = messages(2, rank)
-    finally:
-        dist.all_gather_into_tensor = gather
-    return [(one.what, one.check) for one in channel.all(Mismatch)], channel.all(Checked)[-1]
+    with mock.patch.object(dist, "all_gather_into_tensor", wrongly):
+        return verdict(messages(rank))
 
 
 def pictures(rank: int) -> dict[str, Any]:
     """Two steps of a small picture network, whose ranks have batches of their own in the second."""
-    channel = Recording(last=2)
-    bench = bench_on(channel, tenant=rank)
-    bench.rank = rank
     placed: list[torch.nn.Module] = []
-    place = bench.place
 
-    def keep(module: torch.nn.Module) -> torch.nn.Module:
-        placed.append(place(module))
-        return placed[0]
+    def watch(bench: Bench) -> None:
+        place = bench.place
+        bench.place = lambda module: placed.append(place(module)) or placed[0]  # type: ignore[method-assign,assignment]
 
-    bench.place = keep  # type: ignore[method-assign,assignment]
-    cv_train_ddp(bench, arch="mobilenet_v3_large", batch_size=2, width=64, height=64, learning_rate=1e-3)
+    given = {"arch": "mobilenet_v3_large", "batch_size": 2, "width": 64, "height": 64, "learning_rate": 1e-3}
+    channel = run(cv_train_ddp, 2, None, watch, rank=rank, tenant=rank, **given)
     return {
         "count": channel.one(Done).count,
         "losses": channel.losses,
@@ -199,11 +180,8 @@ def sharded_bf16(rank: int) -> dict[str, list[Any]]:
     return click_step(rank, 2, "bf16_master")
 
 
-def recommend(place: str, rank: int) -> tuple[list[float | None], int]:
-    channel = Recording(last=2)
-    bench = bench_on(channel, data_set=Clicks(), data_path=Path(place), precision="bf16_master")
-    bench.rank = rank
-    dlrm(bench, **SMALL_DLRM)
+def recommend(place: Path, rank: int) -> tuple[list[float | None], int]:
+    channel = run(dlrm, 2, lambda _: place, rank=rank, **SMALL_DLRM)
     return channel.losses, channel.one(Done).count
 
 
@@ -239,8 +217,5 @@ def history_step(rank: int, ranks: int = 2) -> dict[str, list[Any]]:
 
 
 def read_histories(rank: int) -> tuple[list[float | None], int]:
-    channel = Recording(last=2)
-    bench = bench_on(channel, precision="bf16_master")
-    bench.rank = rank
-    hstu(bench, **SMALL_HSTU)
+    channel = run(hstu, 2, rank=rank, **SMALL_HSTU)
     return channel.losses, channel.one(Done).count

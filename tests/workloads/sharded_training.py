@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
-from recording import Recording, bench_on
+from launching import run
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.nn import functional as F
 
+from milabench_ng.bench import Bench
 from milabench_ng.bench.precision import MODES
-from milabench_ng.datasets.text.token_stream import Tokens128k
 from milabench_ng.model.builtin import read_builtin
 from milabench_ng.model.events import Done, GradientNorm, Loss, Ready, Slice
 from milabench_ng.workloads.models.dimensions import Dimensions
@@ -41,9 +41,6 @@ class ShardedTraining:
     options: dict[str, Any]
 
     def __call__(self, rank: int) -> dict[str, Any]:
-        channel = Recording(last=2)
-        bench = bench_on(channel, data_set=Tokens128k(), data_path=self.place, tenant=rank, precision="bf16_master")
-        bench.rank = rank
         reduce, reduced = dist.reduce_scatter_single, set()
 
         def watched(output: torch.Tensor, *given: Any, **named: Any) -> Any:
@@ -52,7 +49,7 @@ class ShardedTraining:
 
         dist.reduce_scatter_single = watched
         options = {"batch_size": 2, "length": 64, **self.options}
-        WORKLOADS[self.workload](bench, **options)
+        channel = run(WORKLOADS[self.workload], 2, lambda _: self.place, rank=rank, tenant=rank, **options)
         return {
             "most": read_builtin()[self.workload].most_of_a_step(options, dist.get_world_size()),
             "count": channel.one(Done).count,
@@ -108,16 +105,13 @@ class Generation:
     sizes: dict[str, int]
 
     def __call__(self, rank: int) -> tuple[int, list[list[int]]]:
-        channel = Recording(last=3)
-        bench = bench_on(channel, precision="bf16_master")
-        bench.rank = rank
-        infer, said = bench.infer, []
+        said: list[list[int]] = []
 
-        def watched(model: Any, *inputs: Any) -> Any:
-            said.append(infer(model, *inputs).tolist())
+        def watch(bench: Bench) -> None:
+            infer = bench.infer
+            bench.infer = lambda model, *inputs: said.append(infer(model, *inputs).tolist())  # type: ignore[method-assign]
 
-        bench.infer = watched  # type: ignore[method-assign]
-        llm_decode(bench, batch_size=4, ring=16, **self.sizes)
+        channel = run(llm_decode, 3, None, watch, rank=rank, batch_size=4, ring=16, **self.sizes)
         return channel.one(Done).count, said
 
 
