@@ -29,12 +29,14 @@ class Attending(nn.Module):
         return F.scaled_dot_product_attention(rows, rows, rows)
 
 
-def trained(model: nn.Module) -> dict[str, str]:
+def trained(model: nn.Module, *, rehearsed: bool = False) -> dict[str, str]:
     """What a launch that trains ``model`` tells."""
     channel = Recording(last=2)
     bench = bench_on(channel)
     bench.place(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if rehearsed:
+        bench.rehearse(lambda: model(torch.ones(2, 3, 4, 8)).sum())
     for rows in bench.measure([torch.ones(2, 3, 4, 8)]):
         bench.step(model(rows).sum(), optimizer)
     return channel.one(Done).kernels
@@ -67,15 +69,8 @@ def test_inference_asks_torch_before_the_clock(backend: SDPBackend, name: str) -
 
 @pytest.mark.parametrize(("backend", "name"), [(SDPBackend.MATH, "math"), (SDPBackend.FLASH_ATTENTION, "flash")])
 def test_a_rehearsal_asks_torch_too(backend: SDPBackend, name: str) -> None:
-    channel = Recording(last=1)
-    bench = bench_on(channel)
-    model = bench.place(Attending())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with sdpa_kernel(backend):
-        bench.rehearse(lambda: model(torch.ones(2, 3, 4, 8)).sum())
-        for rows in bench.measure([torch.ones(2, 3, 4, 8)]):
-            bench.step(model(rows).sum(), optimizer)
-    assert channel.one(Done).kernels == {"attention": name}
+        assert trained(Attending(), rehearsed=True) == {"attention": name}
 
 
 def test_torch_is_asked_once() -> None:

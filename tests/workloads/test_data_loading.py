@@ -20,7 +20,7 @@ from milabench_ng.datasets.prepare import prepare
 from milabench_ng.datasets.spectra.hyperspectral import HsiRaw, HsiRaw16, HsiRaw32, Hyperspectral
 from milabench_ng.datasets.spectra.scenes import CLASSES
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.events import Done, Loss, Ready
+from milabench_ng.model.events import Done, Ready
 from milabench_ng.worker.discovery import builtin_workloads
 from milabench_ng.workloads.io.augmentation import Affine, Change, changed, draw_change
 from milabench_ng.workloads.io.hsi_segmentation import SMOOTH, masked_loss, network
@@ -75,16 +75,10 @@ def bench_for(places: TenantPlaces, strategy: str, channel: Recording, **given: 
     return bench_on(channel, data_set=data_set, data_path=place, **given)
 
 
-def train(places: TenantPlaces, strategy: str, steps: int = 2, workers: int = 0, precision: str = "fp32") -> Recording:
+def train(places: TenantPlaces, strategy: str, steps: int = 2, threads: int = 0, **given: Any) -> Recording:
     channel = Recording(last=steps)
-    WORKLOAD(
-        bench_for(places, strategy, channel, workers=workers, precision=precision), strategy=strategy, batch_size=2
-    )
+    WORKLOAD(bench_for(places, strategy, channel, **given), strategy=strategy, batch_size=2, threads=threads)
     return channel
-
-
-def losses(channel: Recording) -> list[float]:
-    return [loss.value for loss in channel.all(Loss) if loss.value is not None]
 
 
 def test_parameters() -> None:
@@ -291,8 +285,8 @@ def test_each_strategy_reads_the_form_it_names() -> None:
 
 def test_strategies_of_one_augmentation_train_alike(places: TenantPlaces, narrow: None) -> None:  # noqa: ARG001
     """The same images and random numbers: only the way to the device differs."""
-    assert losses(train(places, "original")) == losses(train(places, "blosc"))
-    assert losses(train(places, "gpu_aug")) == losses(train(places, "ring_buffer"))
+    assert train(places, "original").losses == train(places, "blosc").losses
+    assert train(places, "gpu_aug").losses == train(places, "ring_buffer").losses
 
 
 @pytest.mark.parametrize(
@@ -312,8 +306,7 @@ def test_the_record_says_how_many_threads_decompress(places: TenantPlaces, narro
     original, ring = (train(places, strategy, 1, workers=1).one(Done) for strategy in ("original", "ring_buffer"))
     assert "decompression" not in original.kernels
     assert ring.kernels["decompression"] == f"{min(8, own)} threads a process"
-    channel = Recording(last=1)
-    WORKLOAD(bench_for(places, "blosc", channel, workers=1), strategy="blosc", batch_size=2, threads=3)
+    channel = train(places, "blosc", 1, workers=1, threads=3)
     assert channel.one(Done).kernels["decompression"] == "3 threads a process"
     assert WORKLOAD.describe("hsi_segmentation", "tests 1").pace_only == ("threads",)
 
@@ -332,13 +325,13 @@ def test_each_strategy_of_the_profile_runs(entry: str, places: TenantPlaces, nar
     channel = train(places, arguments["strategy"], steps=3, workers=1, precision=arguments["precision"])
     assert channel.one(Done).ran == "amp"
     assert channel.one(Done).count == 6
-    assert all(map(math.isfinite, losses(channel)))
+    assert all(loss is not None and math.isfinite(loss) for loss in channel.losses)
 
 
 def test_the_network_trains(places: TenantPlaces) -> None:
     channel = train(places, "ring_buffer", steps=2)
     assert channel.one(Ready).parameters == 31_260_515
-    assert all(map(math.isfinite, losses(channel)))
+    assert all(loss is not None and math.isfinite(loss) for loss in channel.losses)
 
 
 def test_the_profile_has_each_strategy_with_and_without_a_limit() -> None:
