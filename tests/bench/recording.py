@@ -66,12 +66,7 @@ def bench_on(
     return Bench(
         device=torch.device("cpu"),
         options=CommonOptions(
-            max_count=0,
-            max_seconds=60.0,
-            sample_duration=sample_duration,
-            seed=seed,
-            workers=workers,
-            precision=precision,
+            max_seconds=60.0, sample_duration=sample_duration, seed=seed, workers=workers, precision=precision
         ),
         rule=rule or WindowRule(),
         channel=channel,
