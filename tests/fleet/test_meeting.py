@@ -185,7 +185,7 @@ def test_a_launch_over_nodes_ends_on_the_same_step_everywhere_and_one_that_loses
         *([Round(shape="launch", groups=(("c", "a"),), launch=SPREAD)] * 10),
         Round(shape="launch", groups=over_two, launch=MESSAGES),
     )
-    plan = MeetingPlan(nodes=launcher.nodes, rounds=rounds, start_s=200, round_s=150, message_s=60)
+    plan = MeetingPlan(nodes=launcher.nodes, rounds=rounds, start_s=200, round_s=60, message_s=30)
     meeting = meet(fleet, launcher, plan)
     assert meeting.left.keys() == {"c"}
     numbers = (1, 2, len(rounds) - 1)
