@@ -113,16 +113,16 @@ def known(seen: Iterable[PairSeen]) -> Known:
     return Known(rates=rates, nodes=nodes, of_nodes=_spread(list(nodes.values())), of_links=_spread(residuals))
 
 
-def meets_again(seen: Sequence[PairSeen], strict: Strictness = STRICT) -> Again:
+def meets_again(seen: Sequence[PairSeen]) -> Again:
     """What is suspicious after the screen, and who meets again for that."""
     found = known(seen)
     failed = tuple(dict.fromkeys(one.pair for one in seen if one.log_rate is None))
     nodes: tuple[NodeName, ...] = ()
     links: tuple[Pair, ...] = ()
     if len(found.nodes) >= FEWEST_NODES:
-        slowest = screen_limit(found.of_nodes, _SHARE, strict)
+        slowest = screen_limit(found.of_nodes, _SHARE, STRICT)
         nodes = tuple(node for node in found.nodes if found.node(node) < slowest)
-        slowest = screen_limit(found.of_links, _SHARE, strict)
+        slowest = screen_limit(found.of_links, _SHARE, STRICT)
         links = tuple(one for one, rate in found.rates.items() if found.link(one, rate) < slowest)
     healthy = [node for node in found.nodes if node not in nodes]
     partners = {node: _partners(node, healthy, {*links, *failed}) for node in nodes}
@@ -134,16 +134,16 @@ def meets_again(seen: Sequence[PairSeen], strict: Strictness = STRICT) -> Again:
 
 
 def judge_network(
-    screen: Sequence[PairSeen], retest: Sequence[PairSeen], left: Mapping[NodeName, Judged], strict: Strictness = STRICT
+    screen: Sequence[PairSeen], retest: Sequence[PairSeen], left: Mapping[NodeName, Judged]
 ) -> NetworkVerdict:
     """The verdicts on all nodes and links. ``left``: what is said of nodes that did not stay to the end."""
-    found, again = known(screen), meets_again(screen, strict)
+    found, again = known(screen), meets_again(screen)
     retests = _logs(retest)
     failures = Counter(one.pair for one in (*screen, *retest) if one.log_rate is None)
     spreads, moved, controls = _spreads(found, again, retests)
     judge = _Judge(found, again, retests, moved, Retested(sessions=1.0, controls=controls, suspicions=_count(again)))
-    links = {one: judge.link(one, spreads[1], strict, failures[one]) for one in {**found.rates, **failures}}
-    nodes = {node: judge.node(node, spreads[0], strict) for node in found.nodes}
+    links = {one: judge.link(one, spreads[1], failures[one]) for one in {**found.rates, **failures}}
+    nodes = {node: judge.node(node, spreads[0]) for node in found.nodes}
     alone = _without_a_link(screen, links)
     few = 2 * len(alone) < len({node for one in links for node in one})
     for node in alone:
@@ -151,9 +151,7 @@ def judge_network(
         if few:
             links |= {one: msgspec.structs.replace(judged, why="") for one, judged in links.items() if node in one}
     nodes |= left
-    return NetworkVerdict(
-        nodes=nodes, links=links, rates=found.nodes, expected_false_alarms=_expected(found, spreads, strict)
-    )
+    return NetworkVerdict(nodes=nodes, links=links, rates=found.nodes, expected_false_alarms=_expected(found, spreads))
 
 
 class _Judge(msgspec.Struct, frozen=True):
@@ -166,7 +164,7 @@ class _Judge(msgspec.Struct, frozen=True):
     """What changed for all since the screen."""
     by: Retested
 
-    def link(self, one: Pair, spread: Spread, strict: Strictness, failures: int) -> Judged:
+    def link(self, one: Pair, spread: Spread, failures: int) -> Judged:
         if failures > 1:
             return Judged(state="broken", retests=len(self.retests.get(one, ())), why=f"failed {failures} times")
         if len(self.found.nodes) < FEWEST_NODES:
@@ -179,9 +177,9 @@ class _Judge(msgspec.Struct, frozen=True):
             told = "it failed" if failures else "suspicious"
             return Judged(state="inconclusive", ratio=seen, why=f"{told}, and did not meet again with links that work")
         value = float(np.median(logs)) - self.moved  # messages have tails: a mean would be moved by one
-        return self._decided(self.found.link(one, value), len(logs), spread, strict)
+        return self._decided(self.found.link(one, value), len(logs), spread)
 
-    def node(self, node: NodeName, spread: Spread, strict: Strictness) -> Judged:
+    def node(self, node: NodeName, spread: Spread) -> Judged:
         if len(self.found.nodes) < FEWEST_NODES:
             return Judged(state="inconclusive", why=_TOO_FEW)
         if node not in self.again.nodes:
@@ -195,15 +193,15 @@ class _Judge(msgspec.Struct, frozen=True):
             )
         times = max(len(self.retests.get(one, ())) for one in self.again.partners[node])
         value = float(np.median(met)) - self.moved - self.found.of_links.centre - self.found.of_nodes.centre
-        return self._decided(value, times, spread, strict)
+        return self._decided(value, times, spread)
 
-    def _decided(self, value: float, times: int, spread: Spread, strict: Strictness) -> Judged:
+    def _decided(self, value: float, times: int, spread: Spread) -> Judged:
         by = msgspec.structs.replace(self.by, sessions=float(times))
-        limit, error = retest_limit(spread, _SHARE, strict, by)
+        limit, error = retest_limit(spread, _SHARE, STRICT, by)
         if value < limit:
             state: LinkState = "slow"
         else:
-            state = "inconclusive" if value < strict.log_margin else "pass"
+            state = "inconclusive" if value < STRICT.log_margin else "pass"
         why = "slower than the margin when it met again, but not certainly" if state == "inconclusive" else ""
         return Judged(state=state, ratio=_ratio(value, error, spread), retests=times, why=why)
 
@@ -235,14 +233,14 @@ def _spread(values: Sequence[float]) -> Spread:
     return Spread(nodes=max(1, len(values)), centre=centre, total=total, df=df, session=session, session_df=SESSION_DF)
 
 
-def _expected(found: Known, spreads: tuple[Spread, Spread], strict: Strictness) -> float:
+def _expected(found: Known, spreads: tuple[Spread, Spread]) -> float:
     if len(found.nodes) < FEWEST_NODES:
         return 0.0
     expected = 0.0
     for screened, spread in zip((found.of_nodes, found.of_links), spreads, strict=True):
-        by = Retested(sessions=float(strict.retests), controls=_CONTROLS, suspicions=1)
-        limit, error = retest_limit(spread, _SHARE, strict, by)
-        screen = screen_limit(screened, _SHARE, strict)
+        by = Retested(sessions=float(STRICT.retests), controls=_CONTROLS, suspicions=1)
+        limit, error = retest_limit(spread, _SHARE, STRICT, by)
+        screen = screen_limit(screened, _SHARE, STRICT)
         expected += Limit(screen=screen, retest=limit, error=error, spread=spread).false_alarms()
     return expected
 
