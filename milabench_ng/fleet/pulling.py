@@ -105,15 +105,13 @@ class Pull(msgspec.Struct, frozen=True):
         try:
             if problem:
                 raise InputError(problem)
-            return _kept(parcel.file, parcel.close(), NodeSession(node, self.session, self._place(node)))
+            place = session_file(self.folder, node, self.session)
+            return _kept(parcel.file, parcel.close(), NodeSession(node, self.session, place))
         except (InputError, OSError) as error:
             own = f" (the node: {short_end(said)})" if said and not problem else ""
             return NotCollected(node=node, session=self.session, reason=f"{error}{own}")
         finally:
             parcel.file.unlink(missing_ok=True)
-
-    def _place(self, node: NodeName) -> Path:
-        return session_file(self.folder, node, self.session)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from milabench_ng.analysis.summary.summary import name_of_row
-from milabench_ng.fleet.verdicts.measured import WORDS, Array, Kind, Measured, average, middle, places_of, without
+from milabench_ng.fleet.verdicts.measured import WORDS, Array, Kind, Measured, average, middle
 
 FEWEST_NODES = 4
 """Of fewer nodes, nobody can say which is unusual."""
@@ -93,7 +93,7 @@ def _answers(
     apart = _between_devices(rates) - between_devices
     found = np.full((len(rates), len(asked)), np.nan)
     for place, column in enumerate(asked):
-        same = places_of(fleet.kinds, column.kind)
+        same = [test for test, kind in enumerate(fleet.kinds) if kind == column.kind]
         if column.scope == "all":
             found[:, place] = middle(beside[:, same], 1)
         elif column.scope == "device":
@@ -108,5 +108,5 @@ def _between_devices(rates: Array) -> Array:
     """Each device's distance from the median of the node's others."""
     if rates.shape[2] < 2:
         return np.full_like(rates, np.nan)
-    others = [middle(without(rates, device, 2), 2) for device in range(rates.shape[2])]
+    others = [middle(np.delete(rates, device, axis=2), 2) for device in range(rates.shape[2])]
     return np.asarray(rates - np.stack(others, axis=2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -137,13 +137,3 @@ def average(values: Array, axis: int) -> Array:
     total = np.sum(np.where(known, values, 0.0), axis=axis)
     count = np.sum(known, axis=axis)
     return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
-
-
-def without(values: Array, place: int, axis: int) -> Array:
-    """All but one place of an axis."""
-    return np.delete(values, place, axis=axis)
-
-
-def places_of(kinds: Sequence[Kind], kind: Kind) -> list[int]:
-    """Which tests are of a kind."""
-    return [place for place, one in enumerate(kinds) if one == kind]
