@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EXIT_REFUSED = 125
 EXIT_NOT_FOUND = 127
-_MAX_DESCRIPTORS = 1 << 20
+MAX_DESCRIPTORS = 1 << 20
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
 _CLONE_NEWNS, _CLONE_NEWCGROUP, _CLONE_NEWIPC = 0x00020000, 0x02000000, 0x08000000
@@ -242,7 +242,7 @@ def main(arguments: list[str]) -> int:
     text, dashes, *argv = arguments
     fields = json.loads(text)
     parent_pid = fields.pop("parent_pid")
-    os.closerange(fields.pop("descriptors"), _MAX_DESCRIPTORS)
+    os.closerange(fields.pop("descriptors"), MAX_DESCRIPTORS)
     last = fields.pop("last")
     try:
         if dashes != "--" or not argv:

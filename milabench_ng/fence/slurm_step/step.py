@@ -4,15 +4,13 @@ Slurm starts what is in a step, therefore nothing there is our child or can inhe
 starts: it waits on a socket and forks what is ordered. `call` takes the place of the tenant's process: it hands over
 its descriptors, arguments and environment, waits, and ends as that process did, by the same signal if it was one.
 
-Uses only the standard library and what the guardian uses: `python -I -S step.py hold NAME | call NAME PARENT
-DESCRIPTORS -- argv...`. The socket is abstract (unix(7)): it leaves no file, and each side asks the kernel who the
-other is.
+Uses only the standard library, and what does so, too: `python -I -S step.py hold NAME | call NAME PARENT DESCRIPTORS --
+argv...`. The socket is abstract (unix(7)): it leaves no file, and each side asks the kernel who the other is.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -25,6 +23,7 @@ import sys
 if __name__ == "__main__":  # isolated, so the package is not on the path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
 
+from milabench_ng.fence.entry import EXIT_NOT_FOUND, EXIT_REFUSED, MAX_DESCRIPTORS, EntryError, die_with
 from milabench_ng.fence.kernel.processes import below_us
 from milabench_ng.fence.killing import send
 
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MESSAGE_BYTES = 1 << 20
-EXIT_REFUSED = 125
-EXIT_NOT_FOUND = 127
-_MAX_DESCRIPTORS = 1 << 20
-_PR_SET_PDEATHSIG = 1
 
 
 def open_socket() -> socket.socket:
@@ -136,7 +131,7 @@ def become(order: dict[str, object], descriptors: Sequence[int]) -> None:
     high = [os.dup2(descriptor, 100 + place, False) for place, descriptor in enumerate(descriptors)]
     for place, descriptor in enumerate(high):
         os.dup2(descriptor, place)
-    os.closerange(len(high), _MAX_DESCRIPTORS)
+    os.closerange(len(high), MAX_DESCRIPTORS)
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # this interpreter ignores them; the tenant must not inherit that
         signal.signal(ignored, signal.SIG_DFL)
     argv, environment = order["argv"], order["environment"]
@@ -167,10 +162,11 @@ def hold(name: str) -> int:
 
 def call(name: str, parent_pid: int, descriptors: int, argv: Sequence[str]) -> int:
     """Have `argv` run in the step of this name in this process's place, and end as it did."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    os.closerange(descriptors, _MAX_DESCRIPTORS)
-    if os.getppid() != parent_pid:
+    try:
+        die_with(parent_pid)
+    except EntryError:
         return EXIT_REFUSED
+    os.closerange(descriptors, MAX_DESCRIPTORS)
     order = {"argv": list(argv), "environment": dict(os.environ), "folder": os.getcwd()}
     try:
         connection, _ = connect(name)
