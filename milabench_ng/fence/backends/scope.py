@@ -18,13 +18,13 @@ from pathlib import Path
 from milabench_ng.fence.backends import cgroup2
 from milabench_ng.fence.capabilities import Capabilities
 from milabench_ng.fence.kernel.mounts import own_scope
-from milabench_ng.fence.sharing.shares import Bounds
 from milabench_ng.records.isolation import Tier
 
 NAME = "scope"
 WARM_WORKERS = True
 GROUPS_BY = cgroup2.GROUPS_BY
 IO_METHOD = cgroup2.IO_METHOD
+bounds = cgroup2.bounds
 # Set for the restarted program, so that a scope that does not help is not tried again and again.
 _MARK = "MNB_SCOPE"
 _PATIENCE_S = 20.0
@@ -40,11 +40,6 @@ def tier(capabilities: Capabilities) -> Tier | None:
     """The tier that this back end can offer here: None outside a scope."""
     inside = any(own_scope(parent) for parent in capabilities.parents)
     return cgroup2.tier(capabilities) if inside else None
-
-
-def bounds(capabilities: Capabilities) -> Bounds:
-    """The bounds that the groups above the scope set on its tenants."""
-    return cgroup2.bounds(capabilities)
 
 
 def open_fence(capabilities: Capabilities, run_id: str, holds: str, shm: bool) -> ScopeFence:

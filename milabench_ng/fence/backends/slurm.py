@@ -22,9 +22,10 @@ from milabench_ng.fence.kernel.whereabouts import outside
 from milabench_ng.fence.process_tracking import Followed, Owners
 from milabench_ng.fence.runs import Guardian
 from milabench_ng.fence.sharing.shares import Bounds
-from milabench_ng.fence.slurm_step.allocation import Step, described, step_groups, words_for
+from milabench_ng.fence.slurm_step.allocation import Step, step_groups, words_for
 from milabench_ng.model.errors import IsolationError
 from milabench_ng.model.units import MIB
+from milabench_ng.node.cgroup_files import format_ids
 from milabench_ng.records.isolation import Effective, GroupEvents, GroupsBy, IoMethod, ProcView, Share, Tier, Usage
 
 NAME = "slurm"
@@ -194,7 +195,7 @@ class SlurmFence:
         self.tier = self._job.tier
         self.mode = capabilities.mode
         self.kernel = capabilities.kernel
-        self.parent = described(self._job)
+        self.parent = f"Slurm job {self._job.id} on {self._job.node}, CPUs {format_ids(self._job.cpus)}"
         mark = (affinity.MARK,) if self.tier == "affinity" else ()
         self.notes = (*self._job.reasons, _COLD, *mark)
         self._guardian = Guardian()

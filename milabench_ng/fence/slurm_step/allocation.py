@@ -32,8 +32,7 @@ from milabench_ng.fence.killing import signal_child
 from milabench_ng.fence.slurm_step import step as step_program
 from milabench_ng.model.errors import IsolationError
 from milabench_ng.model.units import MIB
-from milabench_ng.node.cgroup_files import format_ids
-from milabench_ng.records.isolation import Effective, ProcView
+from milabench_ng.records.isolation import ProcView
 
 WAIT_S = 30
 """How long Slurm may take to find a step's resources, which the previous step has just released."""
@@ -124,7 +123,8 @@ def read_job(environ: Mapping[str, str], parents: tuple[str, ...], swap_bytes: i
         return None
     words = ("--overlap", f"--nodelist={node}", f"--cpus-per-task={cpus_on_node(environ)}", "--gres=none")
     step = Step(words, "a step in order to see what it holds")
-    effective, proc = read_step(step.holder.pid)
+    proc = read_process(step.holder.pid)
+    effective = step_groups(proc).counters().limits()
     step.close(_START_S)
     swaps = swap_bytes and effective.swap_bytes != 0
     limits = [effective.memory_bytes, *(above.memory_bytes for above in effective.ancestors)]
@@ -189,12 +189,6 @@ def _step_id(pid: int) -> str:
     return f"{environ['SLURM_JOB_ID']}.{environ['SLURM_STEP_ID']}"
 
 
-def read_step(pid: int) -> tuple[Effective, ProcView]:
-    """What the kernel enforces on this process's step."""
-    proc = read_process(pid)
-    return step_groups(proc).counters().limits(), proc
-
-
 def _directory(mounts: tuple[CgroupMount, ...], own: Mapping[str, str], controller: str) -> Path | None:
     """The controller's directory; only a step's group counts, since the job or the node is above it."""
     mount, group = find(mounts, controller), own.get(controller, "")
@@ -221,7 +215,3 @@ def _select_parameters() -> str:
         return ""
     found = re.search(r"^SelectTypeParameters\s*=\s*(\S+)", done.stdout, re.MULTILINE)
     return found[1].upper() if found else ""
-
-
-def described(job: SlurmJob) -> str:
-    return f"Slurm job {job.id} on {job.node}, CPUs {format_ids(job.cpus)}"
