@@ -38,6 +38,14 @@ def held_if_there(path: Path | None) -> HeldFile | None:
     return HeldFile(path) if path is not None and path.exists() else None
 
 
+def text_of(file: HeldFile | None) -> bytes:
+    """What the file holds now; nothing if there is none, or what it is about has vanished."""
+    try:
+        return b"" if file is None else file.read()
+    except OSError:
+        return b""
+
+
 def number_of(table: bytes, name: bytes) -> int | None:
     """The number in the line ``name number`` of a table such as ``memory.stat``; None without such a line."""
     _, found, rest = (b"\n" + table).partition(b"\n" + name + b" ")

@@ -14,7 +14,7 @@ import msgspec
 
 from milabench_ng.model.units import KIB, MIB
 from milabench_ng.node.cpu_totals import cpu_totals
-from milabench_ng.node.held_file import HeldFile, number_of
+from milabench_ng.node.held_file import HeldFile, number_of, text_of
 from milabench_ng.telemetry.host_power import MeteredEnergy, Rapl, find_meter
 from milabench_ng.telemetry.messages import HOST_KEY, SourceName
 
@@ -83,7 +83,7 @@ class HostSource:
         return Counters(
             time_s=time.monotonic(),
             cpu_s=cpu_seconds(self._stat.read()),
-            disk_bytes=disk_bytes(filter(None, map(_text, self._disks))),
+            disk_bytes=disk_bytes(filter(None, map(text_of, self._disks))),
         )
 
 
@@ -119,11 +119,3 @@ def whole_disks(sysfs: Path) -> tuple[Path, ...]:
     Others count the same bytes twice (partitions, devices made of others) or are not disks (devices made of memory).
     """
     return tuple(path.parent for path in sorted(sysfs.glob("block/*/device")))
-
-
-def _text(disk: HeldFile) -> bytes:
-    """The counters of a disk; nothing if it has been pulled out."""
-    try:
-        return disk.read()
-    except OSError:
-        return b""

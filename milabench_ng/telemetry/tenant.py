@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milabench_ng.model.units import MIB
-from milabench_ng.node.held_file import HeldFile, number_of
+from milabench_ng.node.held_file import HeldFile, number_of, text_of
 from milabench_ng.telemetry.messages import SourceName, Watch
 
 # Name of a value, and of its line in v1's and in v2's memory.stat. A v1 file has both lines; those without "total"
@@ -58,24 +58,16 @@ class TenantFiles:
 
     def read(self) -> dict[str, float]:
         """The tenant's memory in MiB and CPU time in seconds since its group was made."""
-        stat = _text(self._memory_stat)
+        stat = text_of(self._memory_stat)
         memory = {name: _first_of(stat, lines) for name, lines in _MEMORY_LINES}
-        memory["current_mib"] = _whole(_text(self._memory_current))
+        memory["current_mib"] = _whole(text_of(self._memory_current))
         values = {name: size / MIB for name, size in memory.items() if size is not None}
-        seconds = _cpu_seconds(_text(self._cpu_usage))
+        seconds = _cpu_seconds(text_of(self._cpu_usage))
         return values if seconds is None else {**values, "cpu_s": seconds}
 
 
 def _held(path: str | None) -> HeldFile | None:
     return None if path is None else HeldFile(path)
-
-
-def _text(file: HeldFile | None) -> bytes:
-    """What the file holds; nothing if there is none, or the group has vanished."""
-    try:
-        return b"" if file is None else file.read()
-    except OSError:
-        return b""
 
 
 def _first_of(table: bytes, names: tuple[bytes, ...]) -> int | None:
