@@ -20,7 +20,7 @@ from milabench_ng.fence.killing import OwnGroup, noted_groups, sweep
 from milabench_ng.fence.runs import RunGroups, lock, locked_top
 from milabench_ng.model.errors import IsolationError
 from milabench_ng.model.files import is_locked
-from milabench_ng.node.pci_gpus import kernel_text
+from milabench_ng.node.kernel_files import kernel_text
 from milabench_ng.node.resctrl import PREFIX, RESCTRL, is_ours, parse_schemata
 from milabench_ng.records.isolation import CachePart, Effective, Share, Usage
 

@@ -13,7 +13,7 @@ from milabench_ng.fence.interface import IsolationMismatch
 from milabench_ng.fence.kernel.processes import Process, Table, followed, identify, read_table
 from milabench_ng.fence.killing import NotOursError, send
 from milabench_ng.fence.runs import Guardian
-from milabench_ng.node.conditions import kernel_table
+from milabench_ng.node.kernel_files import kernel_table
 from milabench_ng.records.isolation import Usage
 
 Owners = dict[Process, "Followed"]
@@ -70,7 +70,7 @@ class Followed:
     def usage(self) -> Usage:
         """Sums over the current processes: memory as PSS, so that shared pages count once."""
         pids, table = self._living()
-        memory = [_smaps(pid) for pid in pids]
+        memory = [kernel_table(Path(f"/proc/{pid}/smaps_rollup")) for pid in pids]
         return Usage(
             cpu_usec=_cpu_usec(pids, table),
             memory_bytes=sum(fields.get("Pss", 0) for fields in memory),
@@ -99,11 +99,6 @@ class Followed:
         if process not in self._owners:
             self._guardian.mind(process)
         self._owners[process] = owner
-
-
-def _smaps(pid: int) -> dict[str, int]:
-    """Bytes by field of /proc/PID/smaps_rollup; empty for a process that is gone."""
-    return {name: 1024 * kib for name, kib in kernel_table(Path(f"/proc/{pid}/smaps_rollup")).items()}
 
 
 def _cpu_usec(pids: Iterable[int], table: Table) -> int:

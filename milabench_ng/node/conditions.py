@@ -22,9 +22,8 @@ from milabench_ng.node.drivers.opening import Drivers
 from milabench_ng.node.edge import Edge
 from milabench_ng.node.gpu_conditions import THROTTLE_REASONS, GpuSettings, GpuState
 from milabench_ng.node.gpus import Gpu
+from milabench_ng.node.kernel_files import kernel_table, kernel_text
 from milabench_ng.node.kernel_mounts import covered
-from milabench_ng.node.pci_gpus import kernel_text
-from milabench_ng.node.topology import meminfo
 
 CLOCK_LIMIT_S = 2.0
 """By how much a wall clock may be set during a batch. Leap seconds, and the steps of NTP on a node that runs, are
@@ -163,12 +162,6 @@ def throttled_fraction(before: Conditions, after: Conditions) -> dict[str, dict[
     return fractions
 
 
-def kernel_table(path: Path) -> dict[str, int]:
-    """A file of ``name number [unit]`` lines, such as ``/proc/vmstat`` or ``memory.stat``; empty if it is missing."""
-    rows = [line.replace(":", " ").split() for line in (kernel_text(path) or "").splitlines()]
-    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
-
-
 def cpu_seconds() -> tuple[float, float, float]:
     """Busy, steal and total seconds since boot, summed over CPUs."""
     import psutil  # what only reads records needs none
@@ -190,14 +183,14 @@ def _host_settings(root: Path) -> HostSettings:
         smt=kernel_text(cpus / "smt/control"),
         transparent_hugepages=_chosen(kernel_text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
         numa_balancing=None if balancing is None else balancing != "0",
-        swap_total_bytes=meminfo(root / "proc").get("SwapTotal"),
+        swap_total_bytes=kernel_table(root / "proc/meminfo").get("SwapTotal"),
         clock_source=kernel_text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
         covered=msgspec.UNSET if mounts is None else covered(mounts),
     )
 
 
 def _host_state(root: Path) -> HostState:
-    memory, counters = meminfo(root / "proc"), kernel_table(root / "proc/vmstat")
+    memory, counters = kernel_table(root / "proc/meminfo"), kernel_table(root / "proc/vmstat")
     busy_s, steal_s, _ = cpu_seconds()
     swap = (memory.get("SwapTotal"), memory.get("SwapFree"))
     throttles = (root / "sys/devices/system/cpu").glob("cpu*/thermal_throttle/*_throttle_count")

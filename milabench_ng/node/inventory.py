@@ -16,7 +16,8 @@ from milabench_ng import __version__
 from milabench_ng.model.bounds import WholeNumber
 from milabench_ng.node.drivers.opening import Drivers, Gpus, open_drivers, read_gpus, usable
 from milabench_ng.node.gpus import Gpu
-from milabench_ng.node.pci_gpus import PciGpu, kernel_text, pci_gpus
+from milabench_ng.node.kernel_files import kernel_text
+from milabench_ng.node.pci_gpus import PciGpu, pci_gpus
 from milabench_ng.node.topology import Topology, read_topology
 
 _PACKAGES = (

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from milabench_ng.node.kernel_files import kernel_text
+
 _VENDORS = {0x10DE: "NVIDIA", 0x1002: "AMD", 0x8086: "Intel"}
 
 
@@ -23,14 +25,6 @@ class PciGpu(msgspec.Struct, frozen=True, kw_only=True):
     device_id: str
     driver: str | None
     numa_node: int | None
-
-
-def kernel_text(path: Path) -> str | None:
-    """A procfs or sysfs file without surrounding blanks; None if it is missing or unreadable."""
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return None
 
 
 def pci_gpus(sysfs: Path = Path("/sys")) -> tuple[PciGpu, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from milabench_ng.node.pci_gpus import kernel_text
+from milabench_ng.node.kernel_files import kernel_text
 
 RESCTRL = Path("/sys/fs/resctrl")
 PREFIX = "mnb-"

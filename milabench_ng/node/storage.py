@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from milabench_ng.model.files import nearest
-from milabench_ng.node.pci_gpus import kernel_text
+from milabench_ng.node.kernel_files import kernel_text
 
 StorageKind = Literal["disk", "memory", "network", "overlay", "other"]
 

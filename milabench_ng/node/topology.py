@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.node.cgroup_files import parse_ids
+from milabench_ng.node.kernel_files import kernel_table, kernel_text
 
 
 class Cpu(msgspec.Struct, frozen=True):
@@ -48,13 +49,13 @@ class Topology(msgspec.Struct, frozen=True):
 def read_topology(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> Topology:
     """Read the topology, or with the two paths a copied or artificial one. Raises OSError without `cpu/online`."""
     system = sysfs / "devices/system"
-    online = parse_ids(_text(system / "cpu/online"))
+    online = parse_ids((system / "cpu/online").read_text())
     nodes = _nodes(system / "node", online)
     home = {cpu: node.id for node in nodes for cpu in node.cpus}
-    memory = meminfo(procfs)
+    memory = kernel_table(procfs / "meminfo")
     return Topology(
         cpus=tuple(_cpu(system / f"cpu/cpu{cpu}", cpu, home.get(cpu, 0)) for cpu in online),
-        isolated=parse_ids(_text(system / "cpu/isolated", "")),
+        isolated=parse_ids(kernel_text(system / "cpu/isolated") or ""),
         nodes=nodes or (NumaNode(0, online, memory["MemTotal"]),),
         memory_bytes=memory["MemTotal"],
         hugepages_bytes=memory.get("HugePages_Total", 0) * memory.get("Hugepagesize", 0),
@@ -63,15 +64,15 @@ def read_topology(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> T
 
 
 def _cpu(directory: Path, cpu: int, node: int) -> Cpu:
-    siblings = parse_ids(_text(directory / "topology/thread_siblings_list", str(cpu)))
-    package = int(_text(directory / "topology/physical_package_id", "0"))
+    siblings = parse_ids(kernel_text(directory / "topology/thread_siblings_list") or str(cpu))
+    package = int(kernel_text(directory / "topology/physical_package_id") or "0")
     return Cpu(cpu, min(siblings), package, node, _last_level_cache(directory / "cache", package))
 
 
 def _last_level_cache(directory: Path, package: int) -> int:
     """The smallest CPU that shares the highest-level cache; the package if caches are not reported."""
     levels = {
-        int(_text(index / "level", "0")): parse_ids(_text(index / "shared_cpu_list", ""))
+        int(kernel_text(index / "level") or "0"): parse_ids(kernel_text(index / "shared_cpu_list") or "")
         for index in directory.glob("index*")
     }
     sharers = levels[max(levels)] if levels else ()
@@ -79,15 +80,15 @@ def _last_level_cache(directory: Path, package: int) -> int:
 
 
 def _nodes(directory: Path, online: tuple[int, ...]) -> tuple[NumaNode, ...]:
-    ids = parse_ids(_text(directory / "online", ""))
+    ids = parse_ids(kernel_text(directory / "online") or "")
     return tuple(_node(directory / f"node{node}", node, frozenset(online)) for node in ids)
 
 
 def _node(directory: Path, node: int, online: frozenset[int]) -> NumaNode:
     return NumaNode(
         id=node,
-        cpus=tuple(cpu for cpu in parse_ids(_text(directory / "cpulist", "")) if cpu in online),
-        memory_bytes=_node_memory_bytes(_text(directory / "meminfo", "")),
+        cpus=tuple(cpu for cpu in parse_ids(kernel_text(directory / "cpulist") or "") if cpu in online),
+        memory_bytes=_node_memory_bytes(kernel_text(directory / "meminfo") or ""),
     )
 
 
@@ -98,19 +99,3 @@ def _node_memory_bytes(text: str) -> int:
         if "MemTotal:" in words:
             return int(words[words.index("MemTotal:") + 1]) * 1024
     return 0
-
-
-def meminfo(procfs: Path = Path("/proc")) -> dict[str, int]:
-    """The fields of /proc/meminfo: those with a unit (kB) in bytes, counts unchanged."""
-    fields = {}
-    for line in _text(procfs / "meminfo").splitlines():
-        name, number, *unit = line.replace(":", " ").split()
-        fields[name] = int(number) * (1024 if unit else 1)
-    return fields
-
-
-def _text(path: Path, default: str | None = None) -> str:
-    """The file's text without surrounding blanks; `default` if the kernel does not have the file."""
-    if default is not None and not path.exists():
-        return default
-    return path.read_text().strip()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from milabench_ng.node.held_file import HeldFile
-from milabench_ng.node.pci_gpus import kernel_text
+from milabench_ng.node.kernel_files import kernel_text
 
 IPMI_EVERY_S = 2.0
 """Time between two readings through the management controller, which takes a tenth of a second or more for each."""

@@ -13,13 +13,12 @@ from milabench_ng.node.conditions import (
     Conditions,
     cpu_seconds,
     edges,
-    kernel_table,
     read_conditions,
     throttled_fraction,
 )
 from milabench_ng.node.drivers.nvml.driver import open_nvml
 from milabench_ng.node.drivers.opening import Drivers, open_drivers, read_gpus
-from milabench_ng.node.topology import meminfo
+from milabench_ng.node.kernel_files import kernel_table
 
 UUID = "GPU-aa11"
 
@@ -170,6 +169,6 @@ def test_throttled_fraction(tmp_path: Path) -> None:
 
 def test_kernel_tables(tmp_path: Path) -> None:
     (tmp_path / "table").write_text("anon 12\nusage: 3 kB\nnot a number\nlonely\n")
-    assert kernel_table(tmp_path / "table") == {"anon": 12, "usage": 3}
+    assert kernel_table(tmp_path / "table") == {"anon": 12, "usage": 3072}
     assert kernel_table(tmp_path / "absent") == {}
-    assert meminfo()["MemTotal"] > 0
+    assert kernel_table(Path("/proc/meminfo"))["MemTotal"] > 0

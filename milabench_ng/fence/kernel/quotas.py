@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from milabench_ng.node.conditions import kernel_table
-from milabench_ng.node.pci_gpus import kernel_text
+from milabench_ng.node.kernel_files import kernel_table, kernel_text
 from milabench_ng.records.surroundings import CpuLimit
 
 _WEIGHT_1, _WEIGHT_2 = 1024, 100

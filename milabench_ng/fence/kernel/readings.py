@@ -9,8 +9,7 @@ from pathlib import Path
 from milabench_ng.fence.kernel.cgroupfs import Group2
 from milabench_ng.model.errors import IsolationError
 from milabench_ng.node.cgroup_files import Nested
-from milabench_ng.node.conditions import kernel_table
-from milabench_ng.node.pci_gpus import kernel_text
+from milabench_ng.node.kernel_files import kernel_table, kernel_text
 from milabench_ng.records.isolation import Pressure
 
 

@@ -24,7 +24,7 @@ from milabench_ng.model.plain import plain, quoted
 from milabench_ng.model.plan import Plan
 from milabench_ng.model.units import counted, format_seconds, utc_now
 from milabench_ng.node.inventory import read_inventory
-from milabench_ng.node.pci_gpus import kernel_text
+from milabench_ng.node.kernel_files import kernel_text
 from milabench_ng.records.borders import asked
 from milabench_ng.records.ledger import (
     AnyLedgerEvent,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -27,9 +28,10 @@ from milabench_ng.model.units import counted, format_bytes, format_seconds, utc_
 from milabench_ng.node.cgroup_files import format_ids
 from milabench_ng.node.gpus import Gpu, smallest_memory
 from milabench_ng.node.inventory import read_inventory
+from milabench_ng.node.kernel_files import kernel_table
 from milabench_ng.node.resctrl import Resctrl, read_resctrl
 from milabench_ng.node.storage import read_storage
-from milabench_ng.node.topology import meminfo, read_topology
+from milabench_ng.node.topology import read_topology
 from milabench_ng.records.isolation import IoEvidence, Share
 from milabench_ng.records.manifest import FenceSummary, Manifest, ProfileText, software_key
 from milabench_ng.records.stopping import Stopping
@@ -227,7 +229,7 @@ async def plan_run(
             *allocation.notes,
             *beyond_own(os.sched_getaffinity(0), allocation.shares),
             *cache_notes(offer),
-            *huge_pages(meminfo()),
+            *huge_pages(kernel_table(Path("/proc/meminfo"))),
         ),
     )
 
