@@ -77,9 +77,9 @@ def read_resctrl(root: Path = Path("/")) -> Resctrl:
     info = place / "info"
     if not info.is_dir():
         return Resctrl(problem=_why_not(kernel_text(root / "proc/filesystems") or ""))
-    mask = _hex(info / "L3/cbm_mask")
+    mask = _number(info / "L3/cbm_mask", 16)
     whole = parse_schemata(kernel_text(place / "schemata") or "")
-    classes = [number for path in info.glob("*/num_closids") if (number := _whole(path)) is not None]
+    classes = [number for path in info.glob("*/num_closids") if (number := _number(path)) is not None]
     in_percent = all(value.isdigit() and int(value) <= _WHOLE_PCT for value in whole.get("MB", {}).values())
     return Resctrl(
         closed=None if os.access(place, os.W_OK) else _CLOSED,
@@ -87,10 +87,10 @@ def read_resctrl(root: Path = Path("/")) -> Resctrl:
         groups=sum(path.is_dir() and path.name not in _OWN for path in place.iterdir() if not is_ours(path)),
         cache_parts=mask.bit_count() if mask else None,
         cache_mask=mask,
-        least_cache_parts=_whole(info / "L3/min_cbm_bits") or 1,
-        hardware_mask=_hex(info / "L3/shareable_bits") or 0,
-        least_bandwidth_pct=_whole(info / "MB/min_bandwidth") if in_percent else None,
-        bandwidth_step_pct=_whole(info / "MB/bandwidth_gran") or 1,
+        least_cache_parts=_number(info / "L3/min_cbm_bits") or 1,
+        hardware_mask=_number(info / "L3/shareable_bits", 16) or 0,
+        least_bandwidth_pct=_number(info / "MB/min_bandwidth") if in_percent else None,
+        bandwidth_step_pct=_number(info / "MB/bandwidth_gran") or 1,
         caches=_caches(root / "sys/devices/system/cpu", whole.get("L3", {})),
         counted=tuple((kernel_text(info / "L3_MON/mon_features") or "").split()),
     )
@@ -115,7 +115,7 @@ def _caches(system: Path, domains: Iterable[int]) -> tuple[LastLevelCache, ...]:
     """The caches of these domains ("Cache IDs" in the kernel's document)."""
     found: dict[int, list[int]] = {domain: [] for domain in domains}
     for index in system.glob("cpu[0-9]*/cache/index*"):
-        domain = _whole(index / "id") if kernel_text(index / "level") == _LAST_LEVEL else None
+        domain = _number(index / "id") if kernel_text(index / "level") == _LAST_LEVEL else None
         if domain is not None and domain in found:
             found[domain].append(int(index.parts[-3].removeprefix("cpu")))
     return tuple(LastLevelCache(domain, tuple(sorted(cpus))) for domain, cpus in sorted(found.items()))
@@ -127,11 +127,6 @@ def _why_not(filesystems: str) -> str:
     return "not offered by this kernel and processor (Intel RDT, AMD QoS; virtual machines hide them)"
 
 
-def _whole(path: Path) -> int | None:
+def _number(path: Path, base: int = 10) -> int | None:
     text = kernel_text(path)
-    return None if text is None else int(text)
-
-
-def _hex(path: Path) -> int | None:
-    text = kernel_text(path)
-    return None if text is None else int(text, 16)
+    return None if text is None else int(text, base)
