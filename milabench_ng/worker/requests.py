@@ -16,16 +16,14 @@ from milabench_ng.model.plan import Device
 from milabench_ng.records.proof import CodeProof, DataProof
 from milabench_ng.records.window import WindowRule
 
-EntryFields = dict[str, Any]
-"""What a process has to do to enter a fence: the JSON form of ``fence.interface.Entry``."""
-
 
 class RankSlot(msgspec.Struct, frozen=True, kw_only=True):
     """Where one process of a launch runs: a slot with its device and its share."""
 
     slot: str
     device: Device
-    entry: EntryFields
+    entry: dict[str, Any]
+    """What the process has to do to enter its fence: the JSON form of ``fence.interface.FenceEntry``."""
     threads: int
     """Size of its thread pools: the physical cores of the share."""
     memory_part: float | msgspec.UnsetType = msgspec.UNSET
@@ -147,10 +145,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="ans
 
 
 class Serving(Answer, frozen=True, kw_only=True):
-    """The server has imported everything, in ``seconds``. ``threads``: how many it has (must be 1)."""
+    """The server has imported everything."""
 
-    seconds: float
     threads: int
+    """How many it has (must be 1)."""
 
 
 class Described(Answer, frozen=True, kw_only=True):

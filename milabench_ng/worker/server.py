@@ -12,7 +12,6 @@ import select
 import signal
 import socket
 import sys
-import time
 
 import msgspec
 
@@ -27,7 +26,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal
 
 def main(descriptor: int) -> None:
     """Serve on the socket ``descriptor`` until the orchestrator closes its end."""
-    began, server_pid = time.monotonic(), os.getpid()
+    server_pid = os.getpid()
     die_with(os.getppid())
     adopt_orphans()
     connection = socket.socket(fileno=descriptor)
@@ -37,7 +36,7 @@ def main(descriptor: int) -> None:
     answers.import_everything()
     gc.collect()
     gc.freeze()
-    reply(connection, Serving(id=0, seconds=time.monotonic() - began, threads=len(os.listdir("/proc/self/task"))))
+    reply(connection, Serving(id=0, threads=len(os.listdir("/proc/self/task"))))
     decoder: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
     running: dict[int, int] = {}
     while True:
