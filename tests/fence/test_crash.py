@@ -103,21 +103,15 @@ def groups(capabilities: Capabilities) -> list[Path]:
     return [path for parent in capabilities.parents for path in Path(parent).glob("mnb/*/")]
 
 
+@pytest.mark.parametrize("isolation", ["full", "affinity"])
 def test_guardian_removes_all_when_the_orchestrator_is_killed(
-    capabilities: Capabilities, stand_in: Callable[[str], StandIn]
+    capabilities: Capabilities, stand_in: Callable[[str], StandIn], isolation: str
 ) -> None:
-    one = stand_in("full")
+    one = stand_in(isolation)
     assert len(living(one.tenants)) == 6
     one.kill()
     assert wait_for(lambda: not living(one.tenants) and not groups(capabilities), seconds=1.0)
     assert wait_for(lambda: not living([one.guardian]))
-
-
-def test_guardian_ends_tenants_without_groups(stand_in: Callable[[str], StandIn]) -> None:
-    one = stand_in("affinity")
-    assert len(living(one.tenants)) == 6
-    one.kill()
-    assert wait_for(lambda: not living(one.tenants), seconds=1.0)
 
 
 def test_a_guardian_that_was_stopped_goes_on_and_ends() -> None:

@@ -15,7 +15,7 @@ from parts.fence_trials import python
 from milabench_ng.fence.backends.scope import worthwhile
 from milabench_ng.fence.capabilities import Capabilities, SlurmJob
 from milabench_ng.fence.interface import FenceEntry, HolderAddress
-from milabench_ng.fence.kernel.processes import is_there
+from milabench_ng.fence.kernel.processes import Process, is_there
 from milabench_ng.fence.slurm_step import allocation, step
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -34,6 +34,12 @@ class Held:
         self.control, pid = step.connect(self.name)
         assert pid == self.process.pid
         self.door = HolderAddress(self.name, *process_of(pid))
+
+    def sleep(self) -> tuple[subprocess.Popen[str], Process]:
+        """A process of a tenant that would sleep for a minute, and what it is within the step."""
+        process = self.start("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
+        assert process.stdout
+        return process, process_of(int(process.stdout.readline()))
 
     def start(self, source: str) -> subprocess.Popen[str]:
         """As a tenant's process: through the entry, in the holder's stead."""
@@ -76,9 +82,7 @@ def test_descriptors_environment_and_folder_are_the_callers(
 
 
 def test_a_process_ends_with_its_caller(held: Held) -> None:
-    process = held.start("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
-    assert process.stdout
-    within = process_of(int(process.stdout.readline()))
+    process, within = held.sleep()
     process.kill()
     process.communicate()
     assert wait_for(lambda: not is_there(within))
@@ -86,9 +90,7 @@ def test_a_process_ends_with_its_caller(held: Held) -> None:
 
 
 def test_all_end_with_the_orchestrator(held: Held) -> None:
-    process = held.start("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
-    assert process.stdout
-    within = process_of(int(process.stdout.readline()))
+    process, within = held.sleep()
     held.control.close()
     assert held.process.wait() == 0
     assert process.wait() == -9

@@ -193,23 +193,18 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return scripts
 
 
-def test_a_resume_under_slurm_asks_for_the_nodes_of_open_retests_too(tmp_path: Path, submitted: list[str]) -> None:
+@pytest.mark.parametrize("screens", [[], ["gpu6"]])
+def test_a_resume_under_slurm_asks_for_the_nodes_of_open_retests_too(
+    tmp_path: Path, submitted: list[str], screens: list[str]
+) -> None:
+    """``screens``: the nodes whose first session is missing, too."""
     nodes = [f"gpu{number}" for number in range(1, 7)]
     picked = Retested(session="retest-1", nodes={"gpu2": "may be slow", "gpu5": "control"})
-    folder = write_fleet(tmp_path / "fleet", nodes, more=[picked], without=["gpu6"])
+    folder = write_fleet(tmp_path / "fleet", nodes, more=[picked], without=screens)
     of_slurm(folder)
     assert call(("fleet", "resume", str(folder))) == 0
-    assert "#SBATCH --nodelist=gpu2,gpu5,gpu6\n" in submitted[0]
-    assert "#SBATCH --nodes=3\n" in submitted[0]
-
-
-def test_a_resume_under_slurm_with_only_retests_missing_submits_them(tmp_path: Path, submitted: list[str]) -> None:
-    nodes = [f"gpu{number}" for number in range(1, 7)]
-    picked = Retested(session="retest-1", nodes={"gpu2": "may be slow", "gpu5": "control"})
-    folder = write_fleet(tmp_path / "fleet", nodes, more=[picked])
-    of_slurm(folder)
-    assert call(("fleet", "resume", str(folder))) == 0
-    assert "#SBATCH --nodelist=gpu2,gpu5\n" in submitted[0]
+    assert f"#SBATCH --nodelist={','.join(['gpu2', 'gpu5', *screens])}\n" in submitted[0]
+    assert f"#SBATCH --nodes={2 + len(screens)}\n" in submitted[0]
 
 
 def test_a_whole_fleet_of_slurm_is_resumed_anywhere(
