@@ -24,6 +24,7 @@ from milabench_ng.run.persistence import sessions
 from milabench_ng.run.persistence.result_writer import ResultWriter
 from milabench_ng.run.persistence.resuming import open_writer
 from milabench_ng.run.persistence.sessions import SessionName, settle
+from tests.run.small_disks import fill, small_disk
 
 STARTED = Started(
     run_id="r", version="1", plan_sha256="p", profile_sha256="q", launches=9, order="interleaved", nonce=None
@@ -61,22 +62,13 @@ def hidden(path: Path) -> list[Path]:
 @pytest.fixture
 def mount(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     """A tmpfs that can be made full or read-only."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to mount a tmpfs")
-    place = tmp_path / "disk"
-    place.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "mnb-test", place], capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount a tmpfs here: {done.stderr}")
+    with small_disk(tmp_path, "256k") as place:
 
-    def remount(options: str) -> Path:
-        subprocess.run(["mount", "-o", f"remount,{options}", place], check=True)
-        return place
+        def remount(options: str) -> Path:
+            subprocess.run(["mount", "-o", f"remount,{options}", place], check=True)
+            return place
 
-    yield remount
-    subprocess.run(["umount", "-l", place], check=True)
+        yield remount
 
 
 @pytest.fixture
@@ -328,17 +320,6 @@ def test_a_spool_folder_that_fails_too_is_told_once(
     assert writer.waiting == 3
     writer.rescue(tmp_path / "elsewhere")
     assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {"one.json", "two.json", LEDGER}
-
-
-def fill(disk: Path) -> Path:
-    """A file that takes all the room there is."""
-    hog = disk / "hog"
-    with hog.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            return hog
 
 
 @pytest.mark.root

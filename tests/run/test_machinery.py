@@ -29,6 +29,7 @@ from milabench_ng.run.execution.starting import MachineryError
 from milabench_ng.run.execution.worker_server import WorkerServer
 from tests.run.conftest import AT_WORK, Act, Finished, Runner
 from tests.run.processes import helper
+from tests.run.small_disks import fill, small_disk
 
 HERE = "tests.run.broken"
 STEADY = {"steady": {"workload": f"{HERE}:steady"}}
@@ -258,33 +259,21 @@ def test_a_callback_that_fails_ends_the_batch_with_its_records(
     assert len(list((tmp_path / "results").glob("*.FAIL.*.json"))) == 1
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 256 KiB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "mnb-test", str(place)], check=False).returncode:
-        pytest.skip("needs root, to mount a disk of 256 KiB")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
 @pytest.mark.root
-def test_a_full_disk_does_not_spare_a_hung_worker(run_profile: Runner, small_disk: Path) -> None:
-    filler = small_disk / "filler"
-
-    def act(event: AnyRunEvent) -> None:
-        if isinstance(event, LaunchState) and event.state == "starting":
-            with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-                while True:
-                    file.write(bytes(4096))
-        if isinstance(event, LaunchState) and event.state == "ended":
-            filler.unlink()
-
+def test_a_full_disk_does_not_spare_a_hung_worker(run_profile: Runner, tmp_path: Path) -> None:
     hung = {"hangs": {"workload": f"{HERE}:never_ready", "limits": {"ready": 3}}}
-    finished = run_profile(hung, act, tenants=1, outdir=small_disk / "results")
+    with small_disk(tmp_path, "256k") as disk:
+
+        def act(event: AnyRunEvent) -> None:
+            if isinstance(event, LaunchState) and event.state == "starting":
+                fill(disk)
+            if isinstance(event, LaunchState) and event.state == "ended":
+                (disk / "hog").unlink()
+
+        finished = run_profile(hung, act, tenants=1, outdir=disk / "results")
+        log = finished.log("hangs")
     assert causes(finished) == ["timeout"]
-    assert "its stacks" not in finished.log("hangs"), "there was no room for them"
+    assert "its stacks" not in log, "there was no room for them"
 
 
 @long

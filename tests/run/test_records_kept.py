@@ -28,6 +28,7 @@ from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
 from tests.run.conftest import Runner
+from tests.run.small_disks import fill, small_disk
 from tests.run.test_machinery import once
 
 ROOT = Path(__file__).parents[2]
@@ -38,23 +39,9 @@ STEADY: dict[str, object] = {"steady": {"workload": f"{HERE}:steady"}}
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A disk of 2 MiB for results and temporary files."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "mnb-test", str(place)], check=False).returncode:
-        pytest.skip("needs root, to mount a disk of 2 MiB")
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-def fill(disk: Path) -> None:
-    """Leave no room."""
-    with disk.joinpath("hog").open("wb", buffering=0) as hog:
-        try:
-            while True:
-                hog.write(bytes(4096))
-        except OSError:
-            return
+    with small_disk(tmp_path, "2m") as place:
+        monkeypatch.setattr(tempfile, "tempdir", str(place))
+        yield place
 
 
 @pytest.mark.root
