@@ -254,13 +254,19 @@ def test_a_line_cut_short_by_a_crash_is_taken_off_and_kept_in_words(tmp_path: Pa
     assert events(place) == (STARTED, Torn(text='{"number":1,"prev'))
 
 
-def test_what_was_spooled_is_brought_back_where_a_line_was_cut_short(tmp_path: Path) -> None:
+def left_in_spool(tmp_path: Path) -> tuple[Path, Path]:
+    """A folder that took nothing of a record, and the spool that has it."""
     place, spool = tmp_path / "results", tmp_path / "spool"
     writer, _ = open_new(place, spool)
     with file_limit(0):
         writer.keep([("one.json", b"1")], recorded("one.json", b"1"))
     assert writer.rescue(spool)
     writer.close()
+    return place, spool
+
+
+def test_what_was_spooled_is_brought_back_where_a_line_was_cut_short(tmp_path: Path) -> None:
+    place, spool = left_in_spool(tmp_path)
     cut = (spool / LEDGER).read_bytes()[:20]  # as by a disk that takes this, and then no truncation
     with open(place / LEDGER, "ab") as ledger:
         ledger.write(cut)
@@ -270,12 +276,7 @@ def test_what_was_spooled_is_brought_back_where_a_line_was_cut_short(tmp_path: P
 
 
 def test_a_disk_that_is_still_full_leaves_the_spool_as_it_is(tmp_path: Path) -> None:
-    place, spool = tmp_path / "results", tmp_path / "spool"
-    writer, _ = open_new(place, spool)
-    with file_limit(0):
-        writer.keep([("one.json", b"1")], recorded("one.json", b"1"))
-    writer.rescue(spool)
-    writer.close()
+    place, spool = left_in_spool(tmp_path)
     with file_limit(0), pytest.raises(InputError, match=r"File too large, so .*spool was not brought back and stays"):
         open_writer(ResultFolder(place), spool)
     open_writer(ResultFolder(place), spool).close()
