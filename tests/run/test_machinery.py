@@ -129,10 +129,15 @@ def stop_when_there(server: WorkerServer) -> None:
     threading.Thread(target=stop, daemon=True).start()
 
 
-def test_a_server_that_is_stopped_while_it_imports_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for a server gives up after a second."""
     monkeypatch.setattr(worker_server, "SPAWN_S", 1.0)
     monkeypatch.setattr(worker_server, "CHECK_S", 0.1)
 
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_is_stopped_while_it_imports_is_named() -> None:
     async def begin() -> None:
         server = WorkerServer(worker_environment(os.environ, {}, ())[0])
         stop_when_there(server)
@@ -146,10 +151,9 @@ def test_a_server_that_is_stopped_while_it_imports_is_named(monkeypatch: pytest.
         asyncio.run(begin())
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_helper_of_the_server_that_is_stopped_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as one that imports a workload, or reads data."""
-    monkeypatch.setattr(worker_server, "SPAWN_S", 1.0)
-    monkeypatch.setattr(worker_server, "CHECK_S", 0.1)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "stops_itself.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n")
 
