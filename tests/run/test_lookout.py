@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gc
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from milabench_ng.run.execution.group_evidence import GroupEvidence
 from milabench_ng.run.execution.lookout import Lookout
 from tests.run.conftest import AT_WORK, Act, Finished, Runner
 from tests.run.processes import descriptors, own_files
+from tests.run.test_machinery import once
 
 HERE = "tests.run.broken"
 MOUNTS = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
@@ -42,14 +42,7 @@ def group_of(job: str, file: str) -> Path:
 
 def at_work(change: Callable[[], None]) -> Act:
     """Do something once the first launch works."""
-    done = threading.Event()
-
-    def act(event: AnyRunEvent) -> None:
-        if isinstance(event, LaunchState) and event.state == "working" and not done.is_set():
-            done.set()
-            change()
-
-    return act
+    return once(LaunchState, lambda _: change(), state="working")
 
 
 def first(finished: Finished) -> Record:
