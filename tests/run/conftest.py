@@ -33,7 +33,10 @@ AT_WORK = msgspec.structs.replace(MEASURED_BY, settle_s=0.4, length_s=1.5, margi
 """Enough to do something to a launch at work, and to see what comes of it."""
 SLICE_S = 0.1
 """In a brief run: a first slice of half a second is all of its window, and work settles only after that."""
-
+BROKEN = "tests.run.broken"
+"""Workloads that behave badly on purpose."""
+STEADY: dict[str, object] = {"steady": {"workload": f"{BROKEN}:steady"}}
+needs_two_cpus = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs for two tenants")
 
 Act = Callable[[AnyRunEvent], None]
 

@@ -19,10 +19,9 @@ from milabench_ng.run.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.run.execution.group_evidence import GroupEvidence
 from milabench_ng.run.execution.tenant import RankLog
 from milabench_ng.run.outcome.failure_cause import LaunchOutcome, judge
-from tests.run.conftest import AT_WORK, Finished, Runner
+from tests.run.conftest import AT_WORK, BROKEN, Finished, Runner
 from tests.run.processes import own_files, process_tree
 
-HERE = "tests.run.broken"
 GOOD = LaunchOutcome(
     exit_status=0,
     full=True,
@@ -45,17 +44,17 @@ EVENTS = {
 def failing(run_profile: Runner) -> Finished:
     """Launches that go wrong by themselves, one after the other in one run; and some that do not."""
     tests = {
-        "nan": {"workload": f"{HERE}:not_a_number"},
-        "raises": {"workload": f"{HERE}:raises"},
-        "short": {"workload": f"{HERE}:slow", "arguments": {"max_seconds": 3.0}},
-        "unsettled": {"workload": f"{HERE}:tunes", "arguments": {"max_seconds": 3.5}},
-        "steady": {"workload": f"{HERE}:steady"},
-        "exits": {"workload": f"{HERE}:exits"},
-        "deaf": {"workload": f"{HERE}:goes_deaf"},
-        "speechless": {"workload": f"{HERE}:speechless"},
-        "fp32": {"workload": f"{HERE}:recovers"},
-        "amp": {"workload": f"{HERE}:recovers", "arguments": {"precision": "amp"}},
-        **{name: {"workload": f"{HERE}:says", "arguments": {"event": event}} for name, event in EVENTS.items()},
+        "nan": {"workload": f"{BROKEN}:not_a_number"},
+        "raises": {"workload": f"{BROKEN}:raises"},
+        "short": {"workload": f"{BROKEN}:slow", "arguments": {"max_seconds": 3.0}},
+        "unsettled": {"workload": f"{BROKEN}:tunes", "arguments": {"max_seconds": 3.5}},
+        "steady": {"workload": f"{BROKEN}:steady"},
+        "exits": {"workload": f"{BROKEN}:exits"},
+        "deaf": {"workload": f"{BROKEN}:goes_deaf"},
+        "speechless": {"workload": f"{BROKEN}:speechless"},
+        "fp32": {"workload": f"{BROKEN}:recovers"},
+        "amp": {"workload": f"{BROKEN}:recovers", "arguments": {"precision": "amp"}},
+        **{name: {"workload": f"{BROKEN}:says", "arguments": {"event": event}} for name, event in EVENTS.items()},
     }
     return run_profile(tests, tenants=1, rule=AT_WORK)
 
@@ -81,7 +80,7 @@ def test_causes_of_failures_are_told_apart(failing: Finished) -> None:
     assert "broken.py" in raised.error
     assert len(raised.mnb.ranks[0].slices) >= 1
     (steady,) = failing.of("steady")
-    assert steady.mnb.source.origin == f"{HERE}:steady"
+    assert steady.mnb.source.origin == f"{BROKEN}:steady"
     assert len(steady.mnb.source.sha256) == 64
 
 
@@ -118,7 +117,7 @@ def test_events_out_of_range_are_the_cause(failing: Finished) -> None:
 
 
 def test_memory_above_the_share(run_profile) -> None:  # type: ignore[no-untyped-def]
-    endless = {"workload": f"{HERE}:hog", "arguments": {"max_count": 1_000_000}}
+    endless = {"workload": f"{BROKEN}:hog", "arguments": {"max_count": 1_000_000}}
     finished = run_profile({"hog": endless}, tenants=1, ram_total_bytes=6 * GIB)
     if finished.outcome.tier != "full":
         pytest.skip(f"the fence is {finished.outcome.tier} here")
@@ -135,7 +134,7 @@ def test_a_limit_that_is_changed_during_the_run_is_noticed(run_profile) -> None:
             for file in own_files(f"*/{limit}"):
                 file.write_text(str(4 * GIB))
 
-    finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act, tenants=1, rule=AT_WORK)
+    finished = run_profile({"steady": {"workload": f"{BROKEN}:steady"}}, act, tenants=1, rule=AT_WORK)
     if finished.outcome.tier != "full":
         pytest.skip(f"the fence is {finished.outcome.tier} here")
     (record,) = finished.records
@@ -208,7 +207,7 @@ def test_a_failure_before_the_interruption_keeps_its_own_cause(run_profile) -> N
         elif isinstance(event, LaunchState) and (event.job_id, event.state) == ("0.0", "ended"):
             os.kill(os.getpid(), signal.SIGTERM)
 
-    finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act, rule=AT_WORK)
+    finished = run_profile({"steady": {"workload": f"{BROKEN}:steady"}}, act, rule=AT_WORK)
     assert [record.mnb.failure.cause for record in finished.records] == ["signal", "interrupted"]
 
 

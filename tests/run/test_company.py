@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
-import pytest
-
 from milabench_ng.analysis.summary.folder import load
 from milabench_ng.report.reporting import make_report
 from milabench_ng.verification.checks import check_fence, check_ledger, check_plan
 from milabench_ng.verification.opening import opened
 from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verify import gather
-from tests.run.conftest import Runner
+from tests.run.conftest import Runner, needs_two_cpus
 
 STEADY = {"workload": "tests.run.broken:steady"}
 
 
-@pytest.mark.skipif(os.cpu_count() == 1, reason="needs two CPUs for two tenants")
+@needs_two_cpus
 def test_a_test_visits_each_slot_beside_its_company(run_profile: Runner, resume_run: Runner) -> None:
     done = run_profile(
         {"one": {**STEADY, "company": ["noise"]}, "noise": {**STEADY, "role": "company"}}, tenants=2, isolation="none"

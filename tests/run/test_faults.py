@@ -12,12 +12,8 @@ import pytest
 
 from milabench_ng.report.reporting import make_report
 from milabench_ng.run.events.run_events import AnyRunEvent, BatchBegins, LaunchState, Slices
-from tests.run.conftest import AT_WORK, Runner
+from tests.run.conftest import AT_WORK, BROKEN, Runner, needs_two_cpus
 from tests.run.shortened import accused
-
-HERE = "tests.run.broken"
-
-needs_two_cpus = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs for two tenants")
 
 
 class KillOne:
@@ -109,7 +105,7 @@ def at_batch(number: int, act: Callable[[], object]) -> Callable[[AnyRunEvent], 
 
 
 def test_a_data_root_that_is_deleted_between_batches_ends_what_needs_it(run_profile: Runner, tmp_path: Path) -> None:
-    root, steady = tmp_path / "data", {"steady": {"workload": f"{HERE}:steady"}}
+    root, steady = tmp_path / "data", {"steady": {"workload": f"{BROKEN}:steady"}}
     writes = {"writes": {"workload": "disk_write", "arguments": {"mib": 4}}}
     act = at_batch(2, lambda: shutil.rmtree(root))
     finished = run_profile({**LOADS, **steady, **writes}, act, tenants=1, repeat=2, order="file", dataroot=root)

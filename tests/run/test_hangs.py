@@ -13,12 +13,9 @@ import pytest
 
 from milabench_ng.run.events.run_events import AnyRunEvent, LaunchState, Slices
 from milabench_ng.run.execution import batch
-from tests.run.conftest import AT_WORK, Finished, Runner
+from tests.run.conftest import AT_WORK, BROKEN, Finished, Runner, needs_two_cpus
 
-HERE = "tests.run.broken"
 SILENCE_S = 5.0
-
-needs_two_cpus = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs for two tenants")
 
 
 class StopOne:
@@ -43,7 +40,7 @@ class StopOne:
 def test_a_stopped_worker_is_ended_and_its_neighbour_goes_on(run_profile) -> None:  # type: ignore[no-untyped-def]
     stop = StopOne()
     finished = run_profile(
-        {"steady": {"workload": f"{HERE}:steady", "limits": {"silence": SILENCE_S}}}, stop, rule=AT_WORK, start="warm"
+        {"steady": {"workload": f"{BROKEN}:steady", "limits": {"silence": SILENCE_S}}}, stop, rule=AT_WORK, start="warm"
     )
     hung, alive = finished.records
     assert hung.mnb.failure.cause == "timeout"
@@ -65,11 +62,11 @@ def hung(run_profile: Runner) -> Finished:
     spread = {"partition_scheme": {"type": "normal"}}
     return run_profile(
         {
-            "early": {"workload": f"{HERE}:never_ready", "limits": {"ready": 3}},
-            "late": {"workload": f"{HERE}:hangs", "limits": {"total": 6}},
-            "loader": {"workload": f"{HERE}:stuck_loader", "limits": limits},
-            "ranks": {"workload": f"{HERE}:deadlocked", "limits": limits, **spread},
-            "bereaved": {"workload": f"{HERE}:bereaved", "limits": {"silence": 20}, **spread},
+            "early": {"workload": f"{BROKEN}:never_ready", "limits": {"ready": 3}},
+            "late": {"workload": f"{BROKEN}:hangs", "limits": {"total": 6}},
+            "loader": {"workload": f"{BROKEN}:stuck_loader", "limits": limits},
+            "ranks": {"workload": f"{BROKEN}:deadlocked", "limits": limits, **spread},
+            "bereaved": {"workload": f"{BROKEN}:bereaved", "limits": {"silence": 20}, **spread},
         }
     )
 
@@ -136,7 +133,7 @@ class FreezeOne(StopOne):
 def test_a_worker_that_cannot_be_killed_does_not_hold_up_the_run(run_profile, freezer, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(batch, "KILL_PATIENCE_S", 1.0)
     finished = run_profile(
-        {"steady": {"workload": f"{HERE}:steady", "limits": {"silence": SILENCE_S}}},
+        {"steady": {"workload": f"{BROKEN}:steady", "limits": {"silence": SILENCE_S}}},
         FreezeOne(freezer),
         rule=AT_WORK,
         repeat=2,

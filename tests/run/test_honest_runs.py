@@ -23,7 +23,7 @@ from milabench_ng.records.ledger import Recorded, check_chain, lost_attempts
 from milabench_ng.records.names import LEDGER
 from milabench_ng.records.window import MEASURED_BY
 from tests import own_node
-from tests.run.conftest import AT_WORK, Runner
+from tests.run.conftest import AT_WORK, Runner, needs_two_cpus
 from tests.run.shortened import accused, backend
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ READING = "+dac_read_search"
 AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", f"--bounding-set=-all,{READING}"]
 AS_NOBODY += [f"--inh-caps={READING}", f"--ambient-caps={READING}"]
 
-pytestmark = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs for two tenants")
+pytestmark = needs_two_cpus
 needs_util_linux = pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("setpriv", "unshare"))), reason="needs root and util-linux"
 )

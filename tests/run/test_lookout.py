@@ -22,13 +22,11 @@ from milabench_ng.run.events.run_events import AnyRunEvent, BatchBegins, LaunchS
 from milabench_ng.run.execution import batch, lookout
 from milabench_ng.run.execution.group_evidence import GroupEvidence
 from milabench_ng.run.execution.lookout import Lookout
-from tests.run.conftest import AT_WORK, Act, Finished, Runner
+from tests.run.conftest import AT_WORK, BROKEN, STEADY, Act, Finished, Runner, needs_two_cpus
 from tests.run.processes import descriptors, own_files
 from tests.run.test_machinery import once
 
-HERE = "tests.run.broken"
 MOUNTS = parse_mountinfo(Path("/proc/self/mountinfo").read_text())
-STEADY = {"steady": {"workload": f"{HERE}:steady"}}
 
 
 def members(group: Path) -> list[int]:
@@ -83,7 +81,7 @@ def put_on_other_cpus(seconds: float) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+@needs_two_cpus
 @pytest.mark.parametrize("deaf", [False, True])
 def test_a_cpuset_that_is_changed_and_put_back_is_seen(
     run_profile: Runner, monkeypatch: pytest.MonkeyPatch, deaf: bool
@@ -179,7 +177,7 @@ def test_an_affinity_that_is_narrowed_and_put_back_is_a_mark(run_profile: Runner
 
 @pytest.mark.root
 def test_a_workload_that_schedules_itself_is_not_accused(run_profile: Runner) -> None:
-    record = first(run_profile({"considerate": {"workload": f"{HERE}:considerate"}}, tenants=1))
+    record = first(run_profile({"considerate": {"workload": f"{BROKEN}:considerate"}}, tenants=1))
     assert (record.success, "scheduling" in kinds(record)) == (True, False)
 
 
@@ -208,7 +206,7 @@ def verified(change: Callable[[], None]) -> type[Lookout]:
 
 
 @pytest.mark.root
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+@needs_two_cpus
 def test_a_change_between_entry_and_the_first_look_is_seen(
     run_profile: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,7 +243,7 @@ def test_scheduling_that_is_changed_between_entry_and_the_first_look_is_a_mark(
 
 
 @pytest.mark.root
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+@needs_two_cpus
 def test_a_rank_that_cannot_enter_is_named(run_profile: Runner) -> None:
     """Its CPUs were given to somebody else before it came."""
 
@@ -284,7 +282,7 @@ def test_no_file_of_a_group_stays_open_after_a_launch_that_died(run_profile: Run
             left.extend(name for name in descriptors(os.getpid()).values() if "/b0-d" in name)
 
     finished = run_profile(
-        {"raises": {"workload": f"{HERE}:raises", "arguments": {"after": 5}}}, look, tenants=1, repeat=2
+        {"raises": {"workload": f"{BROKEN}:raises", "arguments": {"after": 5}}}, look, tenants=1, repeat=2
     )
     assert [record.mnb.failure and record.mnb.failure.cause for record in finished.records] == ["exception"] * 2
     assert left == []

@@ -27,16 +27,13 @@ from milabench_ng.run.execution.batch import BatchRunner
 from milabench_ng.run.execution.environment import worker_environment
 from milabench_ng.run.execution.starting import MachineryError
 from milabench_ng.run.execution.worker_server import WorkerServer
-from tests.run.conftest import AT_WORK, Act, Finished, Runner
+from tests.run.conftest import AT_WORK, BROKEN, STEADY, Act, Finished, Runner, needs_two_cpus
 from tests.run.processes import helper
 from tests.run.small_disks import fill, small_disk
 
-HERE = "tests.run.broken"
-STEADY = {"steady": {"workload": f"{HERE}:steady"}}
 SERVER, SAMPLER = "milabench_ng.worker.server", "milabench_ng.telemetry.sampler"
 
 long = pytest.mark.skipif("MNB_TEST_FAULTS" not in os.environ, reason="many seconds: scripts/fault-matrix")
-needs_two_cpus = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs for two tenants")
 
 
 def once(kind: type[AnyRunEvent], act: Act, **fields: object) -> Act:
@@ -265,7 +262,7 @@ def test_a_callback_that_fails_ends_the_batch_with_its_records(
 
 @pytest.mark.root
 def test_a_full_disk_does_not_spare_a_hung_worker(run_profile: Runner, tmp_path: Path) -> None:
-    hung = {"hangs": {"workload": f"{HERE}:never_ready", "limits": {"ready": 3}}}
+    hung = {"hangs": {"workload": f"{BROKEN}:never_ready", "limits": {"ready": 3}}}
     with small_disk(tmp_path, "256k") as disk:
 
         def act(event: AnyRunEvent) -> None:

@@ -9,8 +9,8 @@ from milabench_ng.records.ledger import Attempt, Finished, StoppedEarly
 from milabench_ng.records.stopping import Stopping
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
+from tests.run.conftest import STEADY
 
-STEADY = {"steady": {"workload": "tests.run.broken:steady"}}
 SOON = Stopping(width=99.0, least=2)
 """Any interval is as narrow as that: no timing decides."""
 

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.run.execution.environment import worker_environment
-from tests.run.conftest import Runner
+from tests.run.conftest import BROKEN, Runner
 
 ROOT = Path(__file__).parents[2]
-HERE = "tests.run.broken"
 BYTES = os.fsdecode(b"caf\xe9")
 
 
@@ -44,7 +43,7 @@ def test_a_variable_that_is_not_utf8_is_passed_on_escaped(run_profile: Runner, m
     monkeypatch.setenv("MNB_X", BYTES)
     monkeypatch.setenv("PYTHONPATH", "/nowhere")  # the workers import from its folders
     monkeypatch.setenv("MALLOC_CONF", "")
-    finished = run_profile({"steady": {"workload": f"{HERE}:steady"}}, tenants=1)
+    finished = run_profile({"steady": {"workload": f"{BROKEN}:steady"}}, tenants=1)
     (record,) = finished.records
     assert record.success
     assert record.mnb.environment["MNB_X"] == r"caf\xe9"
@@ -55,7 +54,7 @@ def test_a_variable_that_is_not_utf8_is_passed_on_escaped(run_profile: Runner, m
 
 
 def test_the_words_of_an_exception_are_escaped(run_profile: Runner) -> None:
-    finished = run_profile({"raises": {"workload": f"{HERE}:raises_bytes"}}, tenants=1)
+    finished = run_profile({"raises": {"workload": f"{BROKEN}:raises_bytes"}}, tenants=1)
     (record,) = finished.records
     assert record.mnb.failure is not None
     assert record.mnb.failure.cause == "exception"

@@ -27,13 +27,11 @@ from milabench_ng.run.persistence import kept
 from milabench_ng.run.planning.request import RunRequest
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
-from tests.run.conftest import Runner
+from tests.run.conftest import BROKEN, STEADY, Runner
 from tests.run.small_disks import fill, small_disk
 from tests.run.test_machinery import once
 
 ROOT = Path(__file__).parents[2]
-HERE = "tests.run.broken"
-STEADY: dict[str, object] = {"steady": {"workload": f"{HERE}:steady"}}
 
 
 @pytest.fixture
@@ -60,7 +58,7 @@ def test_a_disk_with_everything_on_it_may_be_full_for_the_rest_of_a_run(run_prof
 def test_a_run_that_can_write_nowhere_prints_its_records_and_takes_them_back(tmp_path: Path) -> None:
     """A limit on the size of files, set while it works, holds for every disk."""
     profile, folder, saved = tmp_path / "trial.json", tmp_path / "results", tmp_path / "saved.txt"
-    profile.write_text(f'{{"steady": {{"workload": "{HERE}:steady"}}}}')
+    profile.write_text(f'{{"steady": {{"workload": "{BROKEN}:steady"}}}}')
     command = [sys.executable, "-m", "milabench_ng", "jobs"]
     new = [str(profile), "-o", str(folder), "--tenants", "1", "--repeat", "2", "--window", "0.5"]
     # No byte code: under the limit, Python would leave half of it for what it imports late.

@@ -47,14 +47,11 @@ from milabench_ng.verification.bundle import pack
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verify import verify
-from tests.run.conftest import AT_WORK
+from tests.run.conftest import AT_WORK, BROKEN, needs_two_cpus
 from tests.run.shortened import accused
 
 ROOT = Path(__file__).parents[2]
-HERE = "tests.run.broken"
 STEADY: dict[str, object] = {"steady": {"workload": "toy_reg"}}
-
-needs_two_cpus = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs for two tenants")
 
 
 class Interrupt:
@@ -253,7 +250,7 @@ def test_a_record_that_was_changed_or_cut_short_is_made_again(run_profile, resum
 @needs_two_cpus
 def test_who_lost_a_neighbour_is_measured_again_with_it(run_profile, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """All attempts count, and only the last result of each launch does."""
-    test = {"workload": f"{HERE}:fails_once", "arguments": {"marker": str(tmp_path / "marker")}}
+    test = {"workload": f"{BROKEN}:fails_once", "arguments": {"marker": str(tmp_path / "marker")}}
     finished = run_profile({"once": test}, rule=AT_WORK, retry=2)
     causes = [record.mnb.failure and record.mnb.failure.cause for record in finished.records]
     assert sorted(causes, key=str) == [None, None, None, "exception"]
@@ -275,7 +272,7 @@ def test_who_lost_a_neighbour_is_measured_again_with_it(run_profile, tmp_path: P
 
 
 def test_a_launch_that_always_fails_is_tried_as_often_as_asked(run_profile) -> None:  # type: ignore[no-untyped-def]
-    finished = run_profile({"exits": {"workload": f"{HERE}:exits"}}, tenants=1, retry=1)
+    finished = run_profile({"exits": {"workload": f"{BROKEN}:exits"}}, tenants=1, retry=1)
     assert [record.mnb.attempt for record in finished.records] == [1, 2]
     assert finished.events[-1] == Finished(missing=0, failed=1)
 
@@ -370,7 +367,7 @@ def test_a_signal_to_all_processes_of_a_job_is_an_interruption(run_profile) -> N
 
 def test_a_second_interrupt_ends_a_run_that_does_not_end(tmp_path: Path) -> None:
     profile, folder = tmp_path / "trial.json", tmp_path / "results"
-    profile.write_text(json.dumps({"hangs": {"workload": f"{HERE}:hangs", "arguments": {"after": 5}}}))
+    profile.write_text(json.dumps({"hangs": {"workload": f"{BROKEN}:hangs", "arguments": {"after": 5}}}))
     command = [sys.executable, "-m", "milabench_ng", "jobs", str(profile), "-o", str(folder), "--tenants", "1"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([*command, "--window", "0.5"], env=environ, stderr=subprocess.PIPE, text=True)

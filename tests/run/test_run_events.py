@@ -32,12 +32,11 @@ from milabench_ng.verification.folder_files import result_files
 from milabench_ng.verification.rules import Rules
 from milabench_ng.verification.verify import verify
 from tests.one_server import OneServer
-from tests.run.conftest import PlannedError
+from tests.run.conftest import BROKEN, PlannedError
 
-HERE = "tests.run.broken"
 TESTS: dict[str, object] = {
-    "steady": {"workload": f"{HERE}:steady"},
-    "exits": {"workload": f"{HERE}:exits"},
+    "steady": {"workload": f"{BROKEN}:steady"},
+    "exits": {"workload": f"{BROKEN}:exits"},
 }
 ROOT = Path(__file__).parents[2]
 
@@ -166,7 +165,7 @@ def fail(event: AnyRunEvent) -> None:
 
 @pytest.mark.parametrize("act", [hang, fail])
 def test_a_run_goes_on_and_ends_whatever_a_sink_does(run_profile, act) -> None:  # type: ignore[no-untyped-def]
-    trial = run_profile({"steady": {"workload": f"{HERE}:steady"}}, act, tenants=1)
+    trial = run_profile({"steady": {"workload": f"{BROKEN}:steady"}}, act, tenants=1)
     assert [record.success for record in trial.records] == [True]
     lines = read(trial.folder)
     assert [line.number for line in lines] == list(range(lines[0].number, lines[0].number + len(lines)))

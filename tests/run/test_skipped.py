@@ -10,9 +10,8 @@ from milabench_ng.records.record import Skipped
 from milabench_ng.records.window import SliceRow, WindowRule
 from milabench_ng.run.execution.tenant import RankLog
 from milabench_ng.run.outcome.skipped import skipped
-from tests.run.conftest import AT_WORK
+from tests.run.conftest import AT_WORK, BROKEN
 
-HERE = "tests.run.broken"
 RULE = WindowRule(settle_s=2.0)
 
 
@@ -47,9 +46,9 @@ def test_records_hold_what_the_loss_scale_skipped(run_profile) -> None:  # type:
     """Every third step is skipped: of n steps n // 3, whenever the rank has settled."""
     finished = run_profile(
         {
-            "often": {"workload": f"{HERE}:overflows", "arguments": {"every": 3}},
-            "never": {"workload": f"{HERE}:overflows", "arguments": {"every": 1_000_000}},
-            "fp32": {"workload": f"{HERE}:steady"},
+            "often": {"workload": f"{BROKEN}:overflows", "arguments": {"every": 3}},
+            "never": {"workload": f"{BROKEN}:overflows", "arguments": {"every": 1_000_000}},
+            "fp32": {"workload": f"{BROKEN}:steady"},
         },
         tenants=1,
         rule=AT_WORK,

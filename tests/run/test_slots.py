@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -27,14 +26,11 @@ from milabench_ng.verification.checks import check_fence, check_ledger
 from milabench_ng.verification.opening import opened
 from milabench_ng.verification.rules_file import load_rules
 from milabench_ng.verification.verify import gather
-from tests.run.conftest import Finished, Runner
+from tests.run.conftest import BROKEN, Finished, Runner, needs_two_cpus
 
-HERE = "tests.run.broken"
-QUICK = {"workload": f"{HERE}:steady"}
+QUICK = {"workload": f"{BROKEN}:steady"}
 READER = {"workload": "vae", "arguments": {"batch_size": 16}}
 IN_PLACE = Callable[[Mapping[str, Device] | None, Callable[[Plan], tuple[Batch, ...]]], None]
-
-needs_two_cpus = pytest.mark.skipif(os.cpu_count() == 1, reason="needs two CPUs for two tenants")
 
 
 @pytest.fixture
@@ -208,7 +204,7 @@ def test_two_tests_change_places(
 def test_company_that_is_lost_fails_nothing(run_profile: Runner, resume_run: Runner, plan_by_hand: IN_PLACE) -> None:
     """Its loss stands in its neighbour's record; a resumed run has nothing to do."""
     plan_by_hand(None, lambda plan: batches([on(plan, "one", "0"), on(plan, "dies", "1", "company")]))
-    done = run_profile({"one": QUICK, "dies": {"workload": f"{HERE}:raises", "arguments": {"after": 5}}}, tenants=2)
+    done = run_profile({"one": QUICK, "dies": {"workload": f"{BROKEN}:raises", "arguments": {"after": 5}}}, tenants=2)
     assert (done.outcome.planned, done.outcome.failed) == (1, 0)
     one, lost = done.of("one")[0], done.of("dies")[0]
     assert (one.success, lost.success) == (True, False)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from typing import Any
 
 import psutil
-import pytest
 
 from milabench_ng.fence.interface import Group
 from milabench_ng.fence.kernel.processes import Family, identify, read_table
 from milabench_ng.records.isolation import Usage
 from milabench_ng.run.execution.strays import look
-from tests.run.conftest import AT_WORK
+from tests.run.conftest import AT_WORK, BROKEN, needs_two_cpus
 
-HERE = "tests.run.broken"
 OF_A_BUSY_NODE = {"orchestrator paused", "foreign CPU load", "telemetry missing"}
 DAEMON = """
 import os, sys, time
@@ -134,9 +131,9 @@ def test_cpu_time_that_the_group_did_not_count_was_used_elsewhere() -> None:
         process.communicate("end\n")
 
 
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+@needs_two_cpus
 def test_a_tenant_that_widens_its_affinity_fails_and_its_daemon_ends(run_profile) -> None:  # type: ignore[no-untyped-def]
-    tests = {name: {"workload": f"{HERE}:{name}"} for name in ("widens", "leaves_a_daemon")}
+    tests = {name: {"workload": f"{BROKEN}:{name}"} for name in ("widens", "leaves_a_daemon")}
     finished = run_profile(tests, isolation="affinity", rule=AT_WORK, tenants=2)
     for record in finished.of("widens"):
         assert record.mnb.failure.cause == "isolation_lost"
