@@ -15,7 +15,7 @@ from typing import Any, get_args
 import cyclopts
 
 from milabench_ng import __version__
-from milabench_ng.cli.broken_pipe import until_unread
+from milabench_ng.cli.broken_pipe import Remarks, until_unread
 from milabench_ng.cli.command_list import COMMANDS, name_of
 from milabench_ng.cli.help_pages import HELP_FLAGS, help_page, shown_default
 from milabench_ng.cli.named_files import check_named
@@ -61,9 +61,10 @@ app.register_install_completion_command(help="Install command completion for thi
 def main() -> None:
     """Run the command that the process was started with."""
     open_standard_streams()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=HANDLER)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=HANDLER)
+    told = open(2, "wb", closefd=False)  # noqa: SIM115  # as long as the process lives
+    sys.stderr = Remarks(told, encoding=sys.stderr.encoding, errors=HANDLER, line_buffering=True)
     tokens = sys.argv[1:]
     if tokens and tokens[0] in app:
         app[tokens[0]]  # imported before signals raise

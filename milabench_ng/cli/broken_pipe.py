@@ -6,6 +6,7 @@ The signal itself stays ignored, as Python sets it: otherwise any broken pipe, e
 from __future__ import annotations
 
 import errno
+import io
 import os
 import select
 import signal
@@ -16,6 +17,31 @@ UNWRITTEN = 2
 """Standard output is a file on a full disk."""
 UNREAD = 128 + signal.SIGPIPE
 """The status that a shell reports for a program killed by SIGPIPE."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Remarks(io.TextIOWrapper):
+    """Standard error: on a full disk it loses what it is told from then on, and ends no command."""
+
+    def write(self, text: str, /) -> int:
+        """All of ``text``, or none of it."""
+        try:
+            return super().write(text)
+        except OSError as error:
+            self._forget(error)
+            return len(text)
+
+    def flush(self) -> None:
+        """Also asked for by the interpreter at its end, whose exit code a failure would replace."""
+        try:
+            super().flush()
+        except OSError as error:
+            self._forget(error)
+
+    def _forget(self, error: OSError) -> None:
+        if error.errno not in _FULL:
+            raise error
+        _to_null(self.fileno())
 
 
 def until_unread(command: Callable[[], int]) -> int:
@@ -50,7 +76,7 @@ def _stuck(error: OSError) -> bool:
 
     Then it is pointed at /dev/null, as the interpreter flushes once more.
     """
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno not in _FULL:
         return False
     try:
         os.write(sys.stdout.fileno(), b"\n")

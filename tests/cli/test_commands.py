@@ -173,6 +173,15 @@ def test_standard_output_on_a_full_disk_is_one_line(arguments: list[str]) -> Non
     assert done.stderr == "mnb: standard output: No space left on device. The output is incomplete\n"
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_standard_error_on_a_full_disk_changes_no_exit_code(unbuffered: str) -> None:
+    command = [sys.executable, "-m", "milabench_ng", "verify", "nothing"]
+    with open("/dev/full", "wb") as full:
+        environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run(command, cwd=REPOSITORY, env=environ, stdout=subprocess.PIPE, stderr=full, timeout=60)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
 def test_a_terminal_without_our_characters_shows_others() -> None:
     command = [sys.executable, "-m", "milabench_ng", "report", "baselines/v100.json"]
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
