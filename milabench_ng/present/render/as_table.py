@@ -48,12 +48,14 @@ def write(report: Report, stream: TextIO, further: Sequence[Section] = (), *, fu
         if full or not section.detail:
             console.print()
             print_section(_whole(section) if full else _brief(section), console)
-    facts = [fact for fact in details(report, charged=full) if full or fact.tone != "plain"]
-    if facts:
+    basis = tuple(details(report, charged=full))
+    caveats = tuple(fact for fact in basis if fact.tone != "plain")
+    if full or caveats:
         console.print()
-        write_parts([Facts(title="Basis and caveats" if full else "Caveats", facts=tuple(facts))], stream)
-    left_out = [section.title for section in others if section.detail]
-    if left_out and not full:
+        title, facts = ("Basis and caveats", basis) if full else ("Caveats", caveats)
+        write_parts([Facts(title=title, facts=facts)], stream)
+    if not full:
+        left_out = [*(section.title for section in others if section.detail), "what the numbers rest on"]
         console.print()
         write_parts([Facts(facts=(Fact("--full", f"also prints {', '.join(left_out)}", "faint"),))], stream)
     write_isolation(report, stream)

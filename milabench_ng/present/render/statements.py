@@ -63,7 +63,8 @@ def _score_interval(report: Report) -> Iterator[Fact]:
         if at is score.repeats
         else ""
     )
-    yield Fact("rests on", f"{at.n} repeats, {report.coverage}{few}; {narrowed_by(score.repeats_needed)}")
+    text = f"{at.n} repeats, {report.coverage}{few}; {narrowed_by(score.repeats_needed)}"
+    yield Fact("rests on", text, "fair" if few else "plain")
 
 
 def _spread(name: str, values: Sequence[float | None]) -> Iterator[Fact]:
@@ -106,7 +107,7 @@ def _limits(report: Report) -> Iterator[Fact]:
     told = f"{of - len(over)} of {of} kinds within their limits"
     beyond = f"; beyond them: {', '.join(sorted(over))}" if over else ""
     more = f"{beyond}; not known: {', '.join(unknown)}" if unknown else beyond
-    yield Fact("conditions", f"{told}{more}", "fair" if over else "plain")
+    yield Fact("conditions", f"{told}{more}", "fair" if over or unknown else "plain")
     caps = [one.value for one in seen if one.kind == "power cap" and one.value]
     if caps:
         share = f"{min(1.0, max(caps)):.0%} of a window"
