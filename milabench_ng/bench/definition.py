@@ -62,16 +62,17 @@ class _Declared:
     item_latencies: tuple[str, ...] = ()
     stores: bool = False
     pace_only: tuple[str, ...] = ()
-    formerly: dict[str, Scalar] = field(default_factory=dict)
+    formerly: Mapping[str, Scalar] = field(default_factory=dict)
     most_items: str | None = None
     trains: bool | None = None
     own_types: bool = False
-    converts: dict[str, str] = field(default_factory=dict)
+    converts: Mapping[str, str] = field(default_factory=dict)
     paced_by: str | None = None
     first_loss: FirstLoss | None = None
     fits: Function | None = None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class workload(_Declared):  # noqa: N801  # a decorator
     """Declare a function ``(bench, *, options...)`` as a workload.
 
@@ -100,7 +101,8 @@ class workload(_Declared):  # noqa: N801  # a decorator
 
     def __call__(self, function: Function) -> Definition:
         """Declare ``function``."""
-        return Definition(function=function, **vars(self))
+        copied = {"formerly": dict(self.formerly), "converts": dict(self.converts)}
+        return Definition(function=function, **vars(self) | copied)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
