@@ -71,10 +71,12 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoSuchDevicesError(InputError):
-    """The node has not the devices that were asked for."""
+    """The node has not the devices that were asked for.
+
+    ``asked``: by which option or variable, and what there is instead. ``remedy``: what to ask for, where one can.
+    """
 
     def __init__(self, asked: str, remedy: str) -> None:
-        """``asked``: by which option or variable, and what there is instead."""
         super().__init__(f"{asked}. {remedy}")
         self.asked = asked
 
@@ -90,7 +92,8 @@ def select(devices: Sequence[Gpu], wanted: Sequence[str], where: str = "--gpus")
     twice = {gpu.index for gpu in chosen if chosen.count(gpu) > 1}
     if twice:
         names = ", ".join(str(index) for index in sorted(twice))
-        raise InputError(f"{where} {','.join(wanted)}: device {names} is named more than once. Name each device once")
+        asked = f"{where} {','.join(wanted)}: device {names} is named more than once"
+        raise NoSuchDevicesError(asked, "Name each device once")
     return tuple(sorted(chosen, key=lambda gpu: gpu.index))
 
 

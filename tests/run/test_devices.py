@@ -31,7 +31,7 @@ def chosen(
         dataroot=Path(),
         outdir=Path(),
         tenants=tenants,
-        gpus=(named,) if named else (),
+        gpus=tuple(filter(None, named.split(","))),
         resume=resume,
     )
     return choose_devices(gpus, request, 4, environ)
@@ -102,6 +102,7 @@ def test_gpus_that_are_named_on_a_node_without_any_are_refused(environ: dict[str
     [
         ((), None, "0", "--gpus 0: this node has no GPU"),
         (GPUS, None, "7", "--gpus: '7' is not on this node"),
+        (GPUS, None, "0,GPU-a0", "--gpus 0,GPU-a0: device 0 is named more than once"),
         (GPUS, 4, "", "--tenants 4: there are only 3 GPUs"),
         ((), 5, "", "--tenants 5: this node has only 4 CPUs"),
     ],
