@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter, Token
 
 from milabench_ng.cli.named_files import WeightsPath, Writes
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.plain import short
+from milabench_ng.model.plain import plain, quoted, short
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import parse_share
 from milabench_ng.present.render.sections import Form
@@ -162,8 +162,12 @@ DataRoot = Annotated[
 
 
 def form_for(form: Form | None, output: Path | None) -> Form:
-    """The format that was asked for, or the one that the name of the file ends in."""
+    """The format that was asked for, or the one that the name of the file ends in. Raises InputError for a page."""
     ending = output.suffix.lower() if output else ""
+    if ending in (".html", ".htm") and form is None:
+        raise InputError(
+            f"--output {plain(output)}: it writes no pages. mnb report and mnb bids do: --html {quoted(output)}"
+        )
     return form or _BY_ENDING.get(ending, "table")
 
 

@@ -99,7 +99,7 @@ def write_layout(report: Report, suite: SuiteName, form: Form, stream: TextIO) -
 def refuse_json(suite: SuiteName | None, form: Form) -> None:
     """Raise InputError for the columns of a suite as JSON: before anything is read, where a command asks in time."""
     if suite is not None and form == "json":
-        raise InputError(f"--layout {suite} --format json: a suite's layout has no JSON form. Use --format csv")
+        raise InputError(f"--layout {suite}: a suite's layout has no JSON form. Use CSV (--format csv)")
 
 
 def _interference() -> ModuleType:

@@ -137,8 +137,10 @@ report res --format html | 2 | mnb report: --format html: it has an option of it
 report res --format json | 0 | {
 report res --format csv | 0 | test,unit,weight,n,fail,perf (unit/s),+-95 % (%),std (%),devices
 report res --format markdown | 0 | # mnb report: quick
-report res --layout cv --format json | 2 | mnb: --layout cv --format json: a suite's layout has no JSON form. Use
-report nowhere --layout cv --format json | 2 | mnb: --layout cv --format json: a suite's layout has no JSON form. Use
+report res -o page.html | 2 | mnb: --output page.html: it writes no pages. mnb report and mnb bids do: --html page.html
+report res --layout cv -o it.json | 2 | mnb: --layout cv: a suite's layout has no JSON form. Use CSV
+report res --layout cv --format json | 2 | mnb: --layout cv: a suite's layout has no JSON form. Use CSV
+report nowhere --layout cv --format json | 2 | mnb: --layout cv: a suite's layout has no JSON form. Use CSV
 report res --layout cv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --layout cv --format csv | 2 | mnb: --layout cv: res has no measured test of that suite; run mnb jobs cv
 report res --per-gpu | 0 | mnb · quick · res

@@ -113,7 +113,7 @@ def test_a_report_without_the_suite(suite: SuiteName, baseline: str, form: Form)
 
 
 def test_other_forms() -> None:
-    with pytest.raises(InputError, match="--layout unet3d --format json: a suite's layout has no JSON form"):
+    with pytest.raises(InputError, match="--layout unet3d: a suite's layout has no JSON form"):
         written(report_on(load_baseline("unet3d-v100")), "json")
     assert "Quadro" not in (shown := written(report_on(load_baseline("unet3d-v100")), "table"))
     assert "V100" in shown
