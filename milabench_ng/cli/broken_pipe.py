@@ -24,7 +24,7 @@ class Remarks(io.TextIOWrapper):
     """Standard error: on a full disk it loses what it is told from then on, and ends no command."""
 
     def write(self, text: str, /) -> int:
-        """All of ``text``, or none of it."""
+        """Says that it wrote all of ``text``."""
         try:
             return super().write(text)
         except OSError as error:
