@@ -16,9 +16,9 @@ from milabench_ng.fleet.launchers.interface import OUTPUT
 from milabench_ng.fleet.ledger import Clock, Differed
 from milabench_ng.fleet.nodes import NodeName, nodes_by_value
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import MIB, convert_json, parse_json
+from milabench_ng.model.files import convert_json, parse_json
 from milabench_ng.model.plain import names_of
-from milabench_ng.model.units import GIB, counted, format_bytes
+from milabench_ng.model.units import GIB, MIB, counted, format_bytes
 from milabench_ng.node.conditions import Conditions
 from milabench_ng.node.gpu_conditions import GpuSettings
 from milabench_ng.node.inventory import Inventory

@@ -26,9 +26,9 @@ from milabench_ng.model.errors import InputError
 from milabench_ng.model.json_mistakes import mistake
 from milabench_ng.model.plain import plain, quoted, short
 from milabench_ng.model.similar import did_you_mean, meant_or_all
+from milabench_ng.model.units import MIB
 from milabench_ng.model.words_at import form_at, keys_at, words_at
 
-MIB = 1 << 20
 SMALL = 4 * MIB
 """Largest profile, file of weights or manifest of a dataset, in bytes."""
 RECORD = 20 * MIB

@@ -21,12 +21,12 @@ import msgspec
 from milabench_ng.model.batch_sizes import FRACTION
 from milabench_ng.model.catalogue import Scalar
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import MIB, SMALL, convert_json, parse_json, read_text
+from milabench_ng.model.files import SMALL, convert_json, parse_json, read_text
 from milabench_ng.model.known_files import refuse_other
 from milabench_ng.model.memory_classes import check_classes
 from milabench_ng.model.plain import short
 from milabench_ng.model.similar import did_you_mean, meant_or_all
-from milabench_ng.model.units import parse_bytes
+from milabench_ng.model.units import MIB, parse_bytes
 
 PROFILE_SCHEMA = 1
 TEST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*")

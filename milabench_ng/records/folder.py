@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import LARGE, MIB, read_content, require_folder
+from milabench_ng.model.files import LARGE, read_content, require_folder
 from milabench_ng.model.plain import plain
+from milabench_ng.model.units import MIB
 from milabench_ng.records.ledger import Chain, Recorded, contradictions
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import FLEET_MANIFEST, LEDGER, MANIFEST, temporary_name

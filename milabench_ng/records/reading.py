@@ -15,7 +15,6 @@ import msgspec
 from milabench_ng.model.errors import InputError
 from milabench_ng.model.files import (
     LARGE,
-    MIB,
     RECORD,
     convert_json,
     in_words,
@@ -26,6 +25,7 @@ from milabench_ng.model.files import (
     refuse_large_numbers,
 )
 from milabench_ng.model.plain import plain, short
+from milabench_ng.model.units import MIB
 from milabench_ng.records.ledger import Chain, check_chain
 from milabench_ng.records.manifest import Manifest
 from milabench_ng.records.names import LEDGER, MANIFEST, RECORD_NAME, file_digest

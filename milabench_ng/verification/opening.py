@@ -24,9 +24,10 @@ import msgspec
 from milabench_ng.analysis.summary.folder import load, load_baseline, summary_of
 from milabench_ng.analysis.summary.summary import Summary
 from milabench_ng.model.errors import InputError
-from milabench_ng.model.files import GZIP, MIB, in_words, meant_beside, parse_json
+from milabench_ng.model.files import GZIP, in_words, meant_beside, parse_json
 from milabench_ng.model.known_files import named
 from milabench_ng.model.plain import plain, quoted
+from milabench_ng.model.units import MIB
 from milabench_ng.records.folder import UNBOUNDED, Bounds, Folder, not_one_node, read_folder
 from milabench_ng.records.names import EVENTS, FLEET_PACKING_LIST, is_result_file
 from milabench_ng.records.origin import newer

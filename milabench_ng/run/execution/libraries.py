@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from milabench_ng.model.files import MIB
+from milabench_ng.model.units import MIB
 from milabench_ng.records.proof import CodeProof
 
 WHEELS_VARIABLE = "MNB_WHEELS"

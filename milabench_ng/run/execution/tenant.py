@@ -38,8 +38,9 @@ from milabench_ng.model.events import (
     Skips,
     Slice,
 )
-from milabench_ng.model.files import LARGE, MIB
+from milabench_ng.model.files import LARGE
 from milabench_ng.model.plan import Launch
+from milabench_ng.model.units import MIB
 from milabench_ng.records.verified import MOST_TOLD, Mismatched
 from milabench_ng.records.window import SliceRow
 from milabench_ng.run.execution.logs import Log

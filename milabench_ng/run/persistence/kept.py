@@ -7,7 +7,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from milabench_ng.model.files import MIB, opened_folder
+from milabench_ng.model.files import opened_folder
+from milabench_ng.model.units import MIB
 from milabench_ng.records.names import (
     file_digest,
     give_name,
