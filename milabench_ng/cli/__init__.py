@@ -84,7 +84,7 @@ def open_standard_streams() -> None:
     os.close(descriptor)
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(number, mode))  # noqa: SIM115  # as long as the process lives
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  # as long as the process lives
 
 
 def call(tokens: Sequence[str]) -> int:
