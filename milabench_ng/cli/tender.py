@@ -139,14 +139,20 @@ def _asked() -> tuple[dict[str, str], dict[str, str]]:
     prices: dict[str, str] = {}
     files: dict[str, str] = {}
     while name := _answer(f"{'another ' if prices else ''}vendor (empty: no more)"):
-        prices[name] = _answer(f"price of a node of {name}")
+        while not (price := _answer(f"price of a node of {name}")):
+            pass
+        prices[name] = price
         if file := _answer(f"file of the public key of {name} (empty: later)"):
             files[name] = file
     return prices, files
 
 
 def _answer(question: str) -> str:
-    return Prompt.ask(question, default="", show_default=False).strip()
+    try:
+        return Prompt.ask(question, default="", show_default=False).strip()
+    except EOFError:
+        print()
+        raise InputError("the questions ended without an answer. Give --vendor NAME=PRICE instead") from None
 
 
 def _vendors(prices: Mapping[str, str], files: Mapping[str, str]) -> tuple[Vendor, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -208,7 +209,7 @@ def test_the_command_for_vendors_asks_for_what_the_rules_do(rules: str, nonce: s
 
 
 def test_init_asks_at_a_terminal(tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter(("acme", "300000", str(key), "umbra", "231000", "", ""))
+    answers = iter(("acme", "", "300000", str(key), "umbra", "231000", "", ""))
     monkeypatch.setattr("rich.prompt.Prompt.ask", lambda *_, **__: next(answers))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     assert call(["tender", "init", str(tmp_path / "made")]) == 0
@@ -217,6 +218,22 @@ def test_init_asks_at_a_terminal(tmp_path: Path, key: Path, monkeypatch: pytest.
         "umbra": 231_000,
     }
     assert (tmp_path / "made" / "vendors.txt").read_text().splitlines()[1].startswith("# the key is missing: umbra ")
+
+
+def test_questions_that_end_without_an_answer_write_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", Ended())
+    assert call(["tender", "init", str(tmp_path / "made")]) == 2
+    assert capsys.readouterr().err == ("mnb: the questions ended without an answer. Give --vendor NAME=PRICE instead\n")
+    assert not (tmp_path / "made").exists()
+
+
+class Ended(io.StringIO):
+    """A terminal at which somebody typed Ctrl-D."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_what_cannot_be_a_tender_is_refused_and_nothing_is_written(
