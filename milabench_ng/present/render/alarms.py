@@ -14,7 +14,7 @@ from milabench_ng.analysis.summary.summary import Summary, name_of_row
 from milabench_ng.model.plain import names_of, plain, quoted
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import counted, format_seconds
-from milabench_ng.present.render.cells import Fact, brief, covered, device_word
+from milabench_ng.present.render.cells import NAMED, Fact, brief, covered, device_word
 from milabench_ng.present.render.choices_told import choices_told, devices_told
 from milabench_ng.report.report import Report
 
@@ -23,8 +23,6 @@ _NO_PLAN = (
     "there is no run.json, so it is unknown what was planned and whether the results are comparable. Give the whole "
     "result folder"
 )
-_NAMED = 4
-"""How many tests, or launches with wrong results, are named; the rest are counted."""
 
 
 def alarms(report: Report) -> tuple[Fact, ...]:
@@ -88,10 +86,10 @@ def _run(report: Report) -> Iterator[Fact]:
 def _mismatches(report: Report) -> Iterator[Fact]:
     """Results that are not what they must be, with their devices."""
     found = [(test, failed.detail) for test, failed in report.failed if failed.cause == "mismatch"]
-    for test, detail in found[:_NAMED]:
+    for test, detail in found[:NAMED]:
         yield Fact("MISMATCH", f"{name_of_row(test)}: {plain(detail)}", "bad")
-    if len(found) > _NAMED:
-        yield Fact("MISMATCH", f"in {counted(len(found) - _NAMED, 'more launch')}", "bad")
+    if len(found) > NAMED:
+        yield Fact("MISMATCH", f"in {counted(len(found) - NAMED, 'more launch')}", "bad")
     for known in report.known_answers:
         if known.other:
             rows = ", ".join(map(name_of_row, known.other))
@@ -173,7 +171,7 @@ def _why_invalid(report: Report, score: Score) -> str:
     if absent:
         found.append(f"{len(absent)} of {of} missing: {_rows(absent)}")
     if left:
-        told = names_of([f"{name_of_row(label)} ({why} missing)" for label, why in left.items()], _NAMED)
+        told = names_of([f"{name_of_row(label)} ({why} missing)" for label, why in left.items()], NAMED)
         found.append(f"{len(left)} of {of} incomplete: {told}")
     if others:
         found.append(f"{counted(len(others), 'planned test')} without weight missing: {_rows(others)}")
@@ -183,7 +181,7 @@ def _why_invalid(report: Report, score: Score) -> str:
 
 
 def _rows(labels: Sequence[str]) -> str:
-    return names_of([name_of_row(label) for label in labels], _NAMED)
+    return names_of([name_of_row(label) for label in labels], NAMED)
 
 
 def _other_size(summary: Summary, devices: int) -> str:

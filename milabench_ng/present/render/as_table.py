@@ -49,7 +49,7 @@ def write(report: Report, stream: TextIO, further: Sequence[Section] = (), *, fu
             console.print()
             print_section(_whole(section) if full else _brief(section), console)
     basis = tuple(details(report, charged=full))
-    caveats = tuple(fact for fact in basis if fact.tone != "plain")
+    caveats = tuple(fact for fact in basis if fact.tone in ("fair", "bad"))
     if full or caveats:
         console.print()
         title, facts = ("Basis and caveats", basis) if full else ("Caveats", caveats)

@@ -28,6 +28,10 @@ class Fact(msgspec.Struct, frozen=True):
     tone: Tone = "plain"
 
 
+NAMED = 4
+"""How many tests are named in a line; the rest are counted."""
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to one question of a first screen; its first part is what one looks for."""
 

@@ -8,11 +8,8 @@ from milabench_ng.analysis.summary.summary import name_of_row
 from milabench_ng.model.plain import names_of
 from milabench_ng.model.plan import unplanned_told
 from milabench_ng.model.shipped import names
-from milabench_ng.present.render.cells import Fact
+from milabench_ng.present.render.cells import NAMED, Fact
 from milabench_ng.report.report import Report
-
-_NAMED = 4
-"""How many tests without a weight are named; the rest are counted."""
 
 
 def choices_told(report: Report) -> Iterator[Fact]:
@@ -46,7 +43,7 @@ def _weights(report: Report) -> Iterator[Fact]:
         suites = " and ".join(report.choices.packed)
         parts.append(f"the bundle has other weights for {suites}, and mnb verify scores with those")
     if report.without_weight:
-        rows = names_of([name_of_row(label) for label in report.without_weight], _NAMED)
+        rows = names_of([name_of_row(label) for label in report.without_weight], NAMED)
         parts.append(f"without a weight, so not in the score: {rows}")
     chosen = bool(parts)
     parts += unplanned_told(report.summary.unplanned)

@@ -8,8 +8,9 @@ from milabench_ng.analysis.scoring.energy_cost import EnergyCost
 from milabench_ng.analysis.scoring.reference import unit_told
 from milabench_ng.analysis.summary.energy import LEAST_S
 from milabench_ng.analysis.summary.summary import TestSummary, name_of_row
+from milabench_ng.model.plain import names_of
 from milabench_ng.model.units import four_digits
-from milabench_ng.present.render.cells import Fact
+from milabench_ng.present.render.cells import NAMED, Fact
 from milabench_ng.report.report import Report
 
 
@@ -24,10 +25,10 @@ def energy_told(report: Report) -> Iterator[Fact]:
         yield from (Fact("energy", f"{points} ({at.boundary})") for points in points_per_kwh(report, at))
     short = [name_of_row(test) for test, row in summary.tests.items() if _is_short(row)]
     if short:
-        yield Fact("energy", f"n/a for {', '.join(short)}: windows of less than {LEAST_S:g} s in all", "fair")
+        yield Fact("energy", f"n/a for {names_of(short, NAMED)}: windows of less than {LEAST_S:g} s in all", "fair")
     shared = [name_of_row(test) for test, row in summary.tests.items() if row.sharing and row.sharing.what[:3] == "GPU"]
     if shared or any(" MIG " in model for model in summary.models.values()):
-        which = ", ".join(shared) if shared else "MIG instances"
+        which = names_of(shared, NAMED) if shared else "MIG instances"
         yield Fact("energy", f"n/a for {which}: only the whole GPU has a meter, and its energy is not divided", "fair")
 
 

@@ -17,14 +17,12 @@ from milabench_ng.analysis.summary.summary import Summary, flag_word, name_of_ro
 from milabench_ng.model.grouping import grouped
 from milabench_ng.model.plain import names_of
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.cells import Fact, device_word
+from milabench_ng.present.render.cells import NAMED, Fact, device_word
 from milabench_ng.records.marks import MarkKind
 from milabench_ng.report.report import Report
 
 _TOLD_ELSEWHERE = {*get_args(MarkKind), "host pace", "stall"}
 """Kinds of conditions that are also marks or flags."""
-_NAMED = 4
-"""How many tests are named; the rest are counted."""
 
 
 def look_at(report: Report) -> Iterator[Fact]:
@@ -51,7 +49,7 @@ def _conditions(report: Report) -> Iterator[Fact]:
 
 
 def _tests(pairs: Iterable[tuple[str, Condition]]) -> str:
-    return names_of([name_of_row(test) for test in dict.fromkeys(test for test, _ in pairs)], _NAMED)
+    return names_of([name_of_row(test) for test in dict.fromkeys(test for test, _ in pairs)], NAMED)
 
 
 def devices_compared(report: Report, found: GpuComparison) -> Fact:
@@ -84,8 +82,8 @@ def _in_single_tests(found: GpuComparison, word: str) -> str:
 
 def not_proven(summary: Summary, behind: Sequence[Behind], word: str, profile: str) -> str:
     """Which devices may be slow over all tests, worst first, and the command whose repeats would tell."""
-    first, *others = (f"{word} {at.device} is {-at.effect_pct:.1f}% behind" for at in behind[:_NAMED])
-    more = f", {len(behind) - _NAMED} more" if len(behind) > _NAMED else ""
+    first, *others = (f"{word} {at.device} is {-at.effect_pct:.1f}% behind" for at in behind[:NAMED])
+    more = f", {len(behind) - NAMED} more" if len(behind) > NAMED else ""
     told = f"{', '.join((f'{first} over all tests', *others))}{more}, not proven with {behind[0].repeats} repeats"
     needed = [at.repeats_needed for at in behind if at.repeats_needed is not None]
     if not needed:
@@ -120,7 +118,7 @@ def _by_device(behind: Sequence[tuple[float, str, str]]) -> dict[str, str]:
     """In how many tests each device is behind, and in which most; first the one that is in most tests."""
     devices = grouped(behind, lambda each: each[1])
     order = sorted(devices, key=lambda device: -len(devices[device]))
-    return {device: _in_tests(devices[device]) for device in order[:_NAMED]}
+    return {device: _in_tests(devices[device]) for device in order[:NAMED]}
 
 
 def _in_tests(behind: Sequence[tuple[float, str, str]]) -> str:
@@ -172,7 +170,7 @@ def _odd_launches(report: Report) -> Iterator[Fact]:
         if contradicts(line.scored.bound, line.row.bottleneck)
     }
     if other:
-        named = names_of(list(other.values()), _NAMED)
+        named = names_of(list(other.values()), NAMED)
         yield Fact("tests", f"bound by something else than declared: {named}", "fair")
     others = Counter(flag.kind for test, flag in report.flags if flag.kind != "bottleneck" or test not in other)
     if others:

@@ -14,6 +14,7 @@ from milabench_ng.analysis.statistics.effects import unusual
 from milabench_ng.analysis.summary.derived_rates import Sweep
 from milabench_ng.analysis.summary.summary import Latency, flag_word, name_of_row
 from milabench_ng.model.grouping import gathered
+from milabench_ng.model.units import counted
 from milabench_ng.present.render.cells import (
     Cell,
     device_word,
@@ -277,9 +278,9 @@ def _scaling(curve: ScalingCurve) -> Section:
     best = max(step.aggregate for step in curve.steps)
     knee = "every further device adds more than half of the rate of one device"
     if curve.knee is not None:
-        knee = f"scaling flattens at {curve.knee} devices: the next step adds less than half"
+        knee = f"scaling flattens at {counted(curve.knee, 'device')}: the next step adds less than half"
     elif curve.doubtful is not None:
-        knee = f"scaling may flatten at {curve.doubtful} devices: more repeats are needed to tell"
+        knee = f"scaling may flatten at {counted(curve.doubtful, 'device')}: more repeats are needed to tell"
     return section(
         f"scaling-{curve.test}",
         f"scaling of {curve.test}",
