@@ -380,7 +380,7 @@ TABLE: dict[str, Check] = {
 FOLLOWED = ("submit-a-bid.md", "evaluate-a-tender.md", "accept-a-cluster.md")
 """test_tender_guides and test_cluster_guide run every command of these pages."""
 FOUND = sorted({line for page in PAGES if page.name not in FOLLOWED for line in commands(page)})
-NAMED = [line for line in FOUND if re.fullmatch(r"mnb [a-z]+|mnb baseline [a-z]+|mnb fleet( [a-z0-9]+){1,2}", line)]
+NAMED = [line for line in FOUND if re.fullmatch(r"mnb( baseline| tender)? [a-z]+|mnb fleet( [a-z0-9]+){1,2}", line)]
 """Only the name of a subcommand, such as `mnb jobs` in a sentence."""
 
 
