@@ -47,6 +47,7 @@ from milabench_ng.present.html.forest_chart import contributions, forest_view
 from milabench_ng.present.html.per_test_charts import charts_of_test
 from milabench_ng.present.html.price_chart import Point, equal_costs, price_chart
 from milabench_ng.present.html.svg import drawing
+from milabench_ng.present.render.first_screen import first_screen
 from milabench_ng.records.folder import read_folder
 from milabench_ng.records.reading import ReadRecord, read_record
 from milabench_ng.records.window import SliceRow
@@ -187,6 +188,12 @@ def test_the_run_is_on_the_page_as_its_file_has_it(tmp_path: Path) -> None:
     written = json.loads((run / "run.json").read_text())
     shown = text.partition("without profile and plan</span></summary>")[2].partition(">")[2].partition("</pre>")[0]
     assert json.loads(shown) == {key: value for key, value in written.items() if key not in ("profile", "plan")}
+
+
+def test_the_page_says_what_to_do_next(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    (step,) = first_screen(make_report(run)).step
+    assert f"<strong>next</strong> {step.text}" in html.unescape(page(run, tmp_path / "page.html").read_text())
 
 
 def test_counters_are_what_a_launch_added(tmp_path: Path) -> None:
