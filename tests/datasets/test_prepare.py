@@ -23,6 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from making import quiet
 from toys import ITEMS, Gigantic, Newer, Toy
 
+from tests.living import alive
+
 PROGRAM = Path(__file__).with_name("toys.py")
 
 
@@ -51,13 +53,6 @@ def start() -> Iterator[Start]:
     for generator in started:
         generator.kill()
         generator.communicate()
-
-
-def alive(pid: int) -> bool:
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_generated_once_and_the_same_for_any_number_of_processes(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from milabench_ng.model.signals import exit_code
+from tests.living import alive
 from tests.run.conftest import tell_seen
 from tests.run.processes import process_tree
 
@@ -111,14 +112,6 @@ def test_a_signal_while_data_are_prepared_leaves_nothing(begin: Callable[..., Ru
         time.sleep(0.05)
     assert not [pid for pid in tree if alive(pid)]
     assert not list((run.folder.parent / "data").rglob(".mnb-*")), "nor half a dataset"
-
-
-def alive(pid: int) -> bool:
-    """Whether a process is more than a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_signals_that_a_launcher_blocks_or_ignores_are_heard(begin: Callable[..., Run]) -> None:

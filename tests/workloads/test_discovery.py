@@ -18,6 +18,7 @@ from milabench_ng.model.profile import parse_profile
 from milabench_ng.run.planning.request import RunRequest, resolve_request
 from milabench_ng.worker import trial
 from milabench_ng.worker.discovery import BUILT_IN_SETS, builtin_workloads, describe, find_workload
+from tests.living import alive
 
 WORKLOADS = Path(milabench_ng.workloads.__file__).parent
 
@@ -171,7 +172,7 @@ def test_a_broken_package_is_named_and_blocks_what_uses_it(
     assert refused("dunes") == f"here: workload 'dunes' (mnb_test_bad:sand of bad 2.1) {said}"
     assert "sand" in describe(["sand"]).workloads
     if fault == "leaves":
-        assert not Path("/proc", (tmp_path / "mnb_test_bad.pid").read_text()).exists()
+        assert not alive(int((tmp_path / "mnb_test_bad.pid").read_text()))
 
 
 @pytest.mark.parametrize("fault", ["exits", "leaves"])
