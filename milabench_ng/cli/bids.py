@@ -59,11 +59,12 @@ def bids(
         Print a row for each bid and precision with watts, price and the throughput of each task, as Lambda's benchmark
         does, and no ranks.
     """
+    written = form_for(form, output)
     made = compare_bids(file, Demands(rules=load_rules(rules), allowed_signers=allowed_signers, authorities=tsa_certs))
     if html is not None:
         write_page(made, html, force=force)
     with open_output(output, sys.stdout, force=force) as stream:
-        write(tender_document(made) if layout is None else _systems(file, made), form_for(form, output), stream)
+        write(tender_document(made) if layout is None else _systems(file, made), written, stream)
     return made.exit_code if layout is None else int(bool(made.refused))
 
 

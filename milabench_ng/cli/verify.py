@@ -65,6 +65,7 @@ def verify(
     tsa_certs
         Certificates of the trusted time-stamping authorities (PEM).
     """
+    written = form_for(form, output)
     asked = with_options(load_rules(rules), isolation=require, repeat=repeat, nonce=nonce)
     if is_fleet_source(folder):
         if profile is not None or weights is not None:
@@ -84,5 +85,5 @@ def verify(
         )
         document, passed = verification_document(found), found.passed
     with open_output(output, sys.stdout, force=force) as stream:
-        write(document, form_for(form, output), stream)
+        write(document, written, stream)
     return int(not passed)

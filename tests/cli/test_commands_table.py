@@ -137,6 +137,7 @@ report res --format html | 2 | mnb report: --format html: it has an option of it
 report res --format json | 0 | {
 report res --format csv | 0 | test,unit,weight,n,fail,perf (unit/s),+-95 % (%),std (%),devices
 report res --format markdown | 0 | # mnb report: quick
+verify nowhere -o page.html | 2 | mnb: --output page.html: it writes no pages. mnb report and mnb bids do
 report res -o page.html | 2 | mnb: --output page.html: it writes no pages. mnb report and mnb bids do: --html page.html
 report res --layout cv -o it.json | 2 | mnb: --layout cv: a suite's layout has no JSON form. Use CSV
 report res --layout cv --format json | 2 | mnb: --layout cv: a suite's layout has no JSON form. Use CSV
