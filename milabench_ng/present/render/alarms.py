@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.scoring.failure_rate import FAILURE_LIMIT
@@ -14,7 +14,7 @@ from milabench_ng.analysis.summary.summary import Summary, name_of_row
 from milabench_ng.model.plain import names_of, plain, quoted
 from milabench_ng.model.shipped import names
 from milabench_ng.model.units import counted, format_seconds
-from milabench_ng.present.render.cells import NAMED, Fact, brief, covered, device_word
+from milabench_ng.present.render.cells import NAMED, Fact, brief, covered, device_word, rows_told
 from milabench_ng.present.render.choices_told import choices_told, devices_told
 from milabench_ng.report.report import Report
 
@@ -167,21 +167,17 @@ def _why_invalid(report: Report, score: Score) -> str:
     of, found = counted(score.of, "weighted test"), []
     if gone:
         other = f"not in the profile of this run, which differs from the shipped {report.summary.suite}"
-        found.append(f"{len(gone)} of {of} {other}: {_rows(gone)}")
+        found.append(f"{len(gone)} of {of} {other}: {rows_told(gone)}")
     if absent:
-        found.append(f"{len(absent)} of {of} missing: {_rows(absent)}")
+        found.append(f"{len(absent)} of {of} missing: {rows_told(absent)}")
     if left:
         told = names_of([f"{name_of_row(label)} ({why} missing)" for label, why in left.items()], NAMED)
         found.append(f"{len(left)} of {of} incomplete: {told}")
     if others:
-        found.append(f"{counted(len(others), 'planned test')} without weight missing: {_rows(others)}")
+        found.append(f"{counted(len(others), 'planned test')} without weight missing: {rows_told(others)}")
     if score.omitted:
         found.append(f"{len(score.omitted)} not selected")
     return "; ".join(found)
-
-
-def _rows(labels: Sequence[str]) -> str:
-    return names_of([name_of_row(label) for label in labels], NAMED)
 
 
 def _other_size(summary: Summary, devices: int) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
 from milabench_ng.analysis.scoring.comparison import Comparison
 from milabench_ng.analysis.statistics.effects import DIFFERS
-from milabench_ng.analysis.summary.summary import Summary
+from milabench_ng.analysis.summary.summary import Summary, name_of_row
+from milabench_ng.model.plain import names_of
 from milabench_ng.model.units import counted, format_bytes, four_digits
 
 Cell = str | int | float | None
@@ -30,6 +31,11 @@ class Fact(msgspec.Struct, frozen=True):
 
 NAMED = 4
 """How many tests are named in a line; the rest are counted."""
+
+
+def rows_told(labels: Iterable[str]) -> str:
+    """The tests of these rows without their suites: the first `NAMED`, and how many there are more."""
+    return names_of([name_of_row(label) for label in labels], NAMED)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

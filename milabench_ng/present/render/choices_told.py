@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milabench_ng.analysis.summary.summary import name_of_row
-from milabench_ng.model.plain import names_of
 from milabench_ng.model.plan import unplanned_told
 from milabench_ng.model.shipped import names
-from milabench_ng.present.render.cells import NAMED, Fact
+from milabench_ng.present.render.cells import Fact, rows_told
 from milabench_ng.report.report import Report
 
 
@@ -43,8 +41,7 @@ def _weights(report: Report) -> Iterator[Fact]:
         suites = " and ".join(report.choices.packed)
         parts.append(f"the bundle has other weights for {suites}, and mnb verify scores with those")
     if report.without_weight:
-        rows = names_of([name_of_row(label) for label in report.without_weight], NAMED)
-        parts.append(f"without a weight, so not in the score: {rows}")
+        parts.append(f"without a weight, so not in the score: {rows_told(report.without_weight)}")
     chosen = bool(parts)
     parts += unplanned_told(report.summary.unplanned)
     if report.steps_left_out:

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from milabench_ng.analysis.scoring.energy_cost import EnergyCost
 from milabench_ng.analysis.scoring.reference import unit_told
 from milabench_ng.analysis.summary.energy import LEAST_S
-from milabench_ng.analysis.summary.summary import TestSummary, name_of_row
-from milabench_ng.model.plain import names_of
+from milabench_ng.analysis.summary.summary import TestSummary
 from milabench_ng.model.units import four_digits
-from milabench_ng.present.render.cells import NAMED, Fact
+from milabench_ng.present.render.cells import Fact, rows_told
 from milabench_ng.report.report import Report
 
 
@@ -23,12 +22,12 @@ def energy_told(report: Report) -> Iterator[Fact]:
             yield Fact(name, told if name == "idle power" else f"the run used {told}")
     for at in report.energy_costs:
         yield from (Fact("energy", f"{points} ({at.boundary})") for points in points_per_kwh(report, at))
-    short = [name_of_row(test) for test, row in summary.tests.items() if _is_short(row)]
+    short = [test for test, row in summary.tests.items() if _is_short(row)]
     if short:
-        yield Fact("energy", f"n/a for {names_of(short, NAMED)}: windows of less than {LEAST_S:g} s in all", "fair")
-    shared = [name_of_row(test) for test, row in summary.tests.items() if row.sharing and row.sharing.what[:3] == "GPU"]
+        yield Fact("energy", f"n/a for {rows_told(short)}: windows of less than {LEAST_S:g} s in all", "fair")
+    shared = [test for test, row in summary.tests.items() if row.sharing and row.sharing.what[:3] == "GPU"]
     if shared or any(" MIG " in model for model in summary.models.values()):
-        which = names_of(shared, NAMED) if shared else "MIG instances"
+        which = rows_told(shared) if shared else "MIG instances"
         yield Fact("energy", f"n/a for {which}: only the whole GPU has a meter, and its energy is not divided", "fair")
 
 

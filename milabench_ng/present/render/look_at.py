@@ -17,7 +17,7 @@ from milabench_ng.analysis.summary.summary import Summary, flag_word, name_of_ro
 from milabench_ng.model.grouping import grouped
 from milabench_ng.model.plain import names_of
 from milabench_ng.model.units import counted
-from milabench_ng.present.render.cells import NAMED, Fact, device_word
+from milabench_ng.present.render.cells import NAMED, Fact, device_word, rows_told
 from milabench_ng.records.marks import MarkKind
 from milabench_ng.report.report import Report
 
@@ -49,7 +49,7 @@ def _conditions(report: Report) -> Iterator[Fact]:
 
 
 def _tests(pairs: Iterable[tuple[str, Condition]]) -> str:
-    return names_of([name_of_row(test) for test in dict.fromkeys(test for test, _ in pairs)], NAMED)
+    return rows_told(dict.fromkeys(test for test, _ in pairs))
 
 
 def devices_compared(report: Report, found: GpuComparison) -> Fact:

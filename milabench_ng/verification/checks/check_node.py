@@ -74,9 +74,10 @@ def _unlisted(evidence: Evidence) -> Iterator[str]:
 def _too_few(evidence: Evidence) -> Iterator[str]:
     demanded = evidence.rules.gpus
     kinds = [device for device in evidence.manifest.plan.devices if device.kind != "cpu"]
-    boards = {evidence.boards.get(device.uuid, device.uuid) for device in kinds}
-    if demanded is not None and len(boards) != demanded:
-        yield f"{counted(len(boards), 'GPU')} worked, {demanded} required"
+    boards = evidence.boards
+    worked = {boards.get(device.uuid, device.uuid) for device in kinds}
+    if demanded is not None and len(worked) != demanded:
+        yield f"{counted(len(worked), 'GPU')} worked, {demanded} required"
     known = {device.index for device in evidence.manifest.plan.devices}
     idle = known - {index for kept in evidence.good for index in kept.record.mnb.launch.devices}
     yield from (f"device {index} is in the plan and has no result" for index in sorted(idle))
